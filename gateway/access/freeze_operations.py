@@ -91,11 +91,11 @@ class _Freezer:
                 f"names operations that other rules of the key name too, more than {MAX_REPEATED:,} in all; leave it out"
             )
         ids = tuple(operation.id for operation in chosen)
-        made = self._made.get((provider.name, ids))
-        if made is None:
-            made = self._made[provider.name, ids] = _pack_operations(provider, known, chosen, named)
+        snapshot = self._made.get((provider.name, ids))
+        if snapshot is None:
+            snapshot = self._made[provider.name, ids] = _pack_operations(provider, known, chosen, named)
         named.update(ids)
-        return made
+        return snapshot
 
     def _read_operations(self, name: str) -> tuple[Provider, ProviderOperations]:
         provider = self._catalog.get(name)

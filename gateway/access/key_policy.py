@@ -136,12 +136,12 @@ class Policy:
     @property
     def tags(self) -> dict[str, str] | None:
         """The tags that a connection must have, by lower-case name; None if two limits contradict each other."""
-        wanted: dict[str, str] = {}
+        required: dict[str, str] = {}
         for key_limits in self.limits:
             for name, value in key_limits.tags.items():
-                if wanted.setdefault(name.lower(), value) != value:
+                if required.setdefault(name.lower(), value) != value:
                     return None
-        return wanted
+        return required
 
     def fits(self, tags: Mapping[str, str]) -> bool:
         """Return whether the key is allowed to use a connection with these tags."""
@@ -284,8 +284,8 @@ def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool
         return False
     if not limits.connections:
         return True
-    wanted = f"{integration_id}/{connection_id}", f"{ANY_INTEGRATION}/{connection_id}"
-    return any(connection in wanted for connection in limits.connections)
+    names = f"{integration_id}/{connection_id}", f"{ANY_INTEGRATION}/{connection_id}"
+    return any(connection in names for connection in limits.connections)
 
 
 def _matches_host(pattern: str, host: str) -> bool:

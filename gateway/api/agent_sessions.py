@@ -393,8 +393,8 @@ async def _matching_connections(
     """Return the ids of the connections that match at least one of `selectors`, by integration key."""
     matching: dict[str, list[str]] = {}
     for n, selector in enumerate(selectors):
-        wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
-        rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
+        filters = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
+        rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, filters)
         if len(rows) > MAX_MATCHES:
             message = f"These tags match more than {MAX_MATCHES} connections; use tags of one tenant."
             issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))

@@ -214,8 +214,10 @@ async def create_session(request: web.Request) -> web.Response:
     token and the link expire."""
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
-    return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)
+    created = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
+    return web.json_response(
+        responses.ConnectSessionResponse(data=connect_session_json(generation, *created)), status=201
+    )
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -227,8 +229,10 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     """
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
-    return web.json_response(responses.ConnectSessionResponse(data=connect_session_json(generation, *made)), status=201)
+    created = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
+    return web.json_response(
+        responses.ConnectSessionResponse(data=connect_session_json(generation, *created)), status=201
+    )
 
 
 async def new_session(

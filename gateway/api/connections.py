@@ -295,9 +295,9 @@ async def patch_connection(request: web.Request) -> web.Response:
     tags = replacing_tags(user, body.tags)
     if tags is not None:
         check_required_tags(request[CALLER], tags)
-    wanted = Edit(end_user=user, tags=tags, webhook_url_override=body.webhook_url_override)
+    edit = Edit(end_user=user, tags=tags, webhook_url_override=body.webhook_url_override)
     try:
-        runtime.live.replace(await runtime.store.edits.edit(ref, wanted, now=clock.now()))
+        runtime.live.replace(await runtime.store.edits.edit(ref, edit, now=clock.now()))
     except UnknownConnection as fault:
         raise _unknown_connection(fault.ref) from fault
     return web.json_response(responses.Success(success=True))

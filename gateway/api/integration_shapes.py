@@ -188,7 +188,7 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
     logo are derived from the provider's name."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
-    creation = integration.made
+    creation = integration.managed_row
     body: responses.IntegrationJson = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,

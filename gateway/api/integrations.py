@@ -69,11 +69,11 @@ async def get_integration(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _integration_in_path(request, generation)
     body = integration_json(runtime, generation, integration)
-    wanted = query.get("include", "").split(",")
-    if "webhook" in wanted:
+    included = query.get("include", "").split(",")
+    if "webhook" in included:
         body["webhook_url"] = webhook_url(generation, integration)
     policy = request[CALLER].policy
-    if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.limits_connections:
+    if "credentials" in included and policy.allows(READ_CREDENTIALS) and not policy.limits_connections:
         # Write the audit record before the credentials are returned.
         await request.app[RUNTIME].store.integrations.record_read(integration, now=clock.now())
         body["credentials"] = credentials_json(generation, integration)
@@ -216,7 +216,7 @@ def _raise_unknown(key: str) -> NoReturn:
 def _require_changeable(generation: Generation, integration: Integration) -> Integration:
     """Return `integration` if the API may change it. Raises Conflict for an integration that gateway.yaml declares; the
     error names the file and the line."""
-    if integration.made is None:
+    if integration.managed_row is None:
         where = _declared_at(generation, integration.environment, integration.integration_id)
         raise Conflict(
             "conflict",
@@ -238,7 +238,7 @@ def _key_in_use_issue(generation: Generation, environment: str, key: str) -> Iss
     there = generation.integrations.find(environment, key)
     if there is None:
         why = "is being deleted with its connections; try again when that is done, or use another key"
-    elif there.made is None:
+    elif there.managed_row is None:
         why = f"is declared at {_declared_at(generation, environment, key)}"
     else:
         why = "exists already; PATCH changes it"

@@ -53,14 +53,14 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
     alg = str(header["alg"])
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
     try:
-        made = jose.encode(
+        token = jose.encode(
             dict(header), dict(claims), signing_key(key, alg, encoding), registry=registry, default_type=None
         )
     except BadKey as fault:
         raise TokenRefused("invalid_key", str(fault)) from fault
     except (JoseError, ValueError, TypeError, KeyError) as fault:  # KeyError: JWS does not support the curve
         raise TokenRefused("invalid_key", f"the token could not be signed with {alg[:20]}: {fault}") from fault
-    return Secret(made)
+    return Secret(token)
 
 
 # ── JWT: the gateway signs an access token with the end user's key, and signs a new token before the old token expires

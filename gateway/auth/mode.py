@@ -90,8 +90,8 @@ class AuthMode(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "momentary" in cls.__dict__:  # the former name of `single_use`, for modes of other packages
-            cls.single_use = cls.__dict__["momentary"]
+        if "momentary" in vars(cls) and "single_use" not in vars(cls):  # the former name, for modes of other packages
+            cls.single_use = vars(cls)["momentary"]
 
     @classmethod
     def types(cls) -> tuple[str, ...]:

@@ -74,8 +74,8 @@ class TypedCredentialConnector:
             raise
         self._outcomes.attempts.succeed(session.digest)
         is_pending = isinstance(connection, PendingConnection)
-        made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
-        await self._outcomes.publish(made)
+        connected = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
+        await self._outcomes.publish(connected)
         return connection
 
     async def _connect(

@@ -77,20 +77,20 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
             raise StoreRefused(f"{source} does not exist. Start the gateway once, or correct store.url.")
         check_file(source, keyring)
         with progress("copying") as step:
-            made = run_as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
+            backup = run_as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
     if as_json:
         report = {
             "file": str(target),
-            "at": made.at.isoformat(),
-            "bytes": made.size_bytes,
-            "connections": made.connections,
-            "recorded": made.recorded,
+            "at": backup.at.isoformat(),
+            "bytes": backup.size_bytes,
+            "connections": backup.connections,
+            "recorded": backup.recorded,
         }
         print(json.dumps({"ok": True, **report}))
     else:
-        held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
-        print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
-        if not made.recorded:
+        held, size = counted(backup.connections, "connection"), counted(backup.size_bytes, "byte")
+        print(f"{target}: {held} as of {backup.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
+        if not backup.recorded:
             print("The audit trail has no record of this backup: the database could not be written.", file=sys.stderr)
         print("It can be read only with store.encryption_keys. Keep these in another place.", file=sys.stderr)
 

@@ -77,18 +77,18 @@ def incident(
         for name, moment in moments.items():
             if moment is None:
                 raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-        wanted = incident_subject(
+        subject = incident_subject(
             select_environment(runtime, environment),
             integration_id=integration,
             key_id=key,
             since=moments.get("since"),
             until=moments.get("until"),
         )
-        incident = await report(runtime, wanted, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
+        incident = await report(runtime, subject, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
         done: list[str] = []
         if revoke_keys or delete_connections:
             done = await revoke_all(
-                runtime, wanted, incident, "gateway incident", keys=revoke_keys, connections=delete_connections
+                runtime, subject, incident, "gateway incident", keys=revoke_keys, connections=delete_connections
             )
         if as_json:
             print(json.dumps({**incident, "ended": done}, ensure_ascii=False))

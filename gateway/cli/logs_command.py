@@ -56,11 +56,11 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
     """
 
     async def work(runtime: "Runtime") -> int:
-        wanted = await _build_filter(runtime, select_environment(runtime, environment), given)
+        filters = await _build_filter(runtime, select_environment(runtime, environment), given)
         if follow:
-            await follow_log(runtime, wanted, as_json=as_json)
+            await follow_log(runtime, filters, as_json=as_json)
             return 0
-        return await _print(runtime, wanted, as_json=as_json)
+        return await _print(runtime, filters, as_json=as_json)
 
     run(file, work, as_json=as_json)
 
@@ -82,7 +82,7 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     status = status_range(given["status"]) if given["status"] else None
     if given["status"] and status is None:
         raise click.UsageError("--status takes a status such as 404, or a class such as 4xx.")
-    wanted = OperationFilter(
+    filters = OperationFilter(
         environment,
         since=moments.get("since"),
         until=moments.get("until"),
@@ -102,11 +102,11 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
         limit=given["limit"],
     )
     if given["end_user"] is None:
-        return wanted
-    reached = await matching_connections(runtime.store, wanted, end_user_id=given["end_user"])
+        return filters
+    reached = await matching_connections(runtime.store, filters, end_user_id=given["end_user"])
     if reached is None:
         raise click.UsageError(TOO_MANY_MATCHES)
-    return replace(wanted, connections=reached)
+    return replace(filters, connections=reached)
 
 
 async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> int:

@@ -201,8 +201,8 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
 
     cursor: str | None = None
     while True:
-        wanted = ListFilter(**filters, limit=PAGE, cursor=cursor)
-        connections = await runtime.store.connections.list(environment, wanted)
+        list_filter = ListFilter(**filters, limit=PAGE, cursor=cursor)
+        connections = await runtime.store.connections.list(environment, list_filter)
         for connection in connections:
             yield connection
         if len(connections) < PAGE:

@@ -88,8 +88,8 @@ class ApiIntegrations:
             await asyncio.wait(set(self._deletions.values()), timeout=within_s)
 
     def _deletion_task(self, integration: Integration) -> "asyncio.Task[IntegrationDeletion]":
-        assert integration.made is not None
-        uid = integration.made.uid
+        assert integration.managed_row is not None
+        uid = integration.managed_row.uid
         task = self._deletions.get(uid)
         if task is None:
             task = self._deletions[uid] = asyncio.create_task(self._run_deletion(integration), name="end_integration")

@@ -50,14 +50,14 @@ def new_row(
     `credential`, `granted_at` and `refreshed_at`."""
     plain, secret = split_secret_settings(context.provider, context.config)
     life = lifespan(context.provider, credential, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
-    expires_at, now, made = mode.expires_at(credential), clock.now(), context.integration.made
+    expires_at, now, managed_row = mode.expires_at(credential), clock.now(), context.integration.managed_row
     over = not life.settled and expires_at is not None and expires_at <= now
     return NewConnection(
         ref=ref,
         provider=context.provider.name,
         credential=credential,
         expires_at=expires_at,
-        integration_uid=made.uid if made is not None else None,
+        integration_uid=managed_row.uid if managed_row is not None else None,
         config=plain,
         secret_config=secret or None,
         metadata=context.metadata,

@@ -26,15 +26,15 @@ class LackingPage:
     cursor: str | None
 
 
-async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> LackingPage:
-    """Find the connections that lack scopes among the connections that match `wanted`. At most `wanted.limit`
+async def find_lacking(store: Store, generation: Generation, environment: str, filters: ListFilter) -> LackingPage:
+    """Find the connections that lack scopes among the connections that match `filters`. At most `wanted.limit`
     connections are returned, and at most `MAX_ROWS_READ` rows are read."""
     rows: list[Connection] = []
-    rows_read, query = 0, replace(wanted, limit=ROWS_PER_QUERY)
+    rows_read, query = 0, replace(filters, limit=ROWS_PER_QUERY)
     while True:
         batch = await store.connections.list(environment, query)
         for row in batch:
-            if len(rows) == wanted.limit:
+            if len(rows) == filters.limit:
                 return LackingPage(rows, query.cursor)
             query = replace(query, cursor=cursor_after(row))
             rows_read += 1

@@ -15,7 +15,7 @@ TOO_MANY_MATCHES: Final = (
 
 async def matching_connections(
     store: Store,
-    wanted: OperationFilter,
+    filters: OperationFilter,
     *,
     end_user_id: str | None = None,
     tags: Mapping[str, str] | None = None,
@@ -24,10 +24,10 @@ async def matching_connections(
     """Return (integration, connection) of each matching connection that exists now, or None if more than
     `MAX_CONNECTIONS` match. `within`: the limits of the caller's key."""
     rows = await store.connections.list(
-        wanted.environment,
+        filters.environment,
         ListFilter(
-            connection_id=wanted.connection_id,
-            integration_ids=() if wanted.integration_id is None else (wanted.integration_id,),
+            connection_id=filters.connection_id,
+            integration_ids=() if filters.integration_id is None else (filters.integration_id,),
             end_user_id=end_user_id,
             tags=tags or {},
             within=tuple(within),

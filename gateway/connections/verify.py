@@ -209,12 +209,12 @@ def is_expected(spec: Verification, body: bytes) -> bool:
     return all(_matches(dig(response, path), wanted) for path, wanted in spec.expect.items())
 
 
-def _matches(found: Any, wanted: object) -> bool:
-    if wanted in {ANY_VALUE, NO_VALUE}:
-        return (found is None) == (wanted == NO_VALUE)
-    if isinstance(found, bool) or isinstance(wanted, bool):  # True == 1 in Python, so == would accept 1 for True
-        return found is wanted
-    return bool(found == wanted)
+def _matches(found: Any, expected: object) -> bool:
+    if expected in {ANY_VALUE, NO_VALUE}:
+        return (found is None) == (expected == NO_VALUE)
+    if isinstance(found, bool) or isinstance(expected, bool):  # True == 1 in Python, so == would accept 1 for True
+        return found is expected
+    return bool(found == expected)
 
 
 def verification_request(

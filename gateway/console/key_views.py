@@ -147,14 +147,14 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
-    text, made = await runtime.issuer.create(requested_key(body), environment, f"{who.name} at the console", caller)
-    shown = secret_json(text, made, generation.public_url)
+    text, key = await runtime.issuer.create(requested_key(body), environment, f"{who.name} at the console", caller)
+    shown = secret_json(text, key, generation.public_url)
     data = {
-        "title": f"Key {made.id}",
+        "title": f"Key {key.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": shown.get("base_url", shown["secret"]),
-        "until": "it is revoked" if made.expires_at is None else made.expires_at.isoformat(timespec="seconds"),
-        "back": console_path(request, environment, "key", id=str(made.id)),
+        "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
+        "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")
 

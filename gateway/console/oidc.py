@@ -82,8 +82,8 @@ class PendingSignIn:
 
     def derived_value(self, what: str) -> str:
         """Return 43 characters derived from the cookie. `what`: ``state``, ``nonce`` or ``verifier``."""
-        made = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
-        return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+        digest = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     @property
     def is_valid(self) -> bool:

@@ -70,17 +70,18 @@ async def signed_in(request: web.Request) -> SignedIn:
 def _session_by_headers(request: web.Request) -> ConsoleSession | None:
     """Return the person that a trusted proxy names; None if the request names no person. Raises Forbidden."""
     config = generation_of(request).config.console
-    asked = config.identity_headers
-    if not asked.trusted_proxies or not _is_trusted(request.remote, config):
+    identity_headers = config.identity_headers
+    if not identity_headers.trusted_proxies or not _is_trusted(request.remote, config):
         return None
-    names = request.headers.getall(asked.user, [])
+    names = request.headers.getall(identity_headers.user, [])
     if not names:
         return None
-    groups = request.headers.getall(asked.groups, [])
+    groups = request.headers.getall(identity_headers.groups, [])
     if len(names) > 1 or len(groups) > 1:
         raise Forbidden(
             "forbidden",
-            f"The request has {asked.user} or {asked.groups} twice. Let the proxy drop these headers from browsers.",
+            f"The request has {identity_headers.user} or {identity_headers.groups} twice. Let the proxy drop these "
+            "headers from browsers.",
         )
     role = role_of(config, [group.strip() for group in ",".join(groups).split(",")])
     name = printable_name(names[0])

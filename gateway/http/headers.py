@@ -224,10 +224,13 @@ def _service_worker_error(name: str) -> InvalidRequest:
 
 
 def _key_of_caller(received: Fields) -> str:
-    """Return the key in Authorization; empty if there is none, or if it is too short for a key."""
+    """Return the key in Authorization; empty if there is none, or if it is too short for a key.
+
+    White space around the key is removed, because `who_calls.key_in` also accepts a key with white space around it.
+    """
     for name, value in received:
         if len(name) == 13 and name.lower() == "authorization":
-            key = value.rpartition(" ")[2]
+            key = value.strip().rpartition(" ")[2].strip()
             return key if len(key) >= _MIN_KEY_CHARS else ""
     return ""
 

@@ -94,7 +94,7 @@ class Integrations:
         if (since := self._client_since.get(key)) is not None:
             return since + clock.offset.value
         managed = self._managed.get(key)
-        return managed.made.updated_at if managed is not None and managed.made is not None else None
+        return managed.managed_row.updated_at if managed is not None and managed.managed_row is not None else None
 
     @property
     def changes(self) -> int:

@@ -215,7 +215,7 @@ class KeyTools:
             return dict.fromkeys(named, "")
         if not may_list:
             return None
-        wanted = ListFilter(within=policy.limits, limit=MAX_CANDIDATES)
-        rows = await self._request.runtime.store.connections.list(self._request.environment, wanted)
+        filters = ListFilter(within=policy.limits, limit=MAX_CANDIDATES)
+        rows = await self._request.runtime.store.connections.list(self._request.environment, filters)
         labels = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
         return labels if named is None or policy.limits_tags else {name: labels.get(name, "") for name in named}

@@ -351,8 +351,8 @@ def negotiated(params: Mapping[str, Any]) -> str:
 
     Return the client's revision if the gateway supports it, else the newest revision with a handshake.
     """
-    wanted = params.get("protocolVersion")
-    return wanted if isinstance(wanted, str) and wanted in HANDSHAKE else HANDSHAKE[0]
+    revision = params.get("protocolVersion")
+    return revision if isinstance(revision, str) and revision in HANDSHAKE else HANDSHAKE[0]
 
 
 def result_reply(

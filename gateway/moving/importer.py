@@ -165,10 +165,10 @@ class Importer:
             else:
                 self._record(self._with_local_key(item.outcome))
 
-        wanted = (
+        selected = (
             item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
         )
-        await run_bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
+        await run_bounded(await self._after_integrations(iter(selected)), one, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the integrations at the beginning of `found`, which the connections need. Return the remaining items."""

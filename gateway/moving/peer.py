@@ -272,8 +272,8 @@ class Peer:
             if not new:
                 break
             page += 1
-        wanted = [connection for connection in connections.values() if not only or connection.integration_id in only]
-        return wanted[::-1]
+        selected = [connection for connection in connections.values() if not only or connection.integration_id in only]
+        return selected[::-1]
 
     async def connection(self, connection: PeerConnection) -> MovedConnection:
         """Return the connection with its credential. Raises UnusableConnection."""

@@ -198,14 +198,14 @@ def token_request(
     `extra`: the entry's own header fields.
     """
     headers = {"Accept": "application/json", **extra}
-    asked = dict(params)
+    sent = dict(params)
     if not any(name.lower() == "authorization" for name in extra):
         # A request has only one authentication: if the entry writes ``Authorization`` itself, the client adds nothing.
-        authenticate(client, provider.token_request_auth_method, headers, asked)
-    asked = renamed(asked, provider.token_param_renames if renames is None else renames)
+        authenticate(client, provider.token_request_auth_method, headers, sent)
+    sent = renamed(sent, provider.token_param_renames if renames is None else renames)
     known = (*secrets, *client.secrets())
     return encoded(
-        method or provider.token_request_method or "POST", url, headers, asked, provider.body_format, secrets=known
+        method or provider.token_request_method or "POST", url, headers, sent, provider.body_format, secrets=known
     )
 
 

@@ -209,9 +209,9 @@ def dig(value: object, path: str) -> Any:
     return value
 
 
-def _has(item: object, name: str, wanted: str) -> bool:
+def _has(item: object, name: str, expected: str) -> bool:
     found = item.get(name) if isinstance(item, dict) else None
-    return isinstance(found, bool | int | str) and wanted == (
+    return isinstance(found, bool | int | str) and expected == (
         str(found).lower() if isinstance(found, bool) else str(found)
     )
 

@@ -128,11 +128,11 @@ def components() -> dict[str, Any]:
 
 def _shapes() -> dict[Any, JsonSchemaMode]:
     _close_responses()
-    wanted: dict[Any, JsonSchemaMode] = {}
-    wanted |= {shape: "serialization" for operation in OPERATIONS if (shape := operation.response) is not None}
-    wanted |= {Error: "serialization", ErrorText: "serialization"}
-    wanted |= {shape: "validation" for operation in OPERATIONS if (shape := operation.body) is not None}
-    return wanted | dict.fromkeys(IMPORTED, "validation")
+    shapes: dict[Any, JsonSchemaMode] = {}
+    shapes |= {shape: "serialization" for operation in OPERATIONS if (shape := operation.response) is not None}
+    shapes |= {Error: "serialization", ErrorText: "serialization"}
+    shapes |= {shape: "validation" for operation in OPERATIONS if (shape := operation.body) is not None}
+    return shapes | dict.fromkeys(IMPORTED, "validation")
 
 
 @cache

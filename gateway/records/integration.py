@@ -40,8 +40,8 @@ class Integration:
     ``*.example.com``, with the port unless it is the default one. `site_selection`: how a site is chosen if a token can
     access several sites. ``match`` takes the site that the settings name, or the first site if they name none; ``ask``
     lets the end user choose if several sites match. `trace_headers` None: the setting `egress.trace_headers` applies.
-    `custom`: names and values that the customer stores with the integration. `made`: the integration's row, if it was
-    created through the API; None: gateway.yaml declares the integration.
+    `custom`: names and values that the customer stores with the integration. `managed_row`: the integration's row, if
+    it was created through the API; None: gateway.yaml declares the integration.
     """
 
     environment: str
@@ -64,7 +64,7 @@ class Integration:
     allow_unsigned_webhooks: bool = False
     trace_headers: TraceHeaders | None = None
     custom: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    made: ApiManagedRow | None = None
+    managed_row: ApiManagedRow | None = None
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:

@@ -118,9 +118,9 @@ class CallTrace:
 
     def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
         """Add a request to the provider, which is sent now. `began`: its start in monotonic seconds; None: now."""
-        made = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
-        self.attempts.append(made)
-        return made
+        trace = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
+        self.attempts.append(trace)
+        return trace
 
     def traceparent(self, span_id: str | None = None) -> str:
         """Return the header value that names `span_id`, or the call's own span, as the parent."""

@@ -63,11 +63,11 @@ class RefreshSlots:
 
     def _free(self, last: int) -> int:
         """Return the latest free slot up to `last`, and shorten the path of later searches."""
-        free, way = last, list[int]()
+        free, passed = last, list[int]()
         while (before := self._before.get(free)) is not None:
-            way.append(free)
+            passed.append(free)
             free = before
-        for slot in way:
+        for slot in passed:
             self._before[slot] = free
         return free
 
@@ -135,10 +135,10 @@ def seconds_left(connection: Connection, provider: Provider, now: datetime, *, m
 def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
     life = lifetime(connection, expires_at)
     if provider.token_expiration_buffer is not None:
-        wanted = timedelta(seconds=provider.token_expiration_buffer)
+        window = timedelta(seconds=provider.token_expiration_buffer)
     else:
-        wanted = min(max(SHORTEST, life * PART), LONGEST)
-    return min(wanted, life * MAX_PART_OF_LIFE)
+        window = min(max(SHORTEST, life * PART), LONGEST)
+    return min(window, life * MAX_PART_OF_LIFE)
 
 
 def lifetime(connection: Connection, expires_at: datetime) -> timedelta:

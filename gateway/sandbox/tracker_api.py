@@ -49,8 +49,8 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
     if by not in _ORDERS:
         raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {by!r}.")
     matching = list(issues)
-    for name, wanted, equal in _terms(query[: order.start()] if order else query):
-        matching = [issue for issue in matching if (_FIELDS[name](issue).lower() == wanted) is equal]
+    for name, value_, equal in _terms(query[: order.start()] if order else query):
+        matching = [issue for issue in matching if (_FIELDS[name](issue).lower() == value_) is equal]
     ascending = order is not None and (order[2] or "asc").lower() == "asc"
     return sorted(matching, key=_ORDERS[by], reverse=not ascending)
 

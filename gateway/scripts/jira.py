@@ -100,16 +100,16 @@ def _as_site(site: Mapping[str, Any]) -> Site:
     return Site(site["id"], name if isinstance(name, str) and name else label, site["url"], settings)
 
 
-def _is_named(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
-    """Return whether `wanted` is the site's host, or its label (the first part of the host).
+def _is_named(site: Mapping[str, Any], name: str, suffix: str) -> bool:
+    """Return whether `name` is the site's host, or its label (the first part of the host).
 
     Whole names are compared: ``acme`` does not match ``xacme``. With a `suffix`, ``acme`` does not match the label
     ``acme`` on another domain.
     """
-    wanted = wanted.casefold().rstrip(".")
-    if "." not in wanted and suffix:
-        wanted += suffix
-    return wanted == (_host(site) if "." in wanted else _label(site))
+    name = name.casefold().rstrip(".")
+    if "." not in name and suffix:
+        name += suffix
+    return name == (_host(site) if "." in name else _label(site))
 
 
 def _suffix(context: ScriptContext) -> str:

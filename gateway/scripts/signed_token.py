@@ -131,12 +131,12 @@ def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -
 def _check_values(
     claims: Mapping[str, Any], message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]
 ) -> None:
-    wanted = dict(how.claims)
+    expected = dict(how.claims)
     if how.body_digest_claim is not None:
-        wanted[how.body_digest_claim] = hashlib.sha256(message.body).hexdigest()
+        expected[how.body_digest_claim] = hashlib.sha256(message.body).hexdigest()
     if how.address_claim is not None and how.address_claim in claims:
-        wanted[how.address_claim] = message.url
-    for name, value in wanted.items():
+        expected[how.address_claim] = message.url
+    for name, value in expected.items():
         given = claims.get(name)
         same = isinstance(given, str) and _same(given.lower() if name == how.body_digest_claim else given, value)
         if not same:
@@ -151,8 +151,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode("utf-8", "surrogatepass"))
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
 # ── Public keys: PEM, certificate, JWK, or a SubjectPublicKeyInfo in base64.

@@ -120,13 +120,13 @@ def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: S
 
 
 def _same_token(given: str, secret: Secret, scheme: str) -> bool:
-    wanted = secret.reveal().encode()
+    expected = secret.reveal().encode()
     if scheme == BASIC:
         kind, _, given = given.partition(" ")
         if kind.lower() != BASIC:
             return False
-        given, wanted = given.strip(), base64.b64encode(wanted)
-    return hmac.compare_digest(_header_bytes(given), wanted)
+        given, expected = given.strip(), base64.b64encode(expected)
+    return hmac.compare_digest(_header_bytes(given), expected)
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
@@ -145,9 +145,9 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
     texts = [value for value in found if isinstance(value, str)]
     if not texts or len(texts) < len(found):
         raise SignatureRefused("the body has no token", missing=True)
-    wanted = [secret.reveal().encode() for secret in secrets]
+    expected = [secret.reveal().encode() for secret in secrets]
     if not all(
-        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), token) for token in wanted) for text in texts
+        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), token) for token in expected) for text in texts
     ):
         raise SignatureRefused("the token is wrong")
 
@@ -247,9 +247,9 @@ def _hmac_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]
     def check(secret: Secret, signed: bytes, given: Sequence[str]) -> bool:
         key = _secret_bytes(secret.reveal()) if is_base64 else secret.reveal().encode()
         digest = hmac.digest(key, signed, algorithm)
-        wanted = base64.b64encode(digest) if how.encoding == "base64" else digest.hex().encode()
+        expected = base64.b64encode(digest) if how.encoding == "base64" else digest.hex().encode()
         signatures = (_header_bytes(text if how.encoding == "base64" else text.lower()) for text in given)
-        return any(hmac.compare_digest(wanted, signature) for signature in signatures)
+        return any(hmac.compare_digest(expected, signature) for signature in signatures)
 
     return check
 
@@ -279,11 +279,11 @@ def _verify_standard(message: IncomingWebhook, how: WebhookSignature, given: str
     _check_time(at, message.received_at, how)
     signed = _header_bytes(f"{message_id}.{at}.") + message.body
     keys = [_secret_bytes(secret.reveal().removeprefix("whsec_")) for secret in secrets]
-    wanted = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
+    expected = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
     signatures = [_header_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][
         :MAX_SIGNATURES
     ]
-    if not any(hmac.compare_digest(signature, text) for signature in signatures for text in wanted):
+    if not any(hmac.compare_digest(signature, text) for signature in signatures for text in expected):
         raise SignatureRefused("the signature is wrong")
     return _unique_name(_header_bytes(message_id))
 

@@ -455,8 +455,8 @@ def _request_head(
 
 def _decodes(lines: RequestLines, opened: Opened) -> bool:
     """Return whether the response is to be decoded. The caller's option has priority over the catalog entry."""
-    asked = lines.options.decompress
-    return bool(opened.provider.proxy.decompress) if asked is None else asked
+    decompress = lines.options.decompress
+    return bool(opened.provider.proxy.decompress) if decompress is None else decompress
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:

@@ -73,12 +73,12 @@ class IntegrationStore:
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
         """Store `new`. Return the stored integration; None if its `integration_id` is already in use."""
-        made = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
-        stored = replace(new, made=made)
+        managed_row = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
+        stored = replace(new, managed_row=managed_row)
         entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
 
         async def write(db: AsyncConnection) -> bool:
-            row = {**self._columns(stored, made), "uid": made.uid, "created_at": now}
+            row = {**self._columns(stored, managed_row), "uid": managed_row.uid, "created_at": now}
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
             await self._trail.record(db, entry)
@@ -93,12 +93,12 @@ class IntegrationStore:
         Returns None if the integration was changed in the meantime, if the new `integration_id` is already in use, or
         if connections use the old one.
         """
-        assert before.made is not None
-        made = replace(before.made, version=before.made.version + 1, updated_at=now)
-        stored = replace(after, made=made)
+        assert before.managed_row is not None
+        managed_row = replace(before.managed_row, version=before.managed_row.version + 1, updated_at=now)
+        stored = replace(after, managed_row=managed_row)
         as_read = and_(
-            integrations.c.uid == made.uid,
-            integrations.c.version == before.made.version,
+            integrations.c.uid == managed_row.uid,
+            integrations.c.version == before.managed_row.version,
             integrations.c.ending_at.is_(None),
         )
         entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed_fields(before, after))
@@ -109,7 +109,7 @@ class IntegrationStore:
                 await db.execute(select(integrations.c.uid).where(as_read).with_for_update())
                 if await _is_rename_refused(db, before, after):
                     return False
-            changed = update(integrations).where(as_read).values(self._columns(stored, made))
+            changed = update(integrations).where(as_read).values(self._columns(stored, managed_row))
             if (await db.execute(changed)).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
@@ -141,8 +141,8 @@ class IntegrationStore:
 
         The integration's connections still exist. The caller deletes the connections next.
         """
-        assert integration.made is not None
-        its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
+        assert integration.managed_row is not None
+        its = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_(None))
         entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
 
         async def write(db: AsyncConnection) -> bool:
@@ -156,8 +156,8 @@ class IntegrationStore:
 
     async def end(self, integration: Integration) -> bool:
         """Delete the integration's row if it has no connections. Return whether the row no longer exists."""
-        assert integration.made is not None
-        its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_not(None))
+        assert integration.managed_row is not None
+        its = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_not(None))
         left = _connections_of(integration.environment, integration.integration_id).exists()
 
         async def write(db: AsyncConnection) -> None:
@@ -168,7 +168,7 @@ class IntegrationStore:
 
         await self._transactions.write(write)
         async with self._transactions.read() as db:
-            still = select(integrations.c.uid).where(integrations.c.uid == integration.made.uid)
+            still = select(integrations.c.uid).where(integrations.c.uid == integration.managed_row.uid)
             return (await db.execute(still)).first() is None
 
     async def _write(self, environment: str, write: Any) -> bool:
@@ -179,7 +179,7 @@ class IntegrationStore:
         async with self._transactions.read() as db:
             return list((await db.execute(query)).mappings())
 
-    def _columns(self, integration: Integration, made: ApiManagedRow) -> dict[str, Any]:
+    def _columns(self, integration: Integration, managed_row: ApiManagedRow) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
         plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
         # The hosts are sealed together with the secrets. So a person who can write to the database cannot redirect the
@@ -190,17 +190,17 @@ class IntegrationStore:
             "environment": integration.environment,
             "integration_id": integration.integration_id,
             "provider": integration.provider,
-            "version": made.version,
+            "version": managed_row.version,
             "display_name": integration.display_name,
             "forward_webhooks": integration.forward_webhooks,
             "scopes": None if integration.scopes is None else list(integration.scopes),
-            "secrets": self._vault.seal_json(secrets, **_place(integration.environment, made)).ciphertext,
-            "updated_at": made.updated_at,
+            "secrets": self._vault.seal_json(secrets, **_place(integration.environment, managed_row)).ciphertext,
+            "updated_at": managed_row.updated_at,
         }
 
     async def _record(self, row: RowMapping) -> Integration:
-        made = ApiManagedRow(row["uid"], row["version"], row["created_at"], row["updated_at"])
-        sealed = Sealed(row["secrets"], **_place(row["environment"], made))
+        managed_row = ApiManagedRow(row["uid"], row["version"], row["created_at"], row["updated_at"])
+        sealed = Sealed(row["secrets"], **_place(row["environment"], managed_row))
         await self._keys.learn(sealed)
         secrets = self._vault.open_json(sealed)
         return Integration(
@@ -212,7 +212,7 @@ class IntegrationStore:
             forward_webhooks=row["forward_webhooks"],
             allowed_hosts=tuple(secrets.get("allowed_hosts", ())),
             custom=tuple(secrets["custom"].items()),
-            made=made,
+            managed_row=managed_row,
             **_secrets_of(secrets),
         )
 
@@ -224,7 +224,7 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
 
 def _changed_fields(before: Integration, after: Integration) -> list[str]:
     """Return the names of the fields that differ, but not their values, because some are secret."""
-    names = [field.name for field in fields(Integration) if field.name != "made"]
+    names = [field.name for field in fields(Integration) if field.name != "managed_row"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
@@ -233,14 +233,14 @@ def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
 
 
-def _place(environment: str, made: ApiManagedRow) -> dict[str, Any]:
+def _place(environment: str, managed_row: ApiManagedRow) -> dict[str, Any]:
     """Return the place that the integration's secrets are bound to: the row's `uid`, because it never changes."""
     return {
         "environment": environment,
         "table": "integrations",
-        "row": made.uid,
+        "row": managed_row.uid,
         "column": "secrets",
-        "version": made.version,
+        "version": managed_row.version,
     }
 
 

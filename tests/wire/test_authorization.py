@@ -17,13 +17,18 @@ ACCEPTED_KEY_LINES = table(
     ("token, as some libraries say", b"Authorization: token %s"),
     ("space around the field", b"Authorization:  \t Bearer %s \t "),
     ("two spaces before the key", b"Authorization: Bearer  %s"),
+    ("a no-break space after the key", b"Authorization: Bearer %s\xc2\xa0"),
+    ("no-break spaces and a space after the key", b"Authorization: Bearer %s\xc2\xa0 \xc2\xa0"),
+    ("a no-break space before the key", b"Authorization: Bearer \xc2\xa0%s"),
 )
 
 
 @pytest.mark.parametrize("line", ACCEPTED_KEY_LINES)
 async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
-    heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming()))
+    copy = b"X-Copy: %s\r\n" % SECRET
+    heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming() + copy))
     assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
+    assert SECRET not in heard.head.raw
 
 
 REFUSED_KEY_LINES = table(

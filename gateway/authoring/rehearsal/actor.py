@@ -281,9 +281,9 @@ class PlayedProvider:
             setting = self.provider.connection_config.get("subdomain")
             suffix = (setting and setting.suffix) or ".tracker.test"
             return web.json_response([{**SITE, "url": f"https://{SITE['name']}{suffix}"}])
-        way = self.provider.proxy.paginate
-        if arrival.path.endswith(LIST_PATH) and way is not None:
-            body, headers = list_page(way, arrival.query, origin + arrival.path)
+        scheme = self.provider.proxy.paginate
+        if arrival.path.endswith(LIST_PATH) and scheme is not None:
+            body, headers = list_page(scheme, arrival.query, origin + arrival.path)
             return web.json_response(body, headers=headers)
         response: dict[str, Any] = {"ok": True, "accountId": "account-1"}
         for member, value in (expected or {}).items():

@@ -421,19 +421,19 @@ class _Rehearsal(RehearsalState):
         await self._call(step, len(self.actor.arrivals))
 
     async def _page(self, step: RehearsedStep, mark: int) -> None:
-        way = self.provider.proxy.paginate
-        if way is None:
+        scheme = self.provider.proxy.paginate
+        if scheme is None:
             step.skipped = "the entry has no proxy.paginate"
             return
-        if is_requested_by_post(way.type, way.in_body):
+        if is_requested_by_post(scheme.type, scheme.in_body):
             step.skipped = "the lists are requested by POST, which a rehearsal does not support"
             return
-        limit = f"; limit={PAGE_SIZE}" if way.limit_name_in_request else ""
+        limit = f"; limit={PAGE_SIZE}" if scheme.limit_name_in_request else ""
         status, text = await self.gateway.call_provider(
             self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"}
         )
         arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
-        step.checks += page_checks(way, status, text, arrivals)
+        step.checks += page_checks(scheme, status, text, arrivals)
 
     async def _revocation(self, step: RehearsedStep, mark: int) -> None:
         if self.provider.revocation_url is None:

@@ -36,14 +36,14 @@ class Stage:
 
     def entry(self) -> dict[str, Any]:
         """Return the values of the rewritten entry."""
-        said: dict[str, Any] = json.loads(provider_json(self.provider))
+        entry_: dict[str, Any] = json.loads(provider_json(self.provider))
         for key in URL_FIELDS:
-            if key in said:
-                said[key] = self.with_sandbox_origin(said[key])
-        for step in said.get("additional_steps", ()):
+            if key in entry_:
+                entry_[key] = self.with_sandbox_origin(entry_[key])
+        for step in entry_.get("additional_steps", ()):
             step["url"] = self.with_sandbox_origin(step["url"])
-        said.pop("alternatives", None)
-        proxy = said["proxy"]
+        entry_.pop("alternatives", None)
+        proxy = entry_["proxy"]
         proxy["base_url"] = self.with_sandbox_origin(proxy["base_url"])
         if "allowed_origins" in proxy:
             proxy["allowed_origins"] = [self.with_sandbox_origin(origin) for origin in proxy["allowed_origins"]]
@@ -51,12 +51,12 @@ class Stage:
             proxy["verification"]["base_url_override"] = self.with_sandbox_origin(
                 proxy["verification"]["base_url_override"]
             )
-        account = said.get("account", {})
+        account = entry_.get("account", {})
         if not account.get("endpoint", "/").startswith("/"):
             account["endpoint"] = self.with_sandbox_origin(account["endpoint"])
         for key in ("alias", "name", "sources"):
-            said.pop(key, None)
-        return said
+            entry_.pop(key, None)
+        return entry_
 
     def with_sandbox_origin(self, template: str) -> str:
         """Return the URL `template` with an origin of the sandbox in place of the provider's origin."""

@@ -58,10 +58,10 @@ def uses(
         begin = parse_time(since, "since") or end - timedelta(days=1)
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
-        wanted = CredentialUseFilter(
+        filters = CredentialUseFilter(
             select_environment(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
         )
-        uses = credential_uses_json(wanted, await runtime.store.uses.find(wanted))
+        uses = credential_uses_json(filters, await runtime.store.uses.find(filters))
         if as_json:
             print(json.dumps(uses, indent=2))
             return 0

@@ -32,11 +32,11 @@ MAX_DETAIL_CHARS: Final = 80
 @as_json
 def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
     """Print records, newest first."""
-    wanted = build_filter(given, limit=limit, before=cursor)
+    audit_filter = build_filter(given, limit=limit, before=cursor)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.append_to_chain()
-        records = await store.audit.find(wanted)
+        records = await store.audit.find(audit_filter)
         if as_json:
             print(json.dumps([record.as_json() for record in records], indent=2))
         else:
@@ -60,11 +60,11 @@ def export(file: Path, after: int | None, **given: Any) -> None:
 
     Each line is one record with its sequence number and hash. Without filters, the output is the complete chain.
     """
-    wanted = build_filter(given, after=after)
+    audit_filter = build_filter(given, after=after)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.append_to_chain()
-        async for page in store.audit.pages(wanted):
+        async for page in store.audit.pages(audit_filter):
             sys.stdout.write("".join(json.dumps(record.as_json(), separators=(",", ":")) + "\n" for record in page))
         sys.stdout.flush()
         return 0

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     "--code-challenge", metavar="S256", help="Connections stay pending until your application completes the session."
 )
 @as_json
-def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_json: bool, **asked: Any) -> None:
+def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Print a link with which an end user connects an account, or authorizes a connection again.
 
     The link works for anybody who opens it: send it only to that end user.
     """
-    reconnect = asked.pop("reconnect")
-    if reconnect is None and asked["end_user"] is None:
+    reconnect = options.pop("reconnect")
+    if reconnect is None and options["end_user"] is None:
         raise click.UsageError("Give the end user with --end-user ID, or a connection with --reconnect.")
-    if asked["end_user"] is None and (asked["display_name"] or asked["email"]):
+    if options["end_user"] is None and (options["display_name"] or options["email"]):
         raise click.UsageError("--display-name and --email need --end-user ID.")
     if reconnect is not None and len(integrations) > 1:
         raise click.UsageError("--reconnect takes one --integration.")
@@ -70,7 +70,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         for integration in integrations:
             await check_integration(runtime, named, integration)
         caller = Caller(Environment(named))
-        body = _body(**asked)
+        body = _body(**options)
         if reconnect is None:
             wish = validated(
                 {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"

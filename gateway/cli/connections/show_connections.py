@@ -37,8 +37,8 @@ async def find_connection(
     if integration is not None:
         await check_integration(runtime, environment, integration)
     of = (integration,) if integration is not None else ()
-    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
-    connections = await runtime.store.connections.list(environment, wanted)
+    filters = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
+    connections = await runtime.store.connections.list(environment, filters)
     if len(connections) == 1:
         return connections[0]
     if connections:
@@ -106,7 +106,7 @@ def list_connections(
         name = select_environment(runtime, environment)
         for integration in integrations:
             await check_integration(runtime, name, integration)
-        wanted = ListFilter(
+        filters = ListFilter(
             integration_ids=integrations,
             search=search,
             end_user_id=end_user,
@@ -115,9 +115,9 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            shown, following = await _find_lacking(runtime, name, wanted, limit)
+            shown, following = await _find_lacking(runtime, name, filters, limit)
         else:
-            found = await runtime.store.connections.list(name, wanted)
+            found = await runtime.store.connections.list(name, filters)
             shown = found[:limit]
             following = cursor_after(shown[-1]) if len(found) > limit else None
         if as_json:

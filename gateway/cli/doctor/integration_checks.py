@@ -35,9 +35,9 @@ def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
 
     `gateway check` warns if this scope is missing.
     """
-    asked = integration.config.scopes if integration.config.scopes is not None else integration.provider.default_scopes
+    scopes = integration.config.scopes if integration.config.scopes is not None else integration.provider.default_scopes
     needed = integration.provider.refresh.requires_scope if integration.provider.refresh else None
-    if needed and asked and needed in asked:
+    if needed and scopes and needed in scopes:
         yield ok(
             "scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=integration.name
         )

@@ -74,12 +74,12 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             continue
         has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
         message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
-        asked = (
+        scopes = (
             integration.config.scopes
             if integration.config.scopes is not None
             else integration.provider.default_scopes or ()
         )
-        how = advice_on_refresh_token(integration.provider, asked)
+        how = advice_on_refresh_token(integration.provider, scopes)
         yield DoctorFinding(
             "warn", "refresh tokens", message, examined.where(*integration.place), how, integration.name
         )

@@ -70,11 +70,12 @@ def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         yield ok("clock", f"this machine's clock agrees with {who}")
         return
     level: Level = "fail" if abs(skew) > FAILING_SKEW_S else "warn"
-    way = "ahead of" if skew > 0 else "behind"
+    direction = "ahead of" if skew > 0 else "behind"
     yield DoctorFinding(
         level,
         "clock",
-        f"this machine's clock is {abs(skew):.0f} s {way} {who}; tokens are refreshed at the wrong time, and signatures refused",
+        f"this machine's clock is {abs(skew):.0f} s {direction} {who}; tokens are refreshed at the wrong time, and "
+        "signatures refused",
         "this machine",
         "synchronize it: timedatectl set-ntp true, or chrony",
     )
@@ -99,18 +100,18 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
 
     The receivers of events get such a request too. All requests are sent at the same time.
     """
-    asked: dict[str, asyncio.Task[str | EgressError]] = {}
+    tasks: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for integration in examined.integrations:
             for origin in origins(integration):
-                if origin.url not in asked:
-                    asked[origin.url] = group.create_task(_request_head(examined, origin.url))
+                if origin.url not in tasks:
+                    tasks[origin.url] = group.create_task(_request_head(examined, origin.url))
         for environment in examined.config.environments.values():
-            if environment.webhook_url is not None and environment.webhook_url not in asked:
+            if environment.webhook_url is not None and environment.webhook_url not in tasks:
                 receiver = _request_head(examined, _origin_of(environment.webhook_url), has_clock=False)
-                asked[environment.webhook_url] = group.create_task(receiver)
+                tasks[environment.webhook_url] = group.create_task(receiver)
     for integration in examined.integrations:
-        results = [(origin, asked[origin.url].result()) for origin in origins(integration)]
+        results = [(origin, tasks[origin.url].result()) for origin in origins(integration)]
         bad = [
             _unreachable_finding(examined, integration, origin, found)
             for origin, found in results
@@ -123,7 +124,7 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
             yield ok("provider", f"{hosts} can be reached", integration=integration.name)
     for environment in examined.config.environments.values():
         if environment.webhook_url is not None:
-            result = asked[environment.webhook_url].result()
+            result = tasks[environment.webhook_url].result()
             yield _webhook_finding(examined, environment.name, environment.webhook_url, result)
 
 

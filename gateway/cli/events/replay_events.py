@@ -45,13 +45,13 @@ def replay(
         from gateway.store import EventFilter
 
         now = clock.now()
-        wanted = EventFilter(
+        filters = EventFilter(
             environment=select_environment(runtime, environment),
             state=DeliveryState.DEAD if dead else None,
             message_ids=message_ids,
             since=_moment(since, now) if since else None,
         )
-        queued = await runtime.store.event_log.replay(wanted, now)
+        queued = await runtime.store.event_log.replay(filters, now)
         nothing = bool(message_ids) and not queued
         if as_json:
             print(json.dumps({"queued": queued}))

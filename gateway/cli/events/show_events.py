@@ -83,14 +83,14 @@ def list_events(
         from gateway.records.event import DeliveryState
         from gateway.store import EventFilter
 
-        wanted = EventFilter(
+        filters = EventFilter(
             environment=select_environment(runtime, environment),
             state=DeliveryState(state) if state else None,
             connection_id=connection,
             limit=limit + 1,
             cursor=cursor,
         )
-        deliveries = await runtime.store.event_log.list(wanted)
+        deliveries = await runtime.store.event_log.list(filters)
         shown = deliveries[:limit]
         following = shown[-1].id if len(deliveries) > limit else None
         if as_json:

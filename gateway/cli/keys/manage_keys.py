@@ -156,12 +156,12 @@ class Tag(click.ParamType[tuple[str, str]]):
     help="How long the replaced key still works.",
 )
 @as_json
-def create(file: Path, environment: str | None, as_json: bool, **asked: object) -> None:
+def create(file: Path, environment: str | None, as_json: bool, **options: object) -> None:
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
         env = select_environment(runtime, environment)
-        wish = _requested_key(asked)
+        wish = _requested_key(options)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
         _print_key(text, key, runtime, warnings, as_json=as_json)

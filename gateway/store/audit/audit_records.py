@@ -137,13 +137,13 @@ class AuditRecords:
             key = await self._signing_key(db, state, now)
             if state.key_id is None:  # the next checkpoint covers the record of the key's creation
                 self._trail.noted.set()
-            made = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
-            await _keep(db, made, starts=False)
+            checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
+            await _keep(db, checkpoint, starts=False)
             oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
             last = oldest.limit(1).offset(CHECKPOINTS_KEPT).scalar_subquery()
             gone = delete(audit_checkpoints).where(~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last)
             await db.execute(gone)
-            return made
+            return checkpoint
 
         return await self._transactions.write(work)
 
@@ -209,7 +209,7 @@ class AuditRecords:
     # ── Reading.
 
     async def find(self, filters: AuditFilter, *, oldest_first: bool = False) -> list[ChainedRecord]:
-        """Return at most `filters.limit` matching records, beginning with the newest.
+        """Return matching records, the newest first, up to the limit of `filters`.
 
         `oldest_first`: whether to begin with the oldest instead.
         """
@@ -222,7 +222,7 @@ class AuditRecords:
             return [_record(row) for row in rows]
 
     async def pages(self, filters: AuditFilter) -> AsyncIterator[list[ChainedRecord]]:
-        """Yield all matching records in pages, the oldest first. `filters.limit` is ignored."""
+        """Yield all matching records in pages, the oldest first. The limit of `filters` is ignored."""
         after = filters.after or 0
         while True:
             page = await self.find(replace(filters, after=after, limit=PAGE), oldest_first=True)
@@ -279,12 +279,12 @@ class AuditRecords:
             if row is None:
                 return None
             key = await self._signing_key(db, state, now)
-            made = Checkpoint(state.store_id, row.sequence, row.hash, now).signed(key)
-            await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == made.sequence))
-            await _keep(db, made, starts=True)
-            detail = {"to_sequence": made.sequence, "to_hash": made.hash, "before": before.isoformat()}
+            checkpoint = Checkpoint(state.store_id, row.sequence, row.hash, now).signed(key)
+            await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == checkpoint.sequence))
+            await _keep(db, checkpoint, starts=True)
+            detail = {"to_sequence": checkpoint.sequence, "to_hash": checkpoint.hash, "before": before.isoformat()}
             await self._trail.record(db, replace(entry, detail=detail))
-            return made
+            return checkpoint
 
         start = await self._transactions.write(begin)
         if start is None:
@@ -365,13 +365,13 @@ async def _store_id(db: AsyncConnection) -> str:
     return "" if state is None else state.store_id
 
 
-async def _keep(db: AsyncConnection, made: Checkpoint, *, starts: bool) -> None:
+async def _keep(db: AsyncConnection, checkpoint: Checkpoint, *, starts: bool) -> None:
     row = {
-        "sequence": made.sequence,
-        "hash": made.hash,
-        "at": made.at,
-        "public_key": made.public_key,
-        "signature": made.signature,
+        "sequence": checkpoint.sequence,
+        "hash": checkpoint.hash,
+        "at": checkpoint.at,
+        "public_key": checkpoint.public_key,
+        "signature": checkpoint.signature,
         "starts": starts,
     }
     await db.execute(insert(audit_checkpoints).values(row))

@@ -229,7 +229,7 @@ def test_parsed_mapping_is_not_modified() -> None:
 def test_integration_shape_has_the_keys_and_defaults_of_the_record() -> None:
     written = IntegrationShape.model_fields
     record = {field.name: field.default for field in fields(Integration)}
-    of_the_gateway = {"environment", "integration_id", "custom", "made"}
+    of_the_gateway = {"environment", "integration_id", "custom", "managed_row"}
     assert set(written) == set(record) - of_the_gateway
     defaults = {name: tuple(key.default) if key.default == [] else key.default for name, key in written.items()}
     assert {**defaults, "provider": MISSING} == {name: record[name] for name in written}

@@ -62,12 +62,12 @@ def test_an_unknown_key_shows_the_nearest() -> None:
 
 
 def test_client_time_is_the_time_of_its_last_change(later: Callable[[float], None]) -> None:
-    made = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
-    managed = ManagedIntegrations([replace(one("slack"), made=made), replace(one("jira"), made=made)])
+    row = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
+    managed = ManagedIntegrations([replace(one("slack"), managed_row=row), replace(one("jira"), managed_row=row)])
     first = Integrations([one("jira"), one("github")], managed)
     started = first.client_since("dev", "jira")
     assert started is not None
-    assert first.client_since("dev", "slack") == made.updated_at
+    assert first.client_since("dev", "slack") == row.updated_at
     later(60)
     second = Integrations([one("jira"), replace(one("github"), client_secret=Secret("new"))], managed, first)
     assert second.client_since("dev", "jira") == started, "this reload changed nothing of it"

@@ -6,15 +6,22 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import hdrs, web
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from gateway.egress.write_batch import WriteBatch
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp import tool_run
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.runtime import RUNTIME
 from gateway.server import fast_path
+from gateway.server.fast_message import AgentDoor, ArrivedMessage
+from gateway.server.request_lines import LineReader
 from tests.fakes.agents import Agents, agents
 from tests.fakes.patience import PATIENCE_S
 
@@ -281,6 +288,54 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
         await compare(whole(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01"))
     assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
     assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
+
+
+def door_of_any_key() -> AgentDoor:
+    keys = SimpleNamespace(find_known=lambda _: "a caller")
+    runtime = SimpleNamespace(current=SimpleNamespace(generation=SimpleNamespace(keys=keys)))
+    return AgentDoor({RUNTIME: runtime}, LineReader(), WriteBatch())  # type: ignore[arg-type]
+
+
+def meaning(arrived: ArrivedMessage) -> tuple[object, ...]:
+    known = arrived.known
+    headers = [(name, value) for name, value in known.head.headers.items() if name.lower() != "traceparent"]
+    return arrived.length, arrived.traceparent, known.request_id, known.key_digest, known.mount, headers
+
+
+NAMES = st.sampled_from(
+    [
+        "traceparent",
+        "Traceparent",
+        "TRACEPARENT",
+        "Craceparent",
+        "content-Length",
+        "tracestate",
+        "X-Request-Id",
+        "Accept",
+    ]
+)
+VALUES = st.sampled_from(["1", "2", "a b", "%b", "", "a\tb", "\xfc", "a\nb", f"00-{1:032x}-{1:016x}-01"])
+
+
+@given(
+    st.lists(st.tuples(NAMES, VALUES, VALUES), max_size=3),
+    st.sampled_from([None, b"/c/gw_cap_" + b"a" * 49]),
+    st.sampled_from(["Content-Length", "content-length"]),
+)
+@example([("Craceparent", "1", "2"), ("TRACEPARENT", "1", "1")], None, "Content-Length")
+def test_a_remembered_head_is_what_its_lines_say(
+    varying: list[tuple[str, str, str]], mount: bytes | None, length: str
+) -> None:
+    usual = ["", "Host: gw", "Content-Type: application/json", *([] if mount else ["Authorization: Bearer key"])]
+
+    def lines(number: int) -> bytes:
+        more = [f"{length}: {number}", *(f"{parts[0]}: {parts[number]}" for parts in varying)]
+        return "\r\n".join([*usual, *more]).encode("latin-1")
+
+    door = door_of_any_key()
+    for number in (1, 1, 2, 1):
+        arrived, fresh = (one._arrived(lines(number), mount) for one in (door, door_of_any_key()))
+        assert (arrived and meaning(arrived)) == (fresh and meaning(fresh))
 
 
 async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:

@@ -44,7 +44,7 @@ async def added(store: Store, one: Integration = ONE) -> Integration:
 
 async def test_added_integration_is_returned_completely_to_any_process(store: Store, opener: Opener) -> None:
     stored = await added(store)
-    assert replace(stored, made=None) == ONE
+    assert replace(stored, managed_row=None) == ONE
     other = await opener()
     assert await other.integrations.get("dev", "jira") == stored
     assert await other.integrations.all() == [stored]
@@ -74,8 +74,8 @@ async def test_the_second_of_two_changes_to_the_same_integration_is_refused(stor
     stored = await added(store)
     first = await store.integrations.change(stored, replace(stored, display_name="First"), now=LATER)
     assert first is not None
-    assert first.made is not None
-    assert (first.made.version, first.made.created_at, first.made.updated_at) == (2, NOW, LATER)
+    assert first.managed_row is not None
+    assert (first.managed_row.version, first.managed_row.created_at, first.managed_row.updated_at) == (2, NOW, LATER)
     assert await store.integrations.change(stored, replace(stored, display_name="Second"), now=LATER) is None
     assert await store.integrations.get("dev", "jira") == first
 
@@ -154,13 +154,13 @@ async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, ope
 
 async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_was_renamed(store: Store) -> None:
     stored = await added(store)
-    assert stored.made is not None
-    late = new(integration_uid=stored.made.uid)
+    assert stored.managed_row is not None
+    late = new(integration_uid=stored.managed_row.uid)
     renamed = await store.integrations.change(stored, replace(stored, integration_id="other"), now=LATER)
     assert renamed is not None
     with pytest.raises(NotFound, match="'jira' was deleted or renamed"):
         await store.connections.put(late, now=LATER)
-    late = new(REF._replace(integration_id="other"), integration_uid=stored.made.uid)
+    late = new(REF._replace(integration_id="other"), integration_uid=stored.managed_row.uid)
     await store.connections.put(late, now=LATER)
     await store.integrations.begin_end(renamed, now=LATER)
     with pytest.raises(NotFound):
@@ -177,11 +177,11 @@ async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_
 @pytest.mark.parametrize("action", ["delete", "rename"])
 async def test_a_connection_that_is_being_stored_keeps_its_integration(store: Store, url: str, action: str) -> None:
     stored = await added(store)
-    assert stored.made is not None
+    assert stored.managed_row is not None
     other = await asyncpg.connect(url)
     async with other.transaction():
         await other.execute("LOCK TABLE connections IN SHARE MODE")  # nobody else can write to the table
-        storing = asyncio.create_task(store.connections.put(new(integration_uid=stored.made.uid), now=LATER))
+        storing = asyncio.create_task(store.connections.put(new(integration_uid=stored.managed_row.uid), now=LATER))
         await waiting_for_lock(url)
         renamed = replace(stored, integration_id="other")
         if action == "delete":
