@@ -1,12 +1,16 @@
 """The command ``gateway``, also as ``python -m gateway``."""
 
+import errno
+import os
 import signal
+import sys
 
 
 def main() -> None:
     """Run the command.
 
-    Ctrl-C ends the process without a traceback, also while the modules of the command are imported.
+    Ctrl-C ends the process without a traceback, also while the modules of the command are imported. A full disk under
+    the output does, too.
     """
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false under nohup, for example
     if interruptible:
@@ -15,7 +19,14 @@ def main() -> None:
 
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    try:
+        run()
+    except OSError as fault:
+        if fault.errno != errno.ENOSPC or fault.filename is not None:
+            raise
+        sys.stderr.write(f"gateway: the output cannot be written: {fault.strerror}. Send it to another place.\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python reports the rest of the output at its end
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -124,9 +124,10 @@ def override_header(method: str, names: frozenset[str]) -> str | None:
 
 # ── Query parameters.
 
-QUERY_OVERRIDES: Final = frozenset(
-    {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
-)
+# Query parameters with the same effect. Some providers read the headers' names in the query, too.
+QUERY_OVERRIDES: Final = frozenset({"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method"}) | {
+    name for name in OVERRIDES if "method" in name
+}
 _METHOD_PARAMETER: Final = "method"  # also an ordinary parameter, so an override only if its value is a method
 _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
 MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)

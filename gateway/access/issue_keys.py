@@ -139,7 +139,10 @@ class KeyIssuer:
         """
         key = await self._store.keys.find(environment, key_id)
         if key is None or not may_see_key(caller, key):
-            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists the keys.")
+            raise NotFound(
+                "not_found",
+                f"There is no key {key_id}. List the keys with `gateway keys list` or GET /environment/api-keys.",
+            )
         return key
 
     async def _check_may_replace(self, old: MintedKey, requester: MintedKey) -> None:

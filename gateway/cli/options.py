@@ -76,7 +76,7 @@ config_file = click.option(
     "-c",
     "--config",
     "file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),  # the loader reports an unreadable file
     default=Path("gateway.yaml"),
     show_default=True,
     metavar="FILE",
@@ -88,7 +88,7 @@ catalog_config_file = click.option(
     "-c",
     "--config",
     "file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),  # the loader reports an unreadable file
     metavar="FILE",
     help="Also use the catalog folders of this configuration.",
 )

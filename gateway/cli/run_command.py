@@ -7,7 +7,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.cli.terminal import exit_on_faults, one_line
+from gateway.cli.terminal import exit_on_errors, one_line
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -24,7 +24,7 @@ def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", 
     The exit code is the result of `work`. A fault is printed in one line, with exit code 1. An empty store is refused,
     because the configuration then probably names the wrong store.
     """
-    with exit_on_faults(as_json, file):
+    with exit_on_errors(as_json, file):
         code = asyncio.run(run_on_opened_store(file, work))
     sys.exit(code)
 
@@ -57,13 +57,12 @@ def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
 async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
     """Open the store of the configuration `file`, run `work`, and return its result.
 
-    For a command that has its own event loop. Raises Faults and StartRefused.
+    For a command that has its own event loop. Raises Faults, StartRefused and GatewayError.
     """
     # The check runs in a thread, because the check of PostgreSQL has its own event loop.
     config = await asyncio.to_thread(_load_and_check, file)
     import os
 
-    from gateway.errors import GatewayError
     from gateway.observe import logs
     from gateway.store import open_store
     from gateway.vault import Keyring
@@ -74,9 +73,6 @@ async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Await
     store = await open_store(config.store.url, keyring, environments=(), pool=config.store.pool)
     try:
         return await work(store, config)
-    except GatewayError as fault:
-        print(f"gateway: {fault.message}", file=sys.stderr)
-        return 1
     finally:
         await store.close()
 
@@ -130,7 +126,7 @@ def run(
     `may_create_store`: the store may be empty, because this command may be the first that writes to the store.
     Otherwise an empty store is refused.
     """
-    with exit_on_faults(as_json, file):
+    with exit_on_errors(as_json, file):
         code = asyncio.run(_on_runtime(file, work, may_create_store))
     sys.exit(code)
 
@@ -140,18 +136,13 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", m
 
     from gateway.app.generations import check_configuration
     from gateway.app.lifetime import open_runtime
-    from gateway.errors import GatewayError
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     _set_operator()
     given = check_configuration(await asyncio.to_thread(_load_and_check, file, may_create_store))
-    try:
-        async with open_runtime(given) as runtime:
-            return await work(runtime)
-    except GatewayError as fault:
-        print(f"gateway: {fault.message}", file=sys.stderr)
-        return 1
+    async with open_runtime(given) as runtime:
+        return await work(runtime)
 
 
 def select_environment(runtime: "Runtime", name: str | None) -> str:

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import click
+
 from gateway.cli.options import is_reference
 from gateway.config import Faults
-from gateway.errors import StartRefused
+from gateway.errors import GatewayError, StartRefused, Unavailable
 
 # ── The command line of this program, with which printed commands begin, so that a person can paste them.
 
@@ -118,10 +120,45 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
             hint_at_init(file)
         sys.exit(1)
     except StartRefused as refusal:
-        if as_json:
-            print(json.dumps({"ok": False, "faults": [{"message": str(refusal)}]}), flush=True)
+        _print_fault_as_json(str(refusal), as_json)
         print(f"gateway: {refusal}", file=sys.stderr)
         sys.exit(1)
+
+
+@contextmanager
+def exit_on_errors(as_json: bool, file: Path) -> Iterator[None]:
+    """Do the same as `exit_on_faults`, and also for a GatewayError and a ClickException, which click prints.
+
+    An error in the command's options gets no line of JSON.
+    """
+    with exit_on_faults(as_json, file):
+        try:
+            yield
+        except GatewayError as fault:
+            message = _with_database_error(fault)
+            _print_fault_as_json(message, as_json)
+            print(f"gateway: {message}", file=sys.stderr)
+            sys.exit(1)
+        except click.ClickException as error:
+            if not isinstance(error, click.UsageError):
+                _print_fault_as_json(error.message, as_json)
+            raise
+
+
+def _print_fault_as_json(message: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"ok": False, "faults": [{"message": message}]}), flush=True)
+
+
+def _with_database_error(fault: GatewayError) -> str:
+    """Return the message for an operator, with the database's own words, such as ``no such table: keys``."""
+    cause = fault.__cause__
+    own_words = getattr(cause, "orig", cause) if isinstance(fault, Unavailable) else None
+    return (
+        fault.message
+        if own_words is None
+        else f"{fault.message} The database says: {' '.join(str(own_words).split())}."
+    )
 
 
 def hint_at_init(file: Path) -> None:

@@ -244,7 +244,7 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     check_enabled(request)
     check_own_form(request, console_url(request))
     if token := _session_token(request):
-        await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()))
+        await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()), now=clock.now())
     response = see_other(console_path(request, "sign-in"))
     set_session_cookie(request, response, Secret(""), timedelta(0))
     return response

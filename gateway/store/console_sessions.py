@@ -48,6 +48,8 @@ class ConsoleSessionStore:
         Returns None if the link was already used, has expired or does not exist.
         """
         table = console_sessions.c
+        if await self._find(link_digest, LINK, now) is None:
+            return None  # anyone can send a wrong link, so it takes no turn of the writes
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
 
@@ -105,13 +107,19 @@ class ConsoleSessionStore:
 
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
         """Return the session whose token has this digest; None if the session does not exist or has expired."""
+        return await self._find(session_digest, SESSION, now)
+
+    async def _find(self, digest: str, kind: str, now: datetime) -> ConsoleSession | None:
         table = console_sessions.c
-        query = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
+        query = select(*COLUMNS).where(table.digest == digest, table.kind == kind, table.expires_at > now)
         async with self._transactions.read() as db:
             row = (await db.execute(query)).one_or_none()
         return None if row is None else ConsoleSession(row.name, _role(row.role), row.expires_at)
 
-    async def end(self, session_digest: str) -> None:
+    async def end(self, session_digest: str, *, now: datetime) -> None:
+        """End the session if there is one. Without one, nothing is written, because anyone can send a wrong cookie."""
+        if await self._find(session_digest, SESSION, now) is None:
+            return
         mine = delete(console_sessions).where(console_sessions.c.digest == session_digest)
         await self._transactions.write(lambda db: db.execute(mine))
 

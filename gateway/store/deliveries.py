@@ -136,6 +136,8 @@ class DeliveryStore:
         """
         table = deliveries.c
         over = outcome.due_at is None
+        # Only a failed attempt postpones the later deliveries. After a replay, `attempts` does not count earlier ones.
+        has_postponed = delivery.attempts > 0 or delivery.give_up_at - delivery.at > TRIED_FOR
         values = NO_LEASE | {
             "state": outcome.state.value,
             "attempts": table.attempts + 1,
@@ -152,7 +154,7 @@ class DeliveryStore:
             sequence = (await db.execute(mine.values(values).returning(table.sequence))).one_or_none()
             if sequence is None:
                 return False
-            if sequence[0] is not None and (not over or delivery.attempts > 0):
+            if sequence[0] is not None and (not over or has_postponed):
                 behind = and_(
                     table.environment == delivery.environment,
                     table.target == delivery.target,

@@ -16,7 +16,7 @@ from gateway.cli.demo.child import Child, start_child
 from gateway.cli.demo.demo_folder import CLIENT_ID, PORT_VARIABLE, SANDBOX_PORT_VARIABLE, DemoFolder
 from gateway.cli.run_command import run_on_opened_store
 from gateway.config import Faults
-from gateway.errors import StartRefused
+from gateway.errors import GatewayError, StartRefused
 from gateway.sandbox.app import HOST
 
 if TYPE_CHECKING:
@@ -200,6 +200,6 @@ async def _console_link(folder: DemoFolder) -> str:
             links.append((await sign_in_link(store, config, "operator"))[0])
         return 0
 
-    with suppress(Faults, StartRefused):
+    with suppress(Faults, StartRefused, GatewayError):
         await run_on_opened_store(folder.configuration, make)
     return "".join(links)

@@ -178,14 +178,20 @@ def _check_file_access(path: Path) -> None:
     if not path.parent.is_dir():
         raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        message = f"{path.parent} is not writable for this user, and SQLite writes beside its file too."
+        message = (
+            f"{path.parent} is not writable for this user, and SQLite writes beside its file too: run the command as the "
+            "gateway's user, or change the owner of the folder."
+        )
         raise StoreRefused(message, fix="let the gateway's user write to that folder, or let store.url name another")
     if not path.exists():
         return
     if not path.is_file():
         raise StoreRefused(f"{path} is not a regular file.")
     if not os.access(path, os.R_OK | os.W_OK):
-        message = f"{path} is not readable and writable for this user."
+        message = (
+            f"{path} is not readable and writable for this user: run the command as the gateway's user, or change the "
+            "owner of the file."
+        )
         raise StoreRefused(message, fix="let the gateway's user read and write that file")
 
 

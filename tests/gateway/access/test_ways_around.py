@@ -93,6 +93,7 @@ PATHS = (
     ("an encoded method in the query", b"/proxy" + GOOD + b"&%5fmethod=DELETE"),
     ("a method as Facebook takes it", b"/proxy" + GOOD + b"&method=delete"),
     ("a method as Google takes it", b"/proxy" + GOOD + b"&$httpMethod=DELETE"),
+    ("a header's name as a parameter", b"/proxy" + GOOD + b"&X-Method-Override=DELETE"),
 )
 
 

@@ -33,6 +33,16 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     assert run.stdout.endswith("heavy: []\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_full_disk_under_the_output_is_reported_without_a_traceback() -> None:
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "gateway", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert run.returncode == 1
+    assert run.stderr == ("gateway: the output cannot be written: No space left on device. Send it to another place.\n")
+
+
 @pytest.mark.parametrize("start", ["-m gateway", "-c import~gateway.__main__;gateway.__main__.main()"])
 def test_ctrl_c_while_modules_are_imported_prints_nothing(tmp_path: Path, start: str) -> None:
     """A traceback of Python's import is no use to an operator."""

@@ -1,6 +1,9 @@
 """Commands on the store of a gateway that is not running: on PostgreSQL, on SQLite, and without a store."""
 
 import json
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,40 @@ def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, c
         assert ("does not exist" if url.startswith("sqlite") else "contains no gateway data") in done.stderr
         assert "gateway serve" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) -> None:
+    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
+        db.execute("DROP TABLE deliveries")
+        db.commit()
+    faults = {
+        ("events", "list"): "no such table: deliveries",
+        ("keys", "create", "agent"): "has the name 'agent' already",
+        ("connections", "import", "missing.jsonl"): "missing.jsonl cannot be read",
+        ("connections", "list", "-c", "missing.yaml"): "there is no such file",
+    }
+    for command, message in faults.items():
+        done = run_command(*command, "--json", *(() if "-c" in command else ("-c", file)))
+        assert done.exit_code == 1
+        assert message in done.stderr
+        (fault,) = json.loads(done.stdout)["faults"]
+        assert message in fault["message"]
+
+
+def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:
+    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
+    done = run_command("keys", "list", "-c", file, "--environment", "prod")
+    assert done.exit_code == 2
+    assert "There is no environment 'prod'. Name the environment: --environment dev." in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_unreadable_configuration_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    Path(file).chmod(0)
+    done = run_command("keys", "list", "--json", "-c", file)
+    assert done.exit_code == 1
+    assert "cannot be read" in json.loads(done.stdout)["faults"][0]["message"]

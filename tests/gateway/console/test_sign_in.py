@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import aiohttp
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 
 from gateway.access.client_window import MAX_LINES
 from gateway.store.console_sessions import new_link
+from gateway.store.transactions import Transactions
 from tests.fakes.console import AtConsole, at_console, form_in, switch_on
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -99,6 +101,25 @@ async def test_signing_out_ends_the_session_for_the_cookie_too(running: RunningG
         await console.page("/dev", expect=401)
         async with running.http.get(f"{running.url}/console/dev", cookies=kept) as response:
             assert response.status == 401
+
+
+async def test_a_wrong_link_or_cookie_takes_no_turn_of_the_writes(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch_on(running)
+    writes = []
+
+    async def write(_: Transactions, work: Any, **__: Any) -> None:
+        writes.append(work)
+
+    monkeypatch.setattr(Transactions, "write", write)
+    url = f"{running.url}/console"
+    async with running.http.post(f"{url}/sign-in", data={"link": "x" * 43}, allow_redirects=False) as response:
+        assert response.status == 403
+    headers = {"Cookie": "gw-console=" + "x" * 43}
+    async with running.http.post(f"{url}/sign-out", headers=headers, allow_redirects=False) as response:
+        assert response.status == 303
+    assert writes == []
 
 
 async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGateway) -> None:

@@ -19,6 +19,7 @@ from gateway.egress import dial
 from gateway.events import delivery
 from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.raw_provider import raw_provider
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.events.conftest import OUTAGE, deliver_due_events, deliveries_of, refresh_now, wait_for_attempts
@@ -421,6 +422,22 @@ async def test_event_reaches_a_host_with_an_underscore(
     await gateway.stop()
     assert (found.state, found.detail) == (DeliveryState.DELIVERED, None)
     assert receiver.taken[0].headers["Host"] == f"my_app:{receiver.port}"
+
+
+@pytest.mark.parametrize(("head_bytes", "state"), [(60_000, DeliveryState.DELIVERED), (70_000, DeliveryState.PENDING)])
+async def test_response_with_a_large_head_is_read_up_to_the_limit(
+    settings: dict[str, Any], tracker: Tracker, tmp_path: Path, head_bytes: int, state: DeliveryState
+) -> None:
+    fields = b"".join(b"X-%d: %b\r\n" % (n, b"x" * 7000) for n in range(head_bytes // 7000))
+    async with raw_provider(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + fields + b"\r\n") as target:
+        settings["environments"]["dev"]["webhook_url"] = f"{target.origin}/events"
+        settings["egress"]["allow"].append(f"127.0.0.1/32:{target.port}")
+        gateway = RunningGateway(tmp_path, settings)
+        await gateway.start()
+        await gateway.imported(tracker.grant())
+        found = await wait_for_attempts(gateway, 1)
+        await gateway.stop()
+    assert found.state is state, found.detail
 
 
 def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:

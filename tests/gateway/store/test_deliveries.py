@@ -124,6 +124,19 @@ async def test_postponed_deliveries_become_due_now(telling: Store) -> None:
     assert len(await claimed(telling)) == 1
 
 
+async def test_events_behind_a_replayed_one_are_sent_right_after_it(telling: Store) -> None:
+    for _ in range(2):
+        await telling.connections.put(new(), now=NOW)
+    (first,) = await claimed(telling)
+    await telling.deliveries.settle(first, failed(900), owner="n1", now=NOW)
+    now = NOW + timedelta(seconds=1)
+    assert await telling.event_log.replay(EventFilter(environment="dev", message_ids=[first.message_id]), now) == 1
+    (again,) = await claimed(telling, after_s=1)
+    assert await telling.deliveries.settle(again, TAKEN, owner="n1", now=now)
+    (following,) = await claimed(telling, after_s=1)
+    assert following.event == "connection.reconnected"
+
+
 async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     for name in ("u1", "u2"):
         await telling.connections.put(new(REF._replace(connection_id=name)), now=NOW)

@@ -52,6 +52,22 @@ async def test_every_change_is_reported_to_other_processes(store: Store) -> None
     assert list((await store.changes.since(last))[1]) == [changed_key("dev", "d1")]
 
 
+async def test_a_rotation_is_reported_for_the_key_and_the_active_ones_below_it(store: Store) -> None:
+    old = await store.keys.add(AGENT, now=NOW)
+    child = await store.keys.add(replace(AGENT, digest="child", name="child", parent_id=old.id), now=NOW)
+    await store.keys.add(replace(AGENT, digest="grandchild", name="grandchild", parent_id=child.id), now=NOW)
+    ended = await store.keys.add(replace(AGENT, digest="ended", name="ended", parent_id=old.id), now=NOW)
+    await store.keys.revoke("dev", ended.id, now=NOW)
+    await store.keys.add(replace(AGENT, digest="other", name="other"), now=NOW)
+    last = await store.changes.end()
+    new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
+    changed = (await store.changes.since(last))[1]
+    assert {ref.connection_id for ref in changed} == {"d1", "new", "child", "grandchild"}
+    grandchild = await store.keys.get("grandchild")
+    assert grandchild is not None
+    assert await store.keys.ancestors(grandchild) == (child.id, new_key.id)
+
+
 POSTGRES = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 
 
