@@ -60,6 +60,9 @@ MIN_LIFETIME: Final = timedelta(minutes=1)
 MAX_LIFETIME: Final = timedelta(days=7)
 MAX_CONNECTIONS: Final = 1000
 TOKEN_CHARS: Final = 64
+UNKNOWN_SESSION: Final = (
+    "This connect session is unknown or has expired. Ask the application you came from for a new link."
+)
 
 
 WINDOW_S: Final = 60.0
@@ -132,7 +135,7 @@ class ConnectSessions:
         if session is None:
             raise Unauthorized(
                 "unknown_connect_session_token",
-                "This connect session is unknown or has expired. Ask the application you came from for a new link.",
+                UNKNOWN_SESSION,
             )
         return session
 

@@ -154,8 +154,8 @@ class Provider(Shape):
     installation's token. Absent: the installation is not checked, so an end user can connect one of another customer."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
-    """Further parameters of the token request; for grants outside OAuth, all of them. In the exchange of a code,
-    `${callback.name}` is a parameter of the callback."""
+    """Additional parameters of the token request. If the grant is not an OAuth grant, these are all parameters. In the
+    exchange of a code, `${callback.name}` is a parameter of the callback."""
     token_param_renames: dict[str, str] = Field(default_factory=dict)
     """Standard parameter of token requests ▸ the provider's name for it; an empty name leaves it out."""
     token_body: dict[str, Any] | None = None

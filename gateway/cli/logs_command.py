@@ -46,7 +46,9 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--request", metavar="ID", help="Only operations with this request id.")
 @click.option("--trace", metavar="ID", help="Only operations of this trace.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
-@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Continue where a search ended.")
+@click.option(
+    "--cursor", type=RowId(), metavar="NUMBER", help="Continue an earlier search, with the number that it printed."
+)
 @click.option("--follow", "-f", is_flag=True, help="Also print new rows as they are stored, until Ctrl-C.")
 @as_json
 def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:

@@ -145,7 +145,9 @@ _CLIENT: Final = FailureCause(
     "Open a call in this list to see its path.",
 )
 _SERVER: Final = FailureCause("The provider returns server errors.", "Check the provider's status page.")
-_OTHER: Final = FailureCause("", "", "Open an entry in this list to see the request. docs/http-api.md explains the error code.")
+_OTHER: Final = FailureCause(
+    "", "", "Open an entry in this list to see the request. docs/http-api.md explains the error code."
+)
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:

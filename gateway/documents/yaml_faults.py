@@ -73,13 +73,15 @@ def _message(error: yaml.MarkedYAMLError, line: str, column: int) -> str:
     if problem == "did not find expected key" and line.lstrip().startswith("-"):
         return "a list item among the keys of a mapping; indent the list deeper than its key"
     if problem == "did not find expected key":
-        return f"the line fits no line above by its indentation; {_SAME_COLUMN}"
+        return f"the indentation matches no line above; {_SAME_COLUMN}"
     if problem == "did not find expected '-' indicator":
         return "a key among the items of a list; begin the line with '- ', or correct its indentation"
     if "<document start>" in problem:
         return f"text after the end of the document; check brackets, and the indentation: {_SAME_COLUMN}"
     if "start any token" in problem:
         return "a value cannot begin with this character; quote a value that begins with @, `, %, & or *"
+    if "node content" in problem and "flow" in (error.context or ""):
+        return "a value is missing between commas, or a [ or { is not closed"
     if "node content" in problem:
         return "a bracket or a comma at the beginning of a value; quote the value, or remove the character"
     if "escape character" in problem:

@@ -91,6 +91,6 @@ def parse_url(text: str) -> ParsedUrl:
     if authority is None:
         raise ValueError("its host must be an ASCII name or an IP address, without user name, with a port at most")
     if re.search(r"[^!-~]|[\\#]", text):
-        raise ValueError("it must not hold a fragment, a backslash, or characters that are to be percent-encoded")
+        raise ValueError("it must not hold a fragment, a backslash, or a character that must be percent-encoded")
     path, mark, query = text[match.end() :].partition("?")
     return ParsedUrl(scheme, *authority, path.rstrip("/"), mark + query)

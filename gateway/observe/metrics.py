@@ -121,7 +121,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "gauge", ("provider",), "Requests that wait for a connection because the maximum number is open."
     ),
     "gateway_upstream_outstanding": Family(
-        "gauge", ("provider",), "Requests to providers whose response has not begun (egress.limits.outstanding)."
+        "gauge", ("provider",), "Requests to providers that wait for the response to begin (egress.limits.outstanding)."
     ),
     "gateway_upstream_waiting": Family(
         "gauge", ("provider",), "Requests that wait until fewer are outstanding (egress.limits.waiting)."

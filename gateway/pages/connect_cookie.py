@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.authorization.connect_sessions import UNKNOWN_SESSION
 from gateway.errors import Forbidden, Unauthorized
 from gateway.middleware.who_calls import key_in
 from gateway.pages.frame import PageWords, may_embed, origin_of
@@ -86,7 +87,7 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
         name = request.match_info["session_id"]
         session = await sessions.find(cookies_of(request).get(cookie_name(request, name), ""))
         if session_name(session.digest) != name:
-            raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
+            raise Unauthorized("unknown_connect_session_token", UNKNOWN_SESSION)
         return session
     if posted:
         return await sessions.find(posted)
@@ -106,7 +107,7 @@ def session_digest_in_cookie(request: web.Request) -> str:
     name = request.match_info["session_id"]
     found = digest(cookies_of(request).get(cookie_name(request, name), ""))
     if session_name(found) != name:
-        raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
+        raise Unauthorized("unknown_connect_session_token", UNKNOWN_SESSION)
     return found
 
 

@@ -4,7 +4,9 @@ A store's times are first moved to today, since its sessions, flows and pending 
 """
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from standardwebhooks.webhooks import Webhook
 
+from gateway.store.preflight_checks import REVISIONS, VERSION_TABLE
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
 from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres, move_sqlite
@@ -58,6 +61,15 @@ async def test_sqlite_store_of_an_earlier_version_works(version: Path, deploymen
     await _assert_deployment_works(deployment, expected, by)
 
 
+async def test_check_and_doctor_leave_the_store_as_it_is(version: Path, deployment: Deployment) -> None:
+    """An operator runs both with the new version while the old one still serves (docs/operations.md#upgrading)."""
+    before = _revision(deployment.folder / "gateway.db")
+    await deployment.command("check")
+    report = await deployment.command("doctor", "--offline")
+    assert f"the database has revision {before}; the next start upgrades it to {REVISIONS[-1]}" in report
+    assert _revision(deployment.folder / "gateway.db") == before
+
+
 async def test_postgresql_store_of_an_earlier_version_works(
     version: Path, deployment: Deployment, postgres_server: PostgresServer
 ) -> None:
@@ -80,6 +92,12 @@ async def test_a_bundle_and_json_lines_of_an_earlier_version_are_imported(
     (deployment.folder / "gateway.db").unlink()
     report = json.loads(await deployment.command(*PLAIN, "--create-integrations", "--json"))
     assert report["imported"] == sum(name.startswith("connection/") for name in exported)
+
+
+def _revision(database: Path) -> str:
+    with closing(sqlite3.connect(database)) as db:
+        revision: str = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0]
+        return revision
 
 
 def _expected(version: Path, backend: str) -> tuple[dict[str, Any], timedelta]:

@@ -119,7 +119,7 @@ class Tag(click.ParamType[tuple[str, str]]):
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help="A scope of the key; may be repeated.  [default: all, or with limits only the proxy]",
+    help="A scope of the key; may be repeated.  [default: all scopes; with limits, environment:proxy]",
 )
 @click.option(
     "--integration", "integrations", multiple=True, metavar="ID", help="Only this integration; may be repeated."

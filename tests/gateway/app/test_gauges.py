@@ -289,7 +289,7 @@ async def test_audit_records_that_cannot_be_sealed_are_reported(
     async def away() -> int:
         raise Unavailable("store_unavailable", "away")
 
-    monkeypatch.setattr(running.runtime.store.audit, "seal", away)
+    monkeypatch.setattr(running.runtime.store.audit, "append_to_chain", away)
     running.runtime.store.trail.noted.set()
     async with asyncio.timeout(PATIENCE_S):
         while not keeper.failing:

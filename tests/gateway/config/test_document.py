@@ -208,7 +208,7 @@ UNREADABLE = [
     (b"store:\n\turl: x\n", "gateway.yaml:2: not YAML: a tab; indent with spaces, not tabs"),
     (b"live:\n  ttl_s: 1\n\ttrust_s: 2\n", "gateway.yaml:3: not YAML: a tab; indent with spaces, not tabs"),
     (b"live:\n  ttl_s: @1\n", "gateway.yaml:2: not YAML: a value cannot begin with this character; quote a value"),
-    (b"live:\n  ttl_s: 1\n trust_s: 2\n", "gateway.yaml:3: not YAML: the line fits no line above by its indentation"),
+    (b"live:\n  ttl_s: 1\n trust_s: 2\n", "gateway.yaml:3: not YAML: the indentation matches no line above; the keys"),
     (b"live:\n  ttl_s: 1\n   trust_s: 2\n", "gateway.yaml:3: not YAML: the line is indented deeper than line 2, which"),
     (
         b"environments:\n  dev\n    secret_keys: [a]\n",
@@ -226,6 +226,11 @@ UNREADABLE = [
     (b'server:\n  host: "a" b\n', "gateway.yaml:2: not YAML: text after the end of a quoted value; quote the whole"),
     (b'server:\n  host: "a\\d"\n', "gateway.yaml:2: not YAML: an unknown \\ in double quotes; write"),
     (b"  live: {}\nstore: {}\n", "gateway.yaml:2: not YAML: text after the end of the document; check brackets"),
+    (
+        b"live: {}\ncatalog: [\n",
+        "gateway.yaml:2: not YAML: a value is missing between commas, or a [ or { is not closed",
+    ),
+    (b"catalog: [a,, b]\n", "gateway.yaml:1: not YAML: a value is missing between commas"),
     (b"server: ]\n", "gateway.yaml:1: not YAML: a bracket or a comma at the beginning of a value; quote"),
     (b"live: {}\nstore: {url: 'x}\nserver: {}\n", "gateway.yaml:2: not YAML: the quote that opens here is not closed"),
     (b'live: {}\nstore: {url: "x}\nserver: {host: "::"}\n', "check the quote that opens in line 2"),

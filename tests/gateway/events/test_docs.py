@@ -24,11 +24,12 @@ def request(body: bytes, fields: Mapping[str, str]) -> Request:
     return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
 
 
-async def test_receiver_accepts_signed_events_and_refuses_others() -> None:
+async def test_receiver_accepts_signed_events_and_refuses_others(monkeypatch: pytest.MonkeyPatch) -> None:
     key = new_signing_key()
+    monkeypatch.setenv("SIGNING_KEY", key.reveal())
     snippet = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert snippet is not None
-    names: dict[str, Any] = {"KEY": key.reveal()}
+    names: dict[str, Any] = {}
     exec(compile(snippet[1], "docs/events.md", "exec"), names)
     fields = signature_fields(BODY, "msg_1", int(time.time()), [key])
     assert await names["receive"](request(BODY, fields)) is None
