@@ -53,7 +53,8 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "minted")
+SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "agent-ids", "minted")
+MESSAGES: Final = ("agent", "agent-ids")  # the shapes that are messages to the agent door
 AGENT_BODY: Final = json.dumps(BODY)  # body of the call that the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 AT_ONCE: Final = 100
@@ -94,9 +95,8 @@ class Stage:
     def requests(self, shape: str, count: int) -> list[bytes]:
         """Return the next `count` requests of this shape."""
         extra, body = "", ""
-        if shape == "agent":
-            head = f"POST /mcp HTTP/1.1\r\n{self.agent}Content-Length: {len(CALL)}\r\n\r\n"
-            return [head.encode() + CALL.encode()] * count
+        if shape in MESSAGES:
+            return [self.message(shape) for _ in range(count)]
         key = self.names
         # the POST that the gateway sends for a call of `agent`, here sent by HTTP with the same key
         if shape == "minted":
@@ -121,6 +121,18 @@ class Stage:
             names = f"{key}Connection-Id: c{self.request_count % IN_TURN if shape == 'turns' else 0}\r\n"
             made.append(f"{method} /proxy/small HTTP/1.1\r\n{names}{extra}\r\n{body}".encode())
         return made
+
+    def message(self, shape: str) -> bytes:
+        """Return the next message to the agent door. `agent-ids`: with header values that no other message has."""
+        extra = ""
+        if shape == "agent-ids":
+            self.request_count += 1
+            number = self.request_count
+            extra = (
+                f"traceparent: 00-{number:032x}-{number:016x}-01\r\ntracestate: vendor=p:{number:016x}\r\n"
+                f"baggage: session={number:032x}\r\nX-Request-Id: {number:032x}\r\n"
+            )
+        return f"POST /mcp HTTP/1.1\r\n{self.agent}{extra}Content-Length: {len(CALL)}\r\n\r\n{CALL}".encode()
 
     def response_with(self, shape: str) -> None:
         """Set the provider's response.
@@ -170,7 +182,7 @@ class Stage:
                 await asyncio.sleep(0)
 
     async def run_shape(self, shape: str, requests: list[bytes]) -> None:
-        if shape == "agent":
+        if shape in MESSAGES:
             await self.run_messages(requests)
         else:
             self.run(requests)

@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
@@ -219,15 +218,18 @@ def is_from_mcp_client(request: web.BaseRequest) -> bool:
     """
     return (
         request.method == hdrs.METH_POST
-        and accepts_stream(request.headers)
+        and accepts_stream(request.headers.get(hdrs.ACCEPT))
         and (request.path.endswith("/mcp") or "MCP-Protocol-Version" in request.headers)
     )
 
 
-def accepts_stream(headers: Mapping[str, str]) -> bool:
-    """Return whether the client accepts JSON and server-sent events, which MCP requires of its clients."""
-    accept = headers.get(hdrs.ACCEPT, "").lower()
-    return "text/event-stream" in accept and "application/json" in accept
+def accepts_stream(accept: str | None) -> bool:
+    """Return whether the client accepts JSON and server-sent events, which MCP requires of its clients.
+
+    `accept`: the value of the header Accept; None if the client did not send the header.
+    """
+    lower = (accept or "").lower()
+    return "text/event-stream" in lower and "application/json" in lower
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:

@@ -39,7 +39,7 @@ def path_ambiguity(path: str) -> str | None:
         return "holds ';'"
     if has_dot_segment(path):
         return "holds a '.' or '..' segment"
-    if any(segment.endswith(".") for segment in path.split("/")):
+    if "./" in path or path.endswith("."):
         return "has a segment that ends in '.'"
     return _escape_ambiguity(path) if "%" in path else None
 

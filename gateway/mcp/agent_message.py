@@ -1,6 +1,6 @@
 """A POST to the agent door that the middleware chain or the fast path has read and accepted. No I/O."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -11,42 +11,50 @@ from gateway.errors import Forbidden
 from gateway.generation import Generation
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.proxied_call import PROXY_PATH
-from gateway.records.trace import CallTrace
+from gateway.records.trace import TRACEPARENT, TRACESTATE, CallTrace
 
-PASSED_ON: Final = (hdrs.HOST, hdrs.USER_AGENT, "traceparent", "tracestate")
+MCP_PREFIX: Final = "mcp-"
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 
-class MessageHead:
-    """The header fields that a client usually sends unchanged with each message: all except key, length and trace.
+class MessageHead(NamedTuple):
+    """The header fields of a message that the agent door reads, except the key.
 
-    `accept`, `origin`: the value of the header; None if the client did not send the header. `routing`: the fields that
-    routers read; None until the first message is read. `passed_on`: the fields that calls to the provider get too.
-    `head_id`: identifies the key and the fields in the fast path's memory; None if the fast path does not remember
-    them.
+    `accept`, `origin`, `user_agent`, `traceparent`, `tracestate`: the value of the header; None if the client did not
+    send the header. `mcp_fields`: the fields with names that begin with ``Mcp-``, in order. `head_id`: identifies the
+    key and all fields before `traceparent` in the fast path's memory; None if the fast path does not remember them.
     """
 
-    __slots__ = ("accept", "head_id", "headers", "origin", "passed_on", "routing")
+    accept: str | None
+    origin: str | None
+    user_agent: str | None
+    traceparent: str | None
+    tracestate: str | None
+    mcp_fields: Sequence[tuple[str, str]]
+    head_id: bytes | None = None
 
-    def __init__(self, headers: Mapping[str, str], head_id: bytes | None = None) -> None:
-        self.headers = headers
-        self.head_id = head_id
-        self.accept = headers.get(hdrs.ACCEPT)
-        self.origin = headers.get(hdrs.ORIGIN)
-        self.routing: list[tuple[str, str]] | None = None
-        self.passed_on = {name: headers[name] for name in PASSED_ON if name in headers}
+
+def head_of(headers: Mapping[str, str]) -> MessageHead:
+    """Return the head of a message with these header fields."""
+    return MessageHead(
+        headers.get(hdrs.ACCEPT),
+        headers.get(hdrs.ORIGIN),
+        headers.get(hdrs.USER_AGENT),
+        headers.get(TRACEPARENT),
+        headers.get(TRACESTATE),
+        [(name, value) for name, value in headers.items() if name.lower().startswith(MCP_PREFIX)],
+    )
 
 
 @dataclass(slots=True)
 class AgentMessage:
     """A POST to the agent door.
 
-    `authorization`: returns the value of the header Authorization; None if the client did not send the header.
-    `traceparent`: the value of this header; None if the client did not send the header. `mount`: the base path of the
-    message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether the client sent the
-    message to a capability URL. `protocol`: the server protocol of the connection that received the message. `trace`:
-    the trace of the message; None if the message is not sampled. `called`: whether a call to the provider has begun.
-    After that, the message must not be handled a second time.
+    `authorization`: returns the value of the header Authorization; None if the client did not send the header. `mount`:
+    the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether
+    the client sent the message to a capability URL. `protocol`: the server protocol of the connection that received the
+    message. `trace`: the trace of the message; None if the message is not sampled. `called`: whether a call to the
+    provider has begun. After that, the message must not be handled a second time.
     """
 
     app: web.Application
@@ -55,7 +63,6 @@ class AgentMessage:
     request_id: str
     head: MessageHead
     authorization: Callable[[], str | None]
-    traceparent: str | None
     body: bytes
     mount: str
     by_capability: bool

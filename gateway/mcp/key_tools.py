@@ -100,8 +100,8 @@ class KeyTools:
 
         A key with 1,000 rules takes 0.2 s.
         """
-        policy = self._request.policy
-        if self._cached() is None and is_slow_to_compile(policy.limits):
+        self._known = self._cached()
+        if self._known is None and is_slow_to_compile(self._request.policy.limits):
             await off_loop(self._request.outer.caller.share, lambda: self.known)
 
     def _paged(self, tool: RuleTool) -> RuleTool:

@@ -15,7 +15,7 @@ from gateway.access.scopes import PROXY
 from gateway.api.request_body import read_query
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.agent_message import AgentMessage, DoorResponse, MessageHead, check_origin, mount_beside
+from gateway.mcp.agent_message import AgentMessage, DoorResponse, check_origin, head_of, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
@@ -24,7 +24,7 @@ from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
-from gateway.records.trace import TOOL_ERROR, TRACEPARENT, McpTrace
+from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of
 
 TOOLS_HOLD_MS: Final = 60_000
@@ -47,9 +47,8 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             generation_of(request),
             request[CALLER],
             request[REQUEST_ID],
-            MessageHead(request.headers),
+            head_of(request.headers),
             lambda: request.headers.get(hdrs.AUTHORIZATION),
-            request.headers.get(TRACEPARENT),
             await request.read(),  # the middleware chain has already read the body
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
@@ -79,12 +78,8 @@ async def response_to(message: AgentMessage) -> DoorResponse:
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
     received: RpcRequest | RpcNotification | None = None
     try:
-        if head.routing is None:
-            head.routing = rpc.routing_fields(head.headers.items())
-        read = rpc.read_message
-        received = (
-            await off_loop(caller.share, read, body, head.routing) if message.is_large else read(body, head.routing)
-        )
+        read, fields = rpc.read_message, head.mcp_fields
+        received = await off_loop(caller.share, read, body, fields) if message.is_large else read(body, fields)
         if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
@@ -159,10 +154,11 @@ async def _result(request: DoorRequest) -> DoorResult:
     to the provider, ``/proxy`` counts the request. All other requests are counted here.
     """
     method, params = request.message.method, request.message.params
+    tools = KeyTools(request)
     if method in ("tools/call", "tools/list"):
-        await KeyTools(request).find_off_loop()
+        await tools.find_off_loop()
     if method == "tools/call":
-        run = ToolRun(request)
+        run = ToolRun(request, tools)
         return DoorResult(await run.result(params), None, run.structured_json)
     if method == "resources/read":
         return DoorResult(await WholeResponses(request).read(params), 0)
@@ -172,7 +168,7 @@ async def _result(request: DoorRequest) -> DoorResult:
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return DoorResult({"tools": KeyTools(request).shown()}, TOOLS_HOLD_MS)
+        return DoorResult({"tools": tools.shown()}, TOOLS_HOLD_MS)
     if method in LISTS:
         return DoorResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":

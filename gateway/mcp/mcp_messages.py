@@ -262,11 +262,6 @@ def _unsupported(requested: Any) -> NoReturn:
     raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
 
 
-def routing_fields(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the header fields that routers read. `read_message` needs no other header fields."""
-    return [(name, value) for name, value in headers if name.lower() in ROUTED_BY]
-
-
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the header fields that routers read, by name in lower case.
 

@@ -10,6 +10,7 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.in_process_call import call_in_process
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
+from gateway.records.trace import TRACEPARENT, TRACESTATE
 from gateway.runtime import RUNTIME
 
 MAX_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
@@ -66,24 +67,27 @@ async def proxied(
     Raises NoPageMemory, and TimeoutError after `LONGEST_S`.
     """
     outer = request.outer
-    traceparent = outer.traceparent
+    traceparent, tracestate = outer.head.traceparent, outer.head.tracestate
     if outer.trace is not None:
         traceparent = outer.trace.traceparent()  # the call belongs to the message's trace
     meta = request.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
         traceparent = trace
+    traces = {} if traceparent is None else {TRACEPARENT: traceparent}
+    if tracestate is not None:
+        traces[TRACESTATE] = tracestate
     integration, _, connection_id = sent.connection.partition("/")
     call = InProcessRequest(
         sent.method,
         outer.mount,
         sent.target,
         _without_key if outer.by_capability else outer.authorization,
-        outer.head.passed_on,
+        outer.head.user_agent,
         outer.head.head_id,
         integration,
         connection_id,
-        traceparent,
+        traces,
         content_type,
         body,
         outer.request_id,

@@ -50,9 +50,9 @@ class ToolRun:
     `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
     """
 
-    def __init__(self, request: DoorRequest) -> None:
+    def __init__(self, request: DoorRequest, tools: KeyTools) -> None:
         self._request = request
-        self._tools = KeyTools(request)
+        self._tools = tools
         self.structured_json: str | None = None
 
     async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,22 +14,21 @@ class InProcessRequest:
     """A request that begins in this process, because a message to the agent door calls a tool.
 
     `mount`: ``/proxy`` or ``/c/<capability>``. `target`: path and query below `mount`. `authorization`: returns the
-    value of ``Authorization``, or None for a capability URL. `passed_on`: the other fields that the message passes on.
-    `message_head_id`: identifies `passed_on` and the key; None if the head of the message is not remembered.
-    `traceparent`: replaces the ``traceparent`` in `passed_on`. `request_id`: request id of the message. `tool`: name of
-    the MCP tool that makes the call. `limit_bytes`: maximum size of the response's body. `limit_s`: maximum duration in
-    seconds.
+    value of ``Authorization``, or None for a capability URL. `user_agent`: the message's ``User-Agent``; None if not
+    sent. `message_head_id`: identifies the key and `user_agent`; None if the head of the message is not remembered.
+    `traces`: the fields of the trace. `request_id`: request id of the message. `tool`: name of the MCP tool that makes
+    the call. `limit_bytes`: maximum size of the response's body. `limit_s`: maximum duration in seconds.
     """
 
     method: str
     mount: str
     target: str
     authorization: Callable[[], str | None]
-    passed_on: Mapping[str, str]
+    user_agent: str | None
     message_head_id: bytes | None
     integration_id: str
     connection_id: str
-    traceparent: str | None
+    traces: Mapping[str, str]
     content_type: str | None
     body: bytes | None
     request_id: str
@@ -39,21 +38,21 @@ class InProcessRequest:
 
     @property
     def head_id(self) -> Hashable:
-        """The facts that determine the header fields, except connection, length and trace.
+        """The facts that determine the header fields, except connection, length and the values of the trace.
 
         The connection is included for a capability URL, because the URL allows only one connection.
         """
         connection_id = "" if self.mount == PROXY_PATH else self.connection_id
-        traced = self.traceparent is not None
-        return self.message_head_id, self.integration_id, connection_id, self.content_type, traced
+        return self.message_head_id, self.integration_id, connection_id, self.content_type, tuple(self.traces)
 
     def fields(self) -> dict[str, str]:
         """Return all header fields, as a client would send them."""
-        fields = {"Host": "gateway", **self.passed_on}
+        fields = {"Host": "gateway"}
+        if self.user_agent is not None:
+            fields["User-Agent"] = self.user_agent
+        fields |= self.traces
         if (key := self.authorization()) is not None:
             fields["Authorization"] = key
-        if self.traceparent is not None:
-            fields["traceparent"] = self.traceparent
         fields["Provider-Config-Key"] = self.integration_id
         fields["Connection-Id"] = self.connection_id
         fields["Decompress"] = "true"

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from gateway import clock
 
 TRACEPARENT: Final = "traceparent"
-TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
+TRACESTATE: Final = "tracestate"
+TRACE_FIELDS: Final = frozenset({TRACEPARENT, TRACESTATE})
 """The header fields of W3C Trace Context, in lower case."""
 
 CAUSE: Final = "traceparent"

@@ -1,7 +1,7 @@
 """Handles messages to the agent door on the fast path, without aiohttp's request object and the middlewares.
 
     bytes ▸ take     reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part of its
-                     body; remembers repeated heads without their length and trace (`known_heads`)
+                     body; remembers repeated heads without the values that differ (`known_heads`)
           ▸ admit    checks key, scope, content type and size by the rules of the middlewares in `surfaces.AGENT`
           ▸ respond  gets the response from `gateway.mcp.mcp_endpoint`, and writes the same head as aiohttp
 
@@ -11,9 +11,9 @@ refused, to the middleware chain with their bytes unchanged.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from aiohttp import hdrs, web, web_response
@@ -24,7 +24,7 @@ from gateway import clock
 from gateway.access.caller import Access, Caller
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.mcp.agent_message import AgentMessage, DoorResponse, MessageHead
+from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, DoorResponse, MessageHead, head_of
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.request_message import is_json
@@ -35,11 +35,10 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
-from gateway.records.trace import CallTrace, current_trace, trace_id_in
+from gateway.records.trace import TRACESTATE, CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
-from gateway.secret import digest
-from gateway.server.known_heads import HeadMemory, split_message
-from gateway.server.request_lines import LineReader
+from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads
+from gateway.server.request_lines import LineReader, RequestLines
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
@@ -47,7 +46,6 @@ DOOR: Final = "/mcp"
 CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rb"POST (?:/mcp|(/c/gw_cap_[A-Za-z0-9_-]{49})/mcp) HTTP/1\.1\r\n")
 _END: Final = b"\r\n\r\n"
-_VARYING: Final = frozenset({b"content-length", b"traceparent"})  # `split_message` also matches similar names
 
 log = structlog.get_logger(__name__)
 
@@ -68,27 +66,73 @@ class MessageClient(Protocol):
         """Let the middleware chain handle the message. `data`: the bytes of the message received so far."""
 
 
-class KnownMessage(NamedTuple):
-    """The parsed head of a message, which later messages with the same head share.
+class KnownMessage(KnownHead):
+    """The meaning of the header lines of messages below `mount`.
 
-    `mount`: ``/proxy``, or ``/c/<capability>``. `request_id`: the client's request id; None if it is missing or not
-    well-formed. `length`, `traceparent`: values of the first message that had this head.
+    `fields`: the fields of the first message with this head.
     """
 
-    head: MessageHead
-    key_digest: str
-    mount: str
-    request_id: str | None
-    length: int
-    traceparent: str | None
+    __slots__ = ("_mcp_at", "_tracestate_at", "fields")
+
+    def __init__(self, mount: str, key: str, lines: RequestLines, fields: MessageHead) -> None:
+        super().__init__(mount, key, lines)
+        self.fields = fields
+        self._tracestate_at: int | None = None  # index of the value among the values that differ
+        self._mcp_at: list[int | None] = []  # the same for each of `fields.mcp_fields`; empty if no value differs
+
+    def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Prepare the head for messages with other values in the lines `varying`.
+
+        Return False if that is impossible, or if one of the fields contains the key, which must not be remembered.
+        """
+        if self.lines.decided_together or not super().vary(varying):
+            return False
+        at = [(name.lower, self.value_at.get(index)) for index, (name, _) in enumerate(self.lines.passing)]
+        self._tracestate_at = next((place for name, place in at if name == TRACESTATE), None)
+        places = [place for name, place in at if name.startswith(MCP_PREFIX)]
+        self._mcp_at = places if any(place is not None for place in places) else []
+        return True
+
+    def fields_of(self, arrived: "ArrivedHead[KnownMessage]") -> MessageHead:
+        """Return the fields of a message with this head, with the message's own values."""
+        shared, values, state_at = self.fields, arrived.values, self._tracestate_at
+        mcp_fields = shared.mcp_fields
+        if self._mcp_at:
+            mcp_fields = [
+                field if place is None else (field[0], values[place].decode())
+                for field, place in zip(mcp_fields, self._mcp_at, strict=True)
+            ]
+        return MessageHead(
+            shared.accept,
+            shared.origin,
+            shared.user_agent,
+            arrived.traceparent,
+            shared.tracestate if state_at is None else values[state_at].decode(),
+            mcp_fields,
+            self.head_id,
+        )
 
 
-class ArrivedMessage(NamedTuple):
-    """The head of one message: the parts that it shares with other messages (`known`), and its own values."""
+def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedHead[KnownMessage] | None:
+    """Return the head of a message; None if the middleware chain must handle the message.
 
-    known: KnownMessage
-    length: int
-    traceparent: str | None
+    `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/mcp``.
+    """
+    if lines.count(b"\n") > HEAD_LINES:
+        return None
+    path = PROXY_PATH if mount is None else mount.decode("ascii")
+    token = "" if mount is None else path.rpartition("/")[2]
+    read = reader.message(lines[2:], token)
+    if read is None or bool(token) is bool(read.key):
+        return None
+    fields: CIMultiDict[str] = CIMultiDict()
+    for _, line in read.passing:
+        name, _, value = line.decode().partition(": ")
+        fields.add(name, value)
+    if not is_json(fields.get(hdrs.CONTENT_TYPE)):
+        return None
+    key, read.key = token or read.key, ""  # the lines can be remembered, but not their key
+    return ArrivedHead(KnownMessage(path, key, read, head_of(fields)), "", read.length)
 
 
 class AgentDoor:
@@ -102,7 +146,7 @@ class AgentDoor:
         self._app = app
         self._runtime: Runtime = app[RUNTIME]
         self.reader = reader
-        self.heads: HeadMemory[KnownMessage] = HeadMemory()
+        self.heads: KnownHeads[KnownMessage] = KnownHeads()
         self.write_batch = write_batch
         self.taken = 0
         self.handed_back = 0
@@ -119,54 +163,24 @@ class AgentDoor:
         lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
         if lines_end < lines_at:
             return None
-        arrived = self._arrived(data[lines_at - 2 : lines_end], request_line[1])
+        lines, mount = data[lines_at - 2 : lines_end], request_line[1]
+        arrived = self.heads.find(lines, mount) or read_head(self.reader, lines, mount)
         if arrived is None or not arrived.length or arrived.length > INLINE_BYTES:
             return None
         caller = self._caller(arrived.known)
         if caller is None:
             return None
+        if arrived.known.head_id is None:  # only after `_caller`, so that a client without a key cannot fill the memory
+            self.heads.remember(lines, mount, arrived)
         end = lines_end + 4 + arrived.length
         head, body = data[: lines_end + 4], data[lines_end + 4 : end]
         self.taken += 1
         return FastMessage(self, client, head, arrived, caller), body, data[end:]
 
-    def _arrived(self, lines: bytes, mount: bytes | None) -> "ArrivedMessage | None":
-        """Return the head in `lines`; None if the middleware chain must handle the message.
-
-        `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/mcp``.
-        """
-        split = split_message(lines, mount)
-        known = None if split is None else self.heads.get(split.digest)
-        if split is not None and known is not None:
-            return ArrivedMessage(
-                known,
-                known.length if split.length is None else split.length,
-                split.values[0].decode() if split.values else known.traceparent,
-            )
-        read = self.reader.message(lines[2:]) if lines.count(b"\n") <= HEAD_LINES else None
-        by_capability = mount is not None
-        if read is None or not is_json(read.content_type) or by_capability is bool(read.key):
-            return None
-        path = PROXY_PATH if mount is None else mount.decode("ascii")
-        key_digest = digest(path.rpartition("/")[2] if by_capability else read.key)
-        head_id = None
-        if split is not None and self._runtime.current.generation.keys.find_known(key_digest) is not None:
-            # Remember only heads with a valid key, so that a client without a key cannot fill the memory.
-            same_trace = split.values == (() if read.traceparent is None else (read.traceparent.encode(),))
-            exact = _VARYING.issuperset(map(bytes.lower, split.parts[1::2]))
-            head_id = split.digest if same_trace and exact and self.heads.arrives_again(split.digest) else None
-        fields = CIMultiDict(read.fields)
-        fields.pop(hdrs.AUTHORIZATION, None)  # the head can be remembered, but not its key
-        head = MessageHead(fields, head_id)
-        known = KnownMessage(head, key_digest, path, read.request_id, read.length, read.traceparent)
-        if head_id is not None:
-            self.heads.keep(head_id, known, len(lines))
-        return ArrivedMessage(known, read.length, read.traceparent)
-
     def forget(self) -> None:
         self.heads.forget()
 
-    def _caller(self, known: "KnownMessage") -> Caller | None:
+    def _caller(self, known: KnownMessage) -> Caller | None:
         """Return the caller if its key is in memory and may be used here; None if the middleware chain must decide."""
         by_capability = known.mount != PROXY_PATH
         caller = self._runtime.current.generation.keys.find_known(known.key_digest)
@@ -196,9 +210,8 @@ class AgentDoor:
             fast_message.generation,
             fast_message.caller,
             fast_message.request_id,
-            fast_message.known.head,
+            fast_message.fields,
             fast_message.authorization,
-            fast_message.traceparent,
             body,
             fast_message.mount,
             fast_message.mount != PROXY_PATH,
@@ -212,25 +225,25 @@ class FastMessage:
     """A message to the agent door. The caller's connection calls the same methods as on a `FastExchange`."""
 
     def __init__(
-        self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedMessage, caller: Caller
+        self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedHead[KnownMessage], caller: Caller
     ) -> None:
         self._door = door
         self._runtime = door._runtime
         self._head = head
         self._received: list[bytes] = []
-        self._awaited = arrived.length
+        self._awaited = arrived.length or 0
         self._began = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._over = False
         self._stopped = False
         self._wake_call: Callable[[], None] | None = None
         self.client = client
-        self.known = arrived.known
+        self.fields = arrived.known.fields_of(arrived)
         self.traceparent = arrived.traceparent
         self.caller = caller
         self.mount = arrived.known.mount
         self.generation = self._runtime.current.generation
-        self.request_id = arrived.known.request_id or new_id()
+        self.request_id = arrived.request_id or new_id()
         peer = client.peername
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
         self.last = False
@@ -241,7 +254,7 @@ class FastMessage:
         The field is read from the message again, because remembered heads do not contain the key.
         """
         read = self._door.reader.message(self._head.partition(b"\r\n")[2][:-4])
-        return None if read is None else read.fields.get(hdrs.AUTHORIZATION)
+        return None if read is None or not read.key else f"Bearer {read.key}"
 
     def begin(self, body: bytes) -> None:
         """Add `body` to the message's body. When the body is complete, start the task that responds."""
@@ -364,7 +377,7 @@ class FastMessage:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
             trace_id = trace_id_in(self.traceparent) if message.trace is None else message.trace.trace_id
-            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.headers))
+            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.accept))
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""

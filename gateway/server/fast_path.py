@@ -38,7 +38,7 @@ from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import FastPlan, FastRoute
-from gateway.server.known_heads import TRACE_VALUE, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
+from gateway.server.known_heads import PLAIN, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
 from gateway.server.request_lines import LineReader, RequestLines
 from gateway.server.strict_framing import RequestBodyFraming
 
@@ -57,7 +57,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
-def may_send(caller: Caller, head: ArrivedHead, opened: Opened, method: str, target: str) -> str | None:
+def may_send(caller: Caller, head: ArrivedHead[KnownHead], opened: Opened, method: str, target: str) -> str | None:
     """Return the rule that allows the key to send this request; an empty string if the key has no such rules.
 
     Return None if the key may not send the request; the middleware chain then reports the reason. The call is not
@@ -95,7 +95,7 @@ class FastPath:
         runtime = self._runtime = app[RUNTIME]
         self._current = runtime.current
         self._reader = LineReader()
-        self._known = KnownHeads()
+        self._known: KnownHeads[KnownHead] = KnownHeads()
         self.call_heads: HeadMemory[KnownHead] = HeadMemory()
         self._swept_at = clock.monotonic()
         self.write_batch = WriteBatch()
@@ -120,7 +120,7 @@ class FastPath:
         admitted = self._admit(head)
         if admitted is None:
             return None
-        if not head.known.remembered:  # only after `_admit`, so that a client without a key cannot fill the memory
+        if head.known.head_id is None:  # only after `_admit`, so that a client without a key cannot fill the memory
             self._known.remember(lines, mount, head)
         return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
@@ -139,30 +139,31 @@ class FastPath:
             return None
         return self._begin(client, request_line, head, admitted, b"", request.body or b"")
 
-    def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead | None:
-        head_id, trace = request.head_id, request.traceparent
+    def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead[KnownHead] | None:
+        head_id, traces = request.head_id, request.traces
+        values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
         plain = (
             request.message_head_id is not None
             and request.connection_id.isprintable()
-            and (trace is None or TRACE_VALUE.fullmatch(trace.encode()) is not None)
+            and all(map(PLAIN.fullmatch, values))
         )
         known = self.call_heads.get(head_id) if plain else None
         if known is not None:
             length = None if request.body is None else len(request.body)
-            return ArrivedHead(known, request.connection_id, length, () if trace is None else (trace.encode(),))
+            return ArrivedHead(known, request.connection_id, length, values)
         fields = request.fields()
         if _CONTROL.search("".join(fields.values())):
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, mount)
-        # The trace cannot contain the key: only minted keys and capability URLs come here, and they have letters that a
-        # well-formed trace does not have.
-        if head is not None and plain and head.vary([] if trace is None else [(TRACEPARENT.encode(), trace.encode())]):
+        # The trace cannot contain the key: `KnownHeads.find` and `KnownMessage.vary` have checked the message's fields,
+        # and a ``traceparent`` in its body is well-formed, so it does not have the letters with which a key begins.
+        if head is not None and plain and head.vary(list(zip(map(str.encode, traces), values, strict=True))):
             head.known.key = ""
             self.call_heads.keep(head_id, head.known, len(lines))
         return head
 
-    def _admit(self, head: ArrivedHead) -> Admitted | None:
+    def _admit(self, head: ArrivedHead[KnownHead]) -> Admitted | None:
         """Return the caller and the connection of the request; None if either is not in memory."""
         began, generation = clock.monotonic(), self._current.generation
         caller = generation.keys.find_known(head.known.key_digest)
@@ -173,7 +174,7 @@ class FastPath:
         self,
         client: FastClient,
         request_line: re.Match[bytes],
-        head: ArrivedHead,
+        head: ArrivedHead[KnownHead],
         admitted: Admitted,
         raw: bytes,
         rest: bytes,
@@ -248,7 +249,7 @@ class FastPath:
         self.write_batch.in_flight += 1
         return connection
 
-    def _opened_connection(self, head: ArrivedHead, caller: Caller, now: float) -> Opened | None:
+    def _opened_connection(self, head: ArrivedHead[KnownHead], caller: Caller, now: float) -> Opened | None:
         """Return the connection of a request; None if it is not in memory, or not usable without waiting.
 
         `now`: monotonic seconds.
@@ -291,7 +292,7 @@ class FastPath:
         opened.fast_route[:] = [route]
         return route
 
-    def _read_head(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
+    def _read_head(self, lines: bytes, mount: bytes | None) -> ArrivedHead[KnownHead] | None:
         """Return the head in `lines`; None if the middleware chain must read the lines.
 
         `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``.
@@ -360,7 +361,7 @@ def _mount_of(request_line: re.Match[bytes]) -> bytes | None:
 
 
 def _target_and_rule(
-    request_line: re.Match[bytes], head: ArrivedHead, caller: Caller, opened: Opened
+    request_line: re.Match[bytes], head: ArrivedHead[KnownHead], caller: Caller, opened: Opened
 ) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
@@ -394,7 +395,7 @@ class TracedCall(NamedTuple):
 
 
 def _begin_trace(
-    tracing: Tracing, route: FastRoute, head: ArrivedHead, opened: Opened, began: float
+    tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: Opened, began: float
 ) -> TracedCall | None:
     """Begin the trace of a request and the span of its first attempt; return None if the request is not sampled."""
     given = head.traceparent
@@ -407,7 +408,7 @@ def _begin_trace(
 
 
 def _split_body(
-    head: ArrivedHead, opened: Opened, rest: bytes
+    head: ArrivedHead[KnownHead], opened: Opened, rest: bytes
 ) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
     """Return the body, the received part of it framed for the provider, and the bytes that follow the body.
 
@@ -426,7 +427,12 @@ def _split_body(
 
 
 def _request_head(
-    method: bytes, target: str, route: FastRoute, head: ArrivedHead, opened: Opened, traceparent: str | None = None
+    method: bytes,
+    target: str,
+    route: FastRoute,
+    head: ArrivedHead[KnownHead],
+    opened: Opened,
+    traceparent: str | None = None,
 ) -> bytes | None:
     """Return the outgoing head with the credential: the same head that the middleware chain composes.
 

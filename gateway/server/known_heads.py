@@ -2,8 +2,8 @@
 
 Most callers send the same header lines each time, except for a few values, such as the connection's id, the body's
 length, the trace, an idempotency key or a request id. The memory ignores these values, so one remembered head serves
-all calls of an application. For each request, the values are checked and put into the outgoing lines.
-`gateway.server.request_lines` reads a head that is not remembered yet.
+all calls of an application. For each request, the values are checked and put into the outgoing lines, or given to the
+agent door (`gateway.server.fast_message`). `gateway.server.request_lines` reads a head that is not remembered yet.
 """
 
 import re
@@ -42,22 +42,20 @@ _OWN: Final = {
     b"content-length": _LENGTH,
 }
 # The patterns find the lines above, and lines that are passed on and usually have another value in each call. Such
-# lines have traces of OpenTelemetry, Sentry, Datadog, Zipkin and the clouds, request ids, idempotency keys, and
-# conditions such as ``If-None-Match``. The patterns also match some other names, because one character class for the
-# first letter is faster. `KnownHead.vary` then checks the exact name.
-_FIRST: Final = rb"\r\n([BCIRSTUXbcirstux](?:"
+# lines have traces of OpenTelemetry, Sentry, Datadog, Zipkin and the clouds, request ids, idempotency keys, the method
+# and the tool of an MCP message, and conditions such as ``If-None-Match``. The patterns also match some other names,
+# because one character class for the first letter is faster. `KnownHead.vary` then checks the exact name.
+_FIRST: Final = rb"\r\n([BCIMRSTUXbcimrstux](?:"
 _REST: Final = (
     rb"ontent-[Ll]ength|race(?:parent|state)|dempotency-[Kk]ey|f-(?:[Nn]one-[Mm]atch|[Mm]odified-[Ss]ince)|aggage|3|"
-    rb"entry-[Tt]race|ber-[Tt]race-[Ii]d|equest-[Ii][Dd]|"
+    rb"entry-[Tt]race|ber-[Tt]race-[Ii]d|equest-[Ii][Dd]|[Cc][Pp]-(?:[Mm]ethod|[Nn]ame|[Ss]ession-[Ii]d)|"
     rb"-(?:(?:[Rr]equest|[Cc]orrelation|[Tt]race|[Aa]mzn-[Tt]race)-[Ii][Dd]|[Ii]dempotency-[Kk]ey|"
     rb"[Cc]loud-[Tt]race-[Cc]ontext|[Dd]atadog-(?:[Tt]race-[Ii]d|[Pp]arent-[Ii]d|[Tt]ags)|"
     rb"[Bb]3-(?:[Tt]race|[Ss]pan|[Pp]arent[Ss]pan)[Ii]d))): ([^\r]*)"
 )
 _LINE: Final = re.compile(_FIRST + rb"onnection-[Ii]d|" + _REST)
 _LINE_BELOW_CAPABILITY: Final = re.compile(_FIRST + _REST)
-_LINE_OF_MESSAGE: Final = re.compile(rb"\r\n([CTct](?:ontent-[Ll]ength|raceparent)): ([^\r]*)")
-_PLAIN: Final = re.compile(rb"[!-~](?:[ -~]*[!-~])?")
-TRACE_VALUE: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+PLAIN: Final = re.compile(rb"[!-~](?:[ -~]*[!-~])?")
 _BETWEEN: Final = b"\r\n\r\n"  # joins the parts of a head; cannot occur in the header lines
 
 
@@ -78,32 +76,18 @@ class SplitHead(NamedTuple):
 
 
 def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
-    """Split the header lines of a proxied request; return None if the lines must be read one by one.
+    """Split the header lines of a request; return None if the lines must be read one by one.
 
-    `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``. A capability URL
-    identifies the connection itself, so ``Connection-Id`` is an ordinary line there.
+    `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy`` and ``/mcp``. A
+    capability URL identifies the connection itself, so ``Connection-Id`` is an ordinary line there.
     """
-    return _split(_LINE if mount is None else _LINE_BELOW_CAPABILITY, lines, mount)
-
-
-def split_message(lines: bytes, mount: bytes | None) -> SplitHead | None:
-    """Split the header lines of a message to the agent door; return None if the lines must be read one by one.
-
-    Only the length and ``traceparent`` of such a message differ from call to call. The pattern also matches similar
-    names, so the caller checks the exact names. `lines`: each line begins with CRLF. `mount`: path of a capability URL;
-    None for ``/mcp``.
-    """
-    return _split(_LINE_OF_MESSAGE, lines, mount)
-
-
-def _split(pattern: re.Pattern[bytes], lines: bytes, mount: bytes | None) -> SplitHead | None:
-    parts = pattern.split(lines)
+    parts = (_LINE if mount is None else _LINE_BELOW_CAPABILITY).split(lines)
     values: list[bytes] = []
     connection_id = length = None
     for at in range(1, len(parts), 3):
         own = _OWN.get(parts[at])
         value = parts[at + 1]
-        if own is None and _PLAIN.fullmatch(value):
+        if own is None and PLAIN.fullmatch(value):
             values.append(value)
         elif own == _CONNECTION and connection_id is None:
             # The characters need no check, because a malformed id matches no stored connection.
@@ -123,9 +107,9 @@ class KnownHead:
     """The meaning of the header lines of requests below `mount`, which is ``/proxy`` or ``/c/<capability>``.
 
     `key`: the secret key; empty after the head is remembered, because then only `key_digest` is kept. `lines`: the
-    lines of the first request with this head; an `ArrivedHead` has the values of its own request. `remembered`: whether
-    the memory has the head. `traceparent_at`, `request_id_at`: index of this value among the values that differ; None
-    if the value is the same in all requests.
+    lines of the first request with this head; an `ArrivedHead` has the values of its own request. `head_id`: identifies
+    the head in the memory; None if the memory does not have the head. `traceparent_at`, `request_id_at`: index of this
+    value among the values that differ; None if the value is the same in all requests.
     """
 
     __slots__ = (
@@ -133,14 +117,14 @@ class KnownHead:
         "_key_in",
         "_names",
         "_passing",
-        "_value_at",
+        "head_id",
         "key",
         "key_digest",
         "lines",
         "mount",
-        "remembered",
         "request_id_at",
         "traceparent_at",
+        "value_at",
     )
 
     def __init__(self, mount: str, key: str, lines: RequestLines) -> None:
@@ -148,9 +132,9 @@ class KnownHead:
         self.key = key
         self.key_digest = digest(key)
         self.lines = lines
-        self.remembered = False
+        self.head_id: bytes | None = None
         self._key_in: tuple[int, slice] | None = None
-        self._value_at: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
+        self.value_at: dict[int, int] = {}  # maps a line's index in `lines.passing` to its value's index
         self.traceparent_at: int | None = None
         self.request_id_at: int | None = None
         self._names: frozenset[str] | None = None
@@ -185,7 +169,7 @@ class KnownHead:
         first: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
         for index, (name, _) in enumerate(passing):
             first.setdefault(name.kind, value_at.get(index))
-        self._value_at = value_at
+        self.value_at = value_at
         self.traceparent_at, self.request_id_at = first.get(TRACE), first.get(REQUEST_ID)
         return True
 
@@ -226,7 +210,7 @@ class KnownHead:
         """
         form = self._passing.get(replaced)
         if form is None:
-            form = _outgoing_form(self.lines.passing, replaced, self._value_at)
+            form = _outgoing_form(self.lines.passing, replaced, self.value_at)
             if len(self._passing) >= FORMS:
                 self._passing.clear()
             self._passing[replaced] = form
@@ -291,8 +275,11 @@ def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
     return request_head("GET", "/", "h", fields).split(b"\r\n", 2)[2][:-2]
 
 
-class ArrivedHead:
-    """The head of one request.
+K = TypeVar("K", bound=KnownHead)
+
+
+class ArrivedHead(Generic[K]):
+    """The head of one request: the parts that it shares with other requests (`known`), and its own values.
 
     `length`: the declared length of the body; None if no length is declared. `values`: the values that differ from
     request to request; empty if the head is not remembered. `traceparent`: value of this field; None if not sent.
@@ -302,9 +289,7 @@ class ArrivedHead:
 
     __slots__ = ("connection_id", "framing", "has_body", "known", "length", "request_id", "traceparent", "values")
 
-    def __init__(
-        self, known: KnownHead, connection_id: str, length: int | None, values: tuple[bytes, ...] = ()
-    ) -> None:
+    def __init__(self, known: K, connection_id: str, length: int | None, values: tuple[bytes, ...] = ()) -> None:
         self.known = known
         self.connection_id = connection_id
         self.length = length
@@ -376,23 +361,16 @@ class HeadMemory(Generic[T]):
         self._seen.clear()
 
 
-class KnownHeads:
-    """The memory of known heads of proxied requests."""
+class KnownHeads(HeadMemory[K]):
+    """The memory of the heads of proxied requests, or of messages to the agent door."""
 
-    def __init__(self) -> None:
-        self._memory: HeadMemory[KnownHead] = HeadMemory()
-        self.forget = self._memory.forget
-
-    def __len__(self) -> int:
-        return len(self._memory)
-
-    def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead | None:
+    def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead[K] | None:
         """Return the head if it is remembered; None if its lines must be read one by one.
 
-        `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``.
+        `lines`: each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy`` and ``/mcp``.
         """
         split = split_head(lines, mount)
-        known = None if split is None else self._memory.get(split.digest)
+        known = None if split is None else self.get(split.digest)
         if split is None or known is None or (split.values and known.key_in_values(split)):
             return None
         read = known.lines
@@ -403,13 +381,13 @@ class KnownHeads:
             split.values,
         )
 
-    def remember(self, lines: bytes, mount: bytes | None, head: ArrivedHead) -> None:
+    def remember(self, lines: bytes, mount: bytes | None, head: ArrivedHead[K]) -> None:
         """Remember a head when it arrives for the second time."""
         split, known = split_head(lines, mount), head.known
-        if split is None or not self._memory.arrives_again(split.digest):
+        if split is None or not self.arrives_again(split.digest):
             return
         names = [name for name in split.parts[1::2] if name not in _OWN]
         can_find_key = known.forget_key(split.parts) or not split.values
         if can_find_key and head.vary(list(zip(names, split.values, strict=True))):
-            known.remembered = True
-            self._memory.keep(split.digest, known, len(lines))
+            known.head_id = split.digest
+            self.keep(split.digest, known, len(lines))

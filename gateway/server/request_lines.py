@@ -55,6 +55,7 @@ _KINDS: Final = {
 }
 
 TRACEPARENT: Final = "traceparent"
+_NO_OPTIONS: Final = ProxyOptions("", "")
 _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
@@ -81,8 +82,8 @@ class RequestLines:
     `key`: the bearer key; empty for a capability URL. `request_id`: the caller's request id; None if it is missing or
     not well-formed. `length`: the declared length of the body. If `length` is None and `chunked` is False, the head
     declares no body. `last`: whether the caller closes the connection after this request. `passing`: the lines to pass
-    on. `names`: their names, normalized by `headers.normalized_name`. `decided_together`: whether the decision about a
-    line depends on other lines.
+    on; of a message to the agent door, the lines that the agent door can read. `names`: their names, normalized by
+    `headers.normalized_name`. `decided_together`: whether the decision about a line depends on other lines.
     """
 
     key: str = field(repr=False)
@@ -98,22 +99,6 @@ class RequestLines:
     @property
     def names(self) -> frozenset[str]:
         return frozenset(name.spelled for name, _ in self.passing)
-
-
-class MessageLines(NamedTuple):
-    """The header lines of a request to the gateway itself.
-
-    `fields`: all lines, except the lines that frame the message. `key`: the bearer key; empty if no key was sent.
-    `content_type`, `traceparent`: values of these fields; None if not sent. `request_id`: the caller's request id; None
-    if it is missing or not well-formed. `length`: size of the body in bytes.
-    """
-
-    fields: "CIMultiDictProxy[str]"
-    key: str
-    content_type: str | None
-    request_id: str | None
-    length: int
-    traceparent: str | None
 
 
 class _HeadFacts:
@@ -207,10 +192,11 @@ class LineReader:
         chunked = "transfer-encoding" in values
         return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent, together)
 
-    def message(self, block: bytes) -> MessageLines | None:
-        """Return the content of the lines of a request to the gateway itself.
+    def message(self, block: bytes, token: str = "") -> RequestLines | None:
+        """Return the content of the lines of a message to the agent door.
 
-        Return None if the middleware chain must read the lines.
+        Return None if the middleware chain must read the lines. `token`: the secret in a capability URL; empty without
+        such a URL.
         """
         read = self._read_lines(block)
         if read is None:
@@ -226,16 +212,9 @@ class LineReader:
             length = _length(values["content-length"][0])
         except (GatewayError, ValueError):
             return None
-        fields: CIMultiDict[str] = CIMultiDict()
-        for _, line in passing:
-            name, _, value = line.decode().partition(": ")
-            fields.add(name, value)
-        fields.add("Host", values["host"][0])
-        if sent is not None:
-            fields.add("Authorization", sent)
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
-        kind = fields.get("Content-Type")
-        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, facts.traceparent)
+        repeated = _repeats(block, token or key, 0 if token else 1)
+        return RequestLines(key, _NO_OPTIONS, passing, request_id, length, False, False, facts.traceparent, repeated)
 
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line on its own; return None if the middleware chain must handle the request."""

@@ -6,23 +6,17 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import hdrs, web
-from hypothesis import example, given
-from hypothesis import strategies as st
+from aiohttp import web
 
-from gateway.egress.write_batch import WriteBatch
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp import tool_run
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.runtime import RUNTIME
 from gateway.server import fast_path
-from gateway.server.fast_message import AgentDoor, ArrivedMessage
-from gateway.server.request_lines import LineReader
 from tests.fakes.agents import Agents, agents
+from tests.fakes.held_texts import texts_in
 from tests.fakes.patience import PATIENCE_S
 
 RULES = ("GET /base/v1/issue/*", "POST /base/v1/issue")
@@ -42,6 +36,12 @@ CALL = message("tools/call", name="get_issue", arguments={"issue": "A-1"})
 POSTED = message("tools/call", name="post_issue", arguments={"body": {"text": "hé"}})
 MODERN = message(
     "tools/list", _meta={mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}, "traceparent": "00-" + "a" * 32}
+)
+TRACED = (
+    "traceparent: 00-" + "1" * 32 + "-" + "2" * 16 + "-01",
+    "tracestate: a=1",
+    "baggage: b=1",
+    "sentry-trace: c-1",
 )
 USUAL = ("Content-Type: application/json", "Accept: application/json", "MCP-Protocol-Version: 2025-06-18")
 
@@ -87,6 +87,8 @@ FAST = {
     "own name": whole(CALL, "X-Request-Id: mine-1", "traceparent: 00-" + "1" * 32 + "-" + "2" * 16 + "-01"),
     "an unfit name": whole(CALL, "X-Request-Id: not fit"),
     "agent's name": whole(CALL, "User-Agent: agent/1 é"),
+    "fields of a trace": whole(CALL, *TRACED, "tracestate: a=2"),
+    "a key in another field": whole(CALL, f"X-Copy: {KEY}", f"tracestate: a={KEY}", f"User-Agent: {KEY}"),
     "no content type": f"{head(f'Content-Length: {len(CALL)}')}\r\n\r\n".encode() + CALL,
     "capability": whole(CALL, path="/c/@CAPABILITY@/mcp", key=""),
     "keep-alive": whole(CALL, "Connection: keep-alive"),
@@ -177,7 +179,7 @@ async def response(reader: asyncio.StreamReader) -> bytes:
 
 
 def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
-    named = one.request_id if one.request_id == "mine-1" else ""
+    named = one.request_id if one.request_id.startswith("mine-") else ""
     path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # the digest differs, because each gateway has another key
     place = (one.environment, one.integration_id, one.connection_id, one.method, one.host, path)
     times = (one.gateway_ms is None, one.token_ms, one.upstream_ms is None)
@@ -254,6 +256,22 @@ async def test_every_message_is_processed_and_recorded_as_by_the_chain(
     assert differing == {}
 
 
+async def received_fields(request: web.Request) -> web.StreamResponse:
+    """Return the header fields that the provider received."""
+    return web.json_response([f"{name}: {value}" for name, value in request.headers.items() if name != "Host"])
+
+
+async def compare(fast: MessageSender, chain: MessageSender, data: bytes) -> None:
+    """Assert that both ways give the same responses, call records and calls to the provider."""
+    agent_door = fast.door.running.fast_path.agent_door
+    expected = await chain.seen(data), chain.door.provider.calls
+    before = agent_door.taken
+    async with asyncio.timeout(PATIENCE_S):
+        while agent_door.taken == before:  # after a change, the key is loaded again in the middleware chain
+            found = await fast.seen(data), fast.door.provider.calls
+    assert found == expected
+
+
 async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,14 +281,6 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
     agent_door, call_heads = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
 
-    async def compare(data: bytes) -> None:
-        expected = await chain.seen(data), chain.door.provider.calls
-        before = agent_door.taken
-        async with asyncio.timeout(PATIENCE_S):
-            while agent_door.taken == before:  # after a change, the key is loaded again in the middleware chain
-                found = await fast.seen(data), fast.door.provider.calls
-        assert found == expected
-
     for number in range(6):
         params: dict[str, Any] = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}}
         if number % 2:
@@ -279,63 +289,68 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
             params["_meta"] = {"traceparent": f"00-{9:032x}-{9:016x}-00"}
         trace = "of another form" if number == 3 else f"00-{number + 1:032x}-{number + 1:016x}-01"
         for path, key in (("/mcp", KEY), ("/c/@CAPABILITY@/mcp", "")):
-            await compare(whole(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key))
+            data = whole(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key)
+            await compare(fast, chain, data)
     for _ in range(3):  # this spelling is not recognized as the trace line or the length line
         spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
-        await compare(spelled)
+        await compare(fast, chain, spelled)
     for number in (1, 1, 1, 2):  # a name that is similar to `traceparent`
         trace = f"00-{number:032x}-{number:016x}-01"
-        await compare(whole(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01"))
-    assert all(hdrs.AUTHORIZATION not in known.head.headers for known in agent_door.heads.known.values())
+        similar = whole(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01")
+        await compare(fast, chain, similar)
+    for number in range(6):  # in this spelling, the line belongs to the remembered head
+        meta = {"_meta": {"traceparent": f"00-{8:032x}-{8:016x}-01"}} if number % 2 else {}
+        call = message("tools/call", name="get_issue", arguments={"issue": "A-1"}, **meta)
+        await compare(fast, chain, whole(call, "TraceParent: a\tb"))
+    assert fast.names[KEY] not in texts_in(agent_door.heads.known, call_heads.known)
     assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
 
 
-def door_of_any_key() -> AgentDoor:
-    keys = SimpleNamespace(find_known=lambda _: "a caller")
-    runtime = SimpleNamespace(current=SimpleNamespace(generation=SimpleNamespace(keys=keys)))
-    return AgentDoor({RUNTIME: runtime}, LineReader(), WriteBatch())  # type: ignore[arg-type]
-
-
-def meaning(arrived: ArrivedMessage) -> tuple[object, ...]:
-    known = arrived.known
-    headers = [(name, value) for name, value in known.head.headers.items() if name.lower() != "traceparent"]
-    return arrived.length, arrived.traceparent, known.request_id, known.key_digest, known.mount, headers
-
-
-NAMES = st.sampled_from(
-    [
-        "traceparent",
-        "Traceparent",
-        "TRACEPARENT",
-        "Craceparent",
-        "content-Length",
-        "tracestate",
-        "X-Request-Id",
-        "Accept",
-    ]
-)
-VALUES = st.sampled_from(["1", "2", "a b", "%b", "", "a\tb", "\xfc", "a\nb", f"00-{1:032x}-{1:016x}-01"])
-
-
-@given(
-    st.lists(st.tuples(NAMES, VALUES, VALUES), max_size=3),
-    st.sampled_from([None, b"/c/gw_cap_" + b"a" * 49]),
-    st.sampled_from(["Content-Length", "content-length"]),
-)
-@example([("Craceparent", "1", "2"), ("TRACEPARENT", "1", "1")], None, "Content-Length")
-def test_a_remembered_head_is_what_its_lines_say(
-    varying: list[tuple[str, str, str]], mount: bytes | None, length: str
+@pytest.mark.parametrize("path", ["/mcp", "/c/@CAPABILITY@/mcp"])
+async def test_values_that_differ_in_each_message_are_the_messages_own(
+    fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    usual = ["", "Host: gw", "Content-Type: application/json", *([] if mount else ["Authorization: Bearer key"])]
+    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    for way in (fast, chain):
+        way.door.provider.responding = received_fields
+    heads, of_calls = fast.door.running.fast_path.agent_door.heads, fast.door.running.fast_path.call_heads
+    heads.forget()
+    of_calls.forget()
+    key = KEY if path == "/mcp" else ""
+    secret = KEY if key else CAPABILITY
 
-    def lines(number: int) -> bytes:
-        more = [f"{length}: {number}", *(f"{parts[0]}: {parts[number]}" for parts in varying)]
-        return "\r\n".join([*usual, *more]).encode("latin-1")
+    def numbered(number: int, *more: str, state: str = "", named: str = "", agent: str = "agent/1") -> bytes:
+        params = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}}
+        own = (
+            f"traceparent: 00-{number + 1:032x}-{number + 1:016x}-01",
+            f"tracestate: {state or f'a={number}'}",
+            f"baggage: user={number}",
+            f"sentry-trace: {number:032x}-{number:016x}-1",
+            f"x-datadog-trace-id: {number}",
+            f"X-Request-Id: mine-{number}",
+            "Mcp-Method: tools/call",
+            f"mcp-name: {named or 'get_issue'}",
+            f"User-Agent: {agent}",
+        )
+        return whole(message("tools/call", number, **params), *own, *more, path=path, key=key)
 
-    door = door_of_any_key()
-    for number in (1, 1, 2, 1):
-        arrived, fresh = (one._arrived(lines(number), mount) for one in (door, door_of_any_key()))
-        assert (arrived and meaning(arrived)) == (fresh and meaning(fresh))
+    for number in range(5):
+        await compare(fast, chain, numbered(number))
+    assert (len(heads), len(of_calls)) == (1, 1)
+    (known,) = heads.known.values()
+    await compare(fast, chain, numbered(5, state=f"a={secret}"))  # the provider does not get this line
+    await compare(fast, chain, numbered(6, named="=?base64?Z2V0X2lzc3Vl?="))
+    await compare(fast, chain, numbered(7, named="another"))
+    assert b"must have the same value" in (await fast.seen(numbered(7, named="another")))[0][0]
+    await compare(fast, chain, numbered(8, state="a=8\tb"))
+    assert list(heads.known.values()) == [known]
+    for number in range(9, 12):
+        for more in ("tracestate: b=1", "mcp-name: get_issue", f"X-Copy: {secret}"):
+            await compare(fast, chain, numbered(number, more))
+        await compare(fast, chain, numbered(number, agent=secret))
+    assert len(heads) == 3  # all but those with the key
+    token = fast.names[secret]
+    assert token not in texts_in(heads.known, of_calls.known).replace(f"/c/{token}", "")
 
 
 async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:

@@ -265,9 +265,9 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
     monkeypatch.setattr(ProviderResponse, "close", closing)
     door.provider.responding = rejected
     authorization = f"Bearer {key}"
-    of_message = ("lane", "c1", None, None, None, "the-agents", None)
+    of_message = ("lane", "c1", {}, None, None, "the-agents", None)
     request = InProcessRequest(
-        "GET", "/proxy", "/issue/A-1", lambda: authorization, {}, None, *of_message, 1 << 20, PATIENCE_S
+        "GET", "/proxy", "/issue/A-1", lambda: authorization, None, None, *of_message, 1 << 20, PATIENCE_S
     )
 
     async def begun() -> Any:

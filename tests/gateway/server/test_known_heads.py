@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from gateway.connections.opened import Placement
 from gateway.http.ids import CONNECTION_ID, id_fault
 from gateway.records.proxied_call import PROXY_PATH
-from gateway.server import known_heads
+from gateway.server import fast_message, known_heads
+from gateway.server.fast_message import KnownMessage
 from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads
 from gateway.server.request_lines import LineReader
+from tests.fakes.held_texts import texts_in
 
 KEY = "gwdev_0123456789abcdef0123456789abcdef"
 USUAL = f"Host: gw.example\r\nAuthorization: Bearer {KEY}\r\nProvider-Config-Key: crm\r\n"
@@ -25,7 +27,7 @@ def lines_of(*more: str, usual: str = USUAL) -> bytes:
     return ("\r\n" + usual + "\r\n".join(more)).removesuffix("\r\n").encode("latin-1")
 
 
-def read(lines: bytes) -> ArrivedHead | None:
+def read(lines: bytes) -> ArrivedHead[KnownHead] | None:
     """Parse the lines without remembered heads."""
     found = LineReader().read(lines[2:])
     if found is None:
@@ -34,7 +36,7 @@ def read(lines: bytes) -> ArrivedHead | None:
     return ArrivedHead(known, found.options.connection_id, found.length)
 
 
-def remembered(heads: KnownHeads, lines: bytes) -> None:
+def remembered(heads: KnownHeads[KnownHead], lines: bytes) -> None:
     """Let the head arrive twice, so that it is remembered if possible."""
     for _ in range(2):
         head = read(lines)
@@ -42,7 +44,7 @@ def remembered(heads: KnownHeads, lines: bytes) -> None:
         heads.remember(lines, None, head)
 
 
-def meaning(head: ArrivedHead, replaced: frozenset[str] = NONE) -> tuple[object, ...]:
+def meaning(head: ArrivedHead[KnownHead], replaced: frozenset[str] = NONE) -> tuple[object, ...]:
     read = head.known.lines
     return (
         head.known.passing(replaced, head.values),
@@ -109,7 +111,7 @@ def meaning(head: ArrivedHead, replaced: frozenset[str] = NONE) -> tuple[object,
 def test_a_head_is_known_without_the_values_that_differ(
     first: Sequence[str], second: Sequence[str], replaced: frozenset[str]
 ) -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of(*first))
     assert len(heads) == 1
     for more in (first, second, first):
@@ -208,7 +210,7 @@ def passing(lines: bytes, replaced: frozenset[str]) -> bytes:
 def test_a_known_head_is_what_its_lines_say(pairs: list[tuple[str, str]], replaced: set[str]) -> None:
     """The second head has the names of the first one, and other values."""
     first, second = [line for line, _ in pairs], [line for _, line in pairs]
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     if read(lines_of(*first)) is not None:
         remembered(heads, lines_of(*first))
     for more in (first, second, first):
@@ -240,7 +242,7 @@ def test_a_known_head_is_what_its_lines_say(pairs: list[tuple[str, str]], replac
     ],
 )
 def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1"))
     remembered(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
     remembered(heads, lines_of("Connection-Id: c1", f"traceparent: {TRACES[0]}"))
@@ -256,9 +258,9 @@ def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
     """
     token = "gw_cap_" + "a" * 49
     mount = f"/c/{token}".encode()
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
 
-    def arrives(value: str) -> ArrivedHead | None:
+    def arrives(value: str) -> ArrivedHead[KnownHead] | None:
         lines = lines_of(f"{more.partition(':')[0]}: {value}", usual="Host: gw.example\r\n")
         found = LineReader().read(lines[2:], token, ("crm", "c1"))
         assert found is not None
@@ -277,7 +279,7 @@ def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
 
 
 def test_a_remembered_head_does_not_hold_the_key() -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
     found = heads.find(lines_of("Connection-Id: c1", "Idempotency-Key: 2"), None)
     assert found is not None
@@ -286,21 +288,21 @@ def test_a_remembered_head_does_not_hold_the_key() -> None:
 
 @pytest.mark.parametrize("minted", ["y", TRACES[0]])
 def test_a_trace_that_another_field_replaces_is_not_remembered(minted: str) -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     fields = ["Connection-Id: c1", f"traceparent: {TRACES[0]}", f"Nango-Proxy-Traceparent: {minted}"]
     remembered(heads, lines_of(*fields))
     assert heads.find(lines_of(*fields), None) is None
 
 
 def test_a_value_that_looks_like_another_head_is_another_head() -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1", "Accept: a", "b3: 1", "X-Last: z"))
     for value in ("ab3\r\nX-Last: z", "a\r\nb3:1\r\nX-Last: z", "a\r\nb3: 1 \r\nX-Last: z", "a\r\nB3: 1\r\nX-Last: z"):
         assert heads.find(lines_of("Connection-Id: c1", f"Accept: {value}"), None) is None
 
 
 def test_an_empty_value_is_not_a_missing_one() -> None:
-    heads = KnownHeads()
+    heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1", "Accept: */*"))
     found = heads.find(lines_of("Connection-Id: ", "Accept: */*"), None)
     assert found is not None
@@ -332,3 +334,127 @@ def test_outgoing_forms_are_bounded() -> None:
         assert found.known.passing(replaced, ()) == b"Accept: */*\r\n"
     held = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
     assert 0 < max(held) <= known_heads.FORMS
+
+
+# ── Messages to the agent door.
+
+TOKEN = "gw_cap_" + "a" * 49
+BELOW_CAPABILITY = f"/c/{TOKEN}".encode()
+FIELDS = st.sampled_from(
+    [
+        *("traceparent", "Traceparent", "TRACEPARENT", "Craceparent", "content-Length"),
+        *("tracestate", "TraceState", "baggage", "sentry-trace", "b3", "x-b3-traceid"),
+        *("X-Request-Id", "x-request-id", "Request-Id", "X-Correlation-Id", "Idempotency-Key", "x-datadog-trace-id"),
+        *("Mcp-Method", "mcp-method", "MCP-Name", "mcp-name", "Mcp-Session-Id", "MCP-Protocol-Version", "Mcp_Name"),
+        *("Accept", "User-Agent", "X-Other", "Content-Type", "content-length", "Connection-Id", "connection"),
+    ]
+)
+VALUES = st.sampled_from(
+    ["", "1", "tools/call", "get_issue", "%b", "a b", " c", "d\te", "\xfc", "keep-alive", f"x{KEY}", f"x{TOKEN}y"]
+)
+
+
+def lines_of_message(mount: bytes | None, *more: str) -> bytes:
+    """Return the header lines of a message, with a length if `more` has none."""
+    key = "" if mount else f"Authorization: Bearer {KEY}\r\n"
+    length = "" if any(line.lower().startswith("content-length") for line in more) else "Content-Length: 3\r\n"
+    return lines_of(*more, usual=f"Host: gw.example\r\n{key}Content-Type: application/json\r\n{length}")
+
+
+def read_message(lines: bytes, mount: bytes | None) -> ArrivedHead[KnownMessage] | None:
+    """Parse the lines of a message without remembered heads."""
+    return fast_message.read_head(LineReader(), lines, mount)
+
+
+def meaning_of_message(head: ArrivedHead[KnownMessage]) -> tuple[object, ...]:
+    known = head.known
+    fields = known.fields_of(head)._replace(head_id=None)
+    return fields, head.length, head.request_id, head.traceparent, known.key_digest, known.mount
+
+
+@given(
+    st.sampled_from([None, BELOW_CAPABILITY]),
+    st.lists(st.tuples(FIELDS, VALUES, VALUES), max_size=5),
+    st.sampled_from(["Content-Length: 3", "content-length: 44", "Content-Length: 0"]),
+)
+@example(None, [("Craceparent", "1", "2"), ("TRACEPARENT", "1", "1")], "Content-Length: 3")
+def test_a_known_head_of_a_message_is_what_its_lines_say(
+    mount: bytes | None, fields: list[tuple[str, str, str]], length: str
+) -> None:
+    """`fields`: name, value of the first message, value of the second message."""
+    heads: KnownHeads[KnownMessage] = KnownHeads()
+    first, second = (lines_of_message(mount, *(f"{each[0]}: {each[at]}" for each in fields), length) for at in (1, 2))
+    for _ in range(2):
+        arrived = read_message(first, mount)
+        if arrived is not None:
+            heads.remember(first, mount, arrived)
+            assert meaning_of_message(arrived) == meaning_of_message(read_message(first, mount) or arrived)
+    for lines in (first, second):
+        found, fresh = heads.find(lines, mount), read_message(lines, mount)
+        if found is not None:
+            assert fresh is not None
+            assert meaning_of_message(found) == meaning_of_message(fresh)
+    for secret in (KEY, TOKEN):
+        if (secret == TOKEN) is (mount is not None):
+            assert secret not in texts_in(heads.known).replace(f"/c/{TOKEN}", "")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            ["TraceState: a=1", "tracestate: b=1"], ["TraceState: a=1", "tracestate: b=2"], id="the first counts"
+        ),
+        pytest.param(["tracestate: a=1", "tracestate: b=1"], ["tracestate: a=2", "tracestate: b=2"], id="two states"),
+        pytest.param(["MCP-NAME: a", "Mcp-Name: b"], ["MCP-NAME: a", "Mcp-Name: c"], id="two names"),
+        pytest.param(["MCP-Other: a", "mcp-method: b"], ["MCP-Other: a", "mcp-method: c"], id="another field of MCP"),
+        pytest.param(["X-Request-Id: a", "traceparent: x"], ["X-Request-Id: not fit", "traceparent: y"], id="ids"),
+    ],
+)
+@pytest.mark.parametrize("mount", [None, BELOW_CAPABILITY])
+def test_a_message_with_other_values_is_known(mount: bytes | None, first: list[str], second: list[str]) -> None:
+    heads: KnownHeads[KnownMessage] = KnownHeads()
+    for _ in range(2):
+        arrived = read_message(lines_of_message(mount, *first), mount)
+        assert arrived is not None
+        heads.remember(lines_of_message(mount, *first), mount, arrived)
+    for more in (second, first):
+        found = heads.find(lines_of_message(mount, *more), mount)
+        fresh = read_message(lines_of_message(mount, *more), mount)
+        assert found is not None
+        assert fresh is not None
+        assert meaning_of_message(found) == meaning_of_message(fresh)
+
+
+@pytest.mark.parametrize("more", [[], ["tracestate: a=1"]])
+@pytest.mark.parametrize(("mount", "secret"), [(None, KEY), (BELOW_CAPABILITY, TOKEN)])
+def test_a_message_that_repeats_its_key_is_not_remembered(mount: bytes | None, secret: str, more: list[str]) -> None:
+    heads: KnownHeads[KnownMessage] = KnownHeads()
+    lines = lines_of_message(mount, f"X-Copy: a{secret}", *more)
+    for _ in range(3):
+        arrived = read_message(lines, mount)
+        assert arrived is not None
+        heads.remember(lines, mount, arrived)
+    assert len(heads) == 0
+
+
+def test_a_message_is_known_without_the_values_that_differ() -> None:
+    heads: KnownHeads[KnownMessage] = KnownHeads()
+    names = ("traceparent", "tracestate", "baggage", "x-request-id", "mcp-method", "mcp-name", "mcp-session-id")
+    of_number = [
+        lines_of_message(None, *(f"{name}: {name}-{number}" for name in names), f"content-length: {number}")
+        for number in range(1, 5)
+    ]
+    for lines in of_number[:2]:
+        arrived = read_message(lines, None)
+        assert arrived is not None
+        heads.remember(lines, None, arrived)
+    for number, lines in enumerate(of_number, 1):
+        found = heads.find(lines, None)
+        assert found is not None
+        fields = found.known.fields_of(found)
+        assert (found.length, found.request_id) == (number, f"x-request-id-{number}")
+        assert (fields.traceparent, fields.tracestate) == (f"traceparent-{number}", f"tracestate-{number}")
+        assert list(fields.mcp_fields) == [(name, f"{name}-{number}") for name in names[4:]]
+        assert fields.head_id is not None
+    assert heads.find(of_number[0].replace(b"baggage-1", KEY.encode()), None) is None
