@@ -102,9 +102,9 @@ class ArrivingBodies:
     refused, so bodies that stall cannot block others. `size`: received bytes of all these bodies.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.size = 0
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._bodies: dict[ArrivingBody, None] = {}  # in the order in which they began
 
     @contextmanager
@@ -122,7 +122,7 @@ class ArrivingBodies:
         if not body.refused:
             body.size += size
             self.size += size
-        while self.size > self._most_bytes:
+        while self.size > self._max_bytes:
             first = next(iter(self._bodies))
             self._end(first)
             first.refuse()

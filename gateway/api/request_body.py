@@ -70,7 +70,7 @@ def _hint(name: str, known: Sequence[str], what: str) -> str:
         return near
     if not known:
         return "."
-    return f"; the {what} are {', '.join(known)}." if len(known) <= MOST_LISTED else f"; GET /docs lists the {what}."
+    return f"; the {what} are {', '.join(known)}." if len(known) <= MAX_LISTED else f"; GET /docs lists the {what}."
 
 
 def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
@@ -118,7 +118,7 @@ Model = TypeVar("Model", bound=BaseModel)
 TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
 FALSE_WORDS: Final = frozenset({"false", "0", "no", "off", ""})
 MAX_FAULTS: Final = 1000
-MOST_LISTED: Final = 10  # a message lists the valid names only if they are so few
+MAX_LISTED: Final = 10  # a message lists the valid names only if they are so few
 NO_CHOICES: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 

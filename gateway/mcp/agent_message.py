@@ -100,7 +100,7 @@ def check_origin(origin: str | None, generation: Generation) -> None:
     if origin is None or f"{generation.public_url}/".startswith(f"{origin.lower()}/"):
         return
     raise Forbidden(
-        "forbidden", "Web pages of other origins may not call the agent door. Call it from a program, without Origin."
+        "forbidden", "Web pages of other origins may not call the MCP endpoint. Call it from a program, without Origin."
     )
 
 

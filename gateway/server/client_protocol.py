@@ -260,6 +260,29 @@ class ClientProtocol(RequestHandler):
         elif now - self._unread_since >= self._server.answer_idle_s:
             abort_connection(self.transport)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Number of bytes that the connection keeps while it waits for its client.
+
+        It waits for the rest of a request head, or for the client to read a response of the gateway itself. The limits
+        of the exchange apply to proxied responses.
+        """
+        if self.transport is None or self.on_fast_path:
+            return 0
+        if self.idle:
+            return self._head_bytes
+        current = self._current_request
+        if not self._unread or self._upgraded or (current is not None and UPSTREAM in current):
+            return 0
+        heads = [message.raw_headers for message, _ in self._messages if isinstance(message, RawRequestMessage)]
+        queued = sum(len(name) + len(value) for head in heads for name, value in head)
+        return self.transport.get_write_buffer_size() + len(self._held) + self._head_bytes + queued
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when the connection has waited for its client, in the loop's time."""
+        return self.head_since if self.idle else self._unread_since
+
     def _refuse_connection(self) -> None:
         """Refuse a connection above `server.limits.connections`: send an error and close, without reading anything."""
         server = self._server

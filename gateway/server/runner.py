@@ -32,6 +32,9 @@ FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 LOG_REFUSED_EVERY_S: Final = 60.0
+# Maximum number of bytes of all connections that wait for their clients: incomplete heads, and responses of the gateway
+# itself that are not read. Without this limit, each of 20,000 connections could keep half a megabyte.
+WAITING_BYTES: Final = 128 << 20
 SHUTDOWN_S: Final = 1.0  # time for aiohttp to shut down handlers after the drain
 LOOK_AGAIN_S: Final = 0.05  # interval of the checks during a drain
 # A connection accepted just before the stop gets a response if its request arrives within this time.
@@ -131,9 +134,13 @@ class GatewayServer(Server):
         self._overdue_timer = None
         now = self._loop.time()
         forgotten = self.fast_path is None or self.fast_path.sweep(now)
+        waiting: list[tuple[ClientProtocol, int]] = []
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
                 connection.enforce_time_limits(now, begun_by=now - self._head_s)
+                if size := connection.waiting_bytes:
+                    waiting.append((connection, size))
+        _limit_waiting(waiting)
         if self._connections or not forgotten:
             self._plan()
 
@@ -142,6 +149,24 @@ class GatewayServer(Server):
         if self._overdue_timer is not None:
             self._overdue_timer.cancel()
             self._overdue_timer = None
+
+
+def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
+    """Close the connections that have waited longest for their clients, if all of them keep too many bytes.
+
+    `waiting`: each connection that waits for its client, and how many bytes it keeps.
+    """
+    excess = sum(size for _, size in waiting) - WAITING_BYTES
+    if excess <= 0:
+        return
+    closed = 0
+    for connection, size in sorted(waiting, key=lambda one: one[0].waiting_since):
+        abort_connection(connection.transport)
+        closed += 1
+        excess -= size
+        if excess <= 0:
+            break
+    log.warning("slow_clients_closed", closed=closed, kept_bytes=WAITING_BYTES)
 
 
 class GatewayRunner(web.AppRunner):

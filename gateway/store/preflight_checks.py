@@ -84,6 +84,39 @@ REVISIONS: Final = (
 
 VERSION_TABLE: Final = "alembic_version"
 
+TABLE_NAMES: Final = frozenset(
+    {
+        "audit_checkpoints",
+        "audit_pending",
+        "audit_persons",
+        "audit_records",
+        "audit_state",
+        "changes",
+        "connect_sessions",
+        "connection_history",
+        "connection_tags",
+        "connections",
+        "console_sessions",
+        "credential_uses",
+        "data_keys",
+        "deliveries",
+        "environments",
+        "flow_results",
+        "flows",
+        "integrations",
+        "keys",
+        "outbox",
+        "pending_connections",
+        "processes",
+        "request_log",
+        "signing_keys",
+        "task_leases",
+        "timelines",
+        "webhooks_seen",
+    }
+)
+"""The tables of the last revision. A test compares them with `store.tables`."""
+
 
 # ── The columns that contain ciphertexts, and the place that each ciphertext is bound to.
 #
@@ -132,7 +165,7 @@ KEY_ID_BYTES: Final = 8
 
 
 def check_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
-    """Check that this version of the gateway can use the schema. Raises StoreRefused.
+    """Check that this version of the gateway can use the schema, and that no table is missing. Raises StoreRefused.
 
     `revision`: the revision of the schema; None if no gateway has created one. `tables`: the names of the tables in the
     database. `instead`: the advice for the operator if the database belongs to another program.
@@ -143,6 +176,12 @@ def check_schema(place: object, *, revision: str | None, tables: Collection[str]
         raise StoreRefused(
             f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "
             f"{REVISIONS[-1]}): start that version, or restore an older backup."
+        )
+    if revision == REVISIONS[-1] and (missing := sorted(TABLE_NAMES.difference(tables))):
+        raise StoreRefused(
+            f"{place} lacks {'the table' if len(missing) == 1 else 'the tables'} {', '.join(missing)}: restore a complete "
+            "backup.",
+            fix="restore a complete backup",
         )
 
 

@@ -83,10 +83,10 @@ def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) ->
     file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
     with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
-        db.execute("DROP TABLE deliveries")
+        db.execute("ALTER TABLE deliveries DROP COLUMN detail")
         db.commit()
     faults = {
-        ("events", "list"): "no such table: deliveries",
+        ("events", "list"): "no such column: deliveries.detail",
         ("keys", "create", "agent"): "has the name 'agent' already",
         ("connections", "import", "missing.jsonl"): "missing.jsonl cannot be read",
         ("connections", "list", "-c", "missing.yaml"): "there is no such file",

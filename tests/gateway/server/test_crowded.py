@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import AsyncExitStack
+from importlib import import_module
 
 import pytest
 from aiohttp import web
@@ -108,6 +109,36 @@ async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
     finally:
         sock.close()
         await server.runner.cleanup()
+
+
+async def test_connections_that_wait_for_their_clients_have_limited_memory_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connections that wait longest are closed: those with an unfinished head, and those with an unread response."""
+    monkeypatch.setattr(import_module("gateway.server.runner"), "WAITING_BYTES", 100_000)
+    server = await served(with_large(), head_s=PATIENCE_S)
+    async with AsyncExitStack() as around:
+        around.push_async_callback(server.runner.cleanup)
+        sock = await deaf(server.port)
+        around.callback(sock.close)
+        quick = await around.enter_async_context(dial(server.port))
+        async with asyncio.timeout(PATIENCE_S):
+            while server.runner.client_connections < 2:
+                await asyncio.sleep(0.01)
+            while server.runner.client_connections > 1:  # the unread response is larger than the limit
+                await asyncio.sleep(0.01)
+        heads = []
+        for _ in range(8):
+            client = await around.enter_async_context(dial(server.port))
+            client.send(b"GET /x HTTP/1.1\r\nHost: gw\r\nX-A: " + b"a" * 15_000)
+            await asyncio.sleep(0.01)
+            heads.append(client)
+        for client in heads[:2]:
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await client.response()
+        for client in (*heads[2:], quick):
+            client.send(b"\r\n\r\n" if client is not quick else PROXY_OPTIONS)
+            assert (await client.response()).status == 404
 
 
 async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:

@@ -1,11 +1,21 @@
-"""The list of sealed columns is complete. A rotation would skip a column that is missing in the list.
+"""The lists of tables and of sealed columns are complete. A rotation would skip a column that is missing in the list.
 
 The values in this column would stay sealed with a key that is then removed.
 """
 
+import pytest
 from sqlalchemy import LargeBinary
 
-from gateway.store.preflight_checks import KEY_ID_BYTES, KEY_ID_FROM, NOT_SEALED, SEALED
+from gateway.store.preflight_checks import (
+    KEY_ID_BYTES,
+    KEY_ID_FROM,
+    NOT_SEALED,
+    REVISIONS,
+    SEALED,
+    TABLE_NAMES,
+    StoreRefused,
+    check_schema,
+)
 from gateway.store.tables import metadata
 from gateway.vault.seal import KEY_ID
 
@@ -18,6 +28,20 @@ def test_every_binary_column_is_in_the_list_or_known_not_to_be_sealed() -> None:
         if isinstance(column.type, LargeBinary)
     }
     assert binary == {column.name for column in SEALED} | NOT_SEALED
+
+
+def test_listed_tables_are_those_of_the_schema() -> None:
+    assert metadata.tables.keys() == TABLE_NAMES
+
+
+def test_database_without_one_of_its_tables_is_refused() -> None:
+    there = {*TABLE_NAMES, "alembic_version"}
+    check_schema("gateway.db", revision=REVISIONS[-1], tables=there, instead="")
+    with pytest.raises(
+        StoreRefused, match=r"^gateway\.db lacks the tables deliveries, keys: restore a complete backup\.$"
+    ):
+        check_schema("gateway.db", revision=REVISIONS[-1], tables=there - {"deliveries", "keys"}, instead="")
+    check_schema("gateway.db", revision=REVISIONS[-2], tables=there - {"keys"}, instead="")  # a migration adds tables
 
 
 def test_listed_columns_exist() -> None:
