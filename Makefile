@@ -144,7 +144,7 @@ bench-peers:  ## install the other proxies and wrk (Debian and Ubuntu, as root)
 	  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $$package || exit 1; \
 	done; echo "make: if the installation started services, stop them: systemctl disable --now nginx haproxy caddy"
 
-wheel: venv-dev  ## build the wheel, in dist/
+wheel: venv  ## build the wheel, in dist/
 	@$(BIN)/python -m hatchling build -t wheel
 
 clean:  ## remove .venv, dist/ and caches; .gateway/ stays

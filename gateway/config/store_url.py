@@ -110,6 +110,6 @@ def _check_parameters(parts: SplitResult) -> None:
     if unknown := sorted(parameters.keys() - PARAMETERS):
         raise ValueError(f"has parameters that are not known here: {', '.join(unknown)}; leave them out")
     if parameters.get("sslmode", "prefer") not in SSL_MODES:
-        raise ValueError(f"has a sslmode that is none of {', '.join(SSL_MODES)}")
+        raise ValueError(f"has an unknown sslmode; write one of {', '.join(SSL_MODES)}")
     if not parameters.get("port", "5432").replace(",", "").isdigit():
         raise ValueError("has a port that is not a number")

@@ -1,5 +1,6 @@
 """``gateway connections import``: imports from another gateway's API, a bundle, JSON Lines or CSV."""
 
+import asyncio
 import json
 import os
 import sys
@@ -117,14 +118,21 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
 
     The message says how many connections were imported before the error.
     """
+    here = _imported_before(intake)
+    if not here:
+        return click.ClickException(str(fault))
+    return click.ClickException(
+        f"{fault} {here} Correct this and run the command again: by default, connections that exist are skipped."
+    )
+
+
+def _imported_before(intake: "Importer") -> str:
+    """Return a sentence that says how many connections were imported before the import stopped; empty if none."""
     by_result = intake.tally.as_json()
     here = by_result["imported"] + by_result["replaced"]
     if not here or intake.options.dry_run:
-        return click.ClickException(str(fault))
-    return click.ClickException(
-        f"{fault} Before that, {counted(here, 'connection')} {'was' if here == 1 else 'were'} imported. Correct this and run "
-        "the command again: by default, connections that exist are skipped."
-    )
+        return ""
+    return f"Before that, {counted(here, 'connection')} {'was' if here == 1 else 'were'} imported."
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +411,14 @@ def import_connections(
             intake.refresh_rate = refresh_rate
             if test_refresh:
                 warn_about_test_refresh(runtime, name)
-            await feed.into(intake)
+            try:
+                await feed.into(intake)
+            except asyncio.CancelledError:  # Ctrl-C
+                here = _imported_before(intake)
+                if here:
+                    again = "To continue, run the command again: by default, connections that exist are skipped."
+                    print(f"gateway: Interrupted. {here} {again}", file=sys.stderr)
+                raise
         return print_import_result(intake, as_json=as_json)
 
     run(file, work, as_json=as_json, may_create_store=True)

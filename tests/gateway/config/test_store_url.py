@@ -30,7 +30,7 @@ BAD = {
     "postgresql://u:p4ss@h:99999/d": "must be postgresql://",
     "postgresql://u:p4ss@one,,two/d": "must be postgresql://",
     "postgresql://u:p4ss@h/d?sslmod=require": "not known here: sslmod",
-    "postgresql://u:p4ss@h/d?sslmode=verify_full": "none of disable, allow",
+    "postgresql://u:p4ss@h/d?sslmode=verify_full": "has an unknown sslmode; write one of disable, allow",
     "postgresql://u:p4ss@h/d?sslmode": "name=value",
     "postgresql://u:p4ss@h/d?port=x": "a port that is not a number",
     "postgresql://u:p4 ss@h/d": "without spaces",

@@ -378,6 +378,8 @@ def meaning_of_message(head: ArrivedHead[KnownMessage]) -> tuple[object, ...]:
     st.sampled_from(["Content-Length: 3", "content-length: 44", "Content-Length: 0"]),
 )
 @example(None, [("Craceparent", "1", "2"), ("TRACEPARENT", "1", "1")], "Content-Length: 3")
+@example(None, [("TRACEPARENT", "1", "1"), ("traceparent", "1", "2")], "Content-Length: 3")
+@example(None, [("traceparent", "1", "2"), ("TRACEPARENT", "1", "1")], "Content-Length: 3")
 def test_a_known_head_of_a_message_is_what_its_lines_say(
     mount: bytes | None, fields: list[tuple[str, str, str]], length: str
 ) -> None:
