@@ -1,6 +1,7 @@
 """Fixtures that many tests share: a provider that tests control, and a gateway in front of it."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from tests.left_behind import (
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")  # an example may take as long as a busy machine needs
+
+# A test run that was started in the background ignores Ctrl-C, and the processes that tests start inherit this.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 __all__ = ["pytest_collection", "pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
 
