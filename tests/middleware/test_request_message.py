@@ -172,6 +172,7 @@ async def test_memory_is_free_again_if_the_client_disconnects(serve: Serve, monk
         client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 90\r\n\r\n" + b" " * 60)
         await arrived(bodies, 60)
     await arrived(bodies, 0)
+    assert bodies.size == 0
 
 
 async def test_body_that_is_refused_while_its_last_bytes_arrive_is_not_counted_twice() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from gateway.cli.options import as_json, catalog_config_file
 from gateway.text import counted, did_you_mean
 
 if TYPE_CHECKING:
+    from gateway.catalog.api_operations import ApiOperation, ProviderOperations
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
@@ -177,26 +178,24 @@ def operations(
     if only_scopes:
         _print_scopes(scopes)
         return
-    rows = (
-        (
-            operation.id,
-            operation.graphql or operation.method,
-            operation.origin + operation.path
-            if operation.origin
-            else known.prefix + (operation.field or operation.path),
-        )
-        for operation in matching
-    )
+    _print_operations(known, matching)
+
+
+def _print_operations(known: "ProviderOperations", matching: Sequence["ApiOperation"]) -> None:
     _print_table(
         ("ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"),
         (
             (
-                *row,
+                operation.id,
+                operation.graphql or operation.method,
+                operation.origin + operation.path
+                if operation.origin
+                else known.prefix + (operation.field or operation.path),
                 f"{operation.risk}{' *' if operation.starter else ''}",
                 " ".join(operation.scopes),
                 operation.summary,
             )
-            for row, operation in zip(rows, matching, strict=True)
+            for operation in matching
         ),
     )
     print(f"{len(matching)} of {len(known.operations)}; * starters. {_provenance(known.header)}", file=sys.stderr)
