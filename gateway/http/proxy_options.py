@@ -39,8 +39,9 @@ _OWN_HEADERS: Final = (
     "Gateway-Select",
     "Gateway-Timeout",
 )
-# The headers of responses and events, which a caller may send back.
 _OWN_LOWER: Final = frozenset(name.lower() for name in _OWN_HEADERS)
+_OWN_BY_REST: Final = {name.removeprefix(_OWN_PREFIX): name for name in _OWN_HEADERS}  # by the rest after the prefix
+# The headers of responses and events, which a caller may send back.
 _ECHOED: Final = frozenset(
     f"{_OWN_PREFIX}{name}".lower()
     for name in (
@@ -150,9 +151,8 @@ def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
         lower = name.lower()
         if not lower.startswith(_OWN_PREFIX.lower()) or lower in _ECHOED or lower in _OWN_LOWER:
             continue
-        known = {own.removeprefix(_OWN_PREFIX): own for own in _OWN_HEADERS}
-        if near := nearest(name[len(_OWN_PREFIX) :], known):
-            message = f"{name} is not a header of the gateway; did you mean {known[near]}?"
+        if near := nearest(name[len(_OWN_PREFIX) :], _OWN_BY_REST):
+            message = f"{name} is not a header of the gateway; did you mean {_OWN_BY_REST[near]}?"
             issues.append(Issue("unrecognized_keys", message, (lower,)))
     if issues:
         raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
