@@ -1,6 +1,7 @@
 """The gateway beside a host application that has its own `middleware` package or `gateway` module (ADR 45)."""
 
 import asyncio
+import configparser
 import json
 import signal
 import subprocess
@@ -65,6 +66,14 @@ def test_the_wheel_installs_no_top_level_package_but_gateway(wheel: Path) -> Non
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"gateway"}
     assert "gateway/middleware/surfaces.py" in names
+
+
+def test_wheel_installs_the_command_under_its_own_name_too(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (file,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    points = configparser.ConfigParser()
+    points.read_string(archive.read(file).decode())
+    assert dict(points["console_scripts"]) == dict.fromkeys(("gateway", "integration-gateway"), "gateway.__main__:main")
 
 
 def test_a_host_application_keeps_its_own_middleware_package(wheel: Path, tmp_path: Path) -> None:
