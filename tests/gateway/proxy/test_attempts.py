@@ -20,19 +20,6 @@ BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
 HANG_UP = b""
 
 
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the waits between attempts, and do not wait."""
-    seen: list[float] = []
-
-    async def pass_at_once(seconds: float) -> None:
-        seen.append(seconds)
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr("gateway.clock.sleep", pass_at_once)
-    return seen
-
-
 def responding(provider: list[RawProvider], *responses: bytes) -> Script:
     """Return a script that sends the responses one after the other, and then repeats the last. An empty response closes
     the connection.

@@ -5,7 +5,6 @@ The trailer contains a cursor, with which the caller can continue.
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,19 +22,6 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, Paged, paged, pages_of, serving
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Record the waits between attempts, and do not wait."""
-    seen: list[float] = []
-
-    async def pass_at_once(seconds: float) -> None:
-        seen.append(seconds)
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr("gateway.clock.sleep", pass_at_once)
-    return seen
 
 
 def failing(at: int, *responses: web.Response, count: int = 4) -> Page:

@@ -1,9 +1,11 @@
 """``Server-Timing`` shows where a proxied call spent its time. Responses of provider and gateway have it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from gateway import clock as gateway_clock
 from gateway.egress.client import Timeouts
 from gateway.http.passed_head import server_timing
 from tests.fakes.clock import Clock
@@ -41,10 +43,14 @@ async def test_what_the_provider_takes_is_the_upstreams(clock: Clock) -> None:
 
 
 async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sleep(_seconds: float) -> None:
-        clock.ahead_s += 7
+    class SteppingClock:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(gateway_clock, name)
 
-    monkeypatch.setattr("gateway.clock.sleep", sleep)
+        async def sleep(self, _seconds: float) -> None:
+            clock.ahead_s += 7
+
+    monkeypatch.setattr("gateway.proxy.attempts.clock", SteppingClock())  # other modules also wait by gateway.clock
     busy = [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]
 
     async def once_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
