@@ -133,7 +133,7 @@ fuzz: venv-dev  ## send calls that /openapi.json allows and forbids to a gateway
 bench: venv  ## compare the gateway with other proxies; writes bench/results.md; short with BENCH=--quick
 	@$(BIN)/python -m bench $(BENCH)
 
-bench-shapes: venv  ## compare ordinary calls of every shape with other proxies, with TLS to the upstream, and the gateway under other conditions (25 minutes; 5 with SHAPES=--quick)
+bench-shapes: venv-dev  ## compare ordinary calls of every shape with other proxies, with TLS to the upstream, and the gateway under other conditions (25 minutes; 5 with SHAPES=--quick)
 	@$(BIN)/python -m bench.conditions $(SHAPES)
 
 bench-peers:  ## install the other proxies and wrk (Debian and Ubuntu, as root)

@@ -137,23 +137,31 @@ def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
     return "\n".join(lines), goal
 
 
-def conditions(rounds: int, seconds: int) -> list[str]:
-    """Return the parts of the page that come after the shapes."""
+def conditions(rounds: int, seconds: int, say: Callable[[str], None]) -> list[str]:
+    """Return the parts of the page that come after the shapes. `say`: called with each step before it begins."""
+
+    def compared(pair: Pair, among: dict[str, Server]) -> Ratio:
+        say(pair.words)
+        return compare(pair, among, rounds, seconds)
+
     peers: list[Contender] = [peer for peer in PEERS if peer.name in ("nginx", "go", "node", "aiohttp")]
     parts: list[str] = []
     failed: list[str] = []
+    say("start the gateway under other conditions")
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as top,
         running_contenders(Path(top), [*peers, *CONTENDERS]) as up,
     ):
         servers = {server.name: server for server in up}
-        found = _tried(PAIRS[:-1], lambda pair: compare(pair, servers, rounds, seconds), failed)
+        found = _tried(PAIRS[:-1], lambda pair: compared(pair, servers), failed)
+        say("latencies at half of the maximum rate")
         rate, late = latencies(servers, rounds, seconds)
+    say(f"start with {MANY_TURNS} connections")
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
         many = GatewayContender("many", usable=MANY_TURNS, connections=MANY_TURNS)
         with running_contenders(Path(top), [many]) as up:
             cold, warm = cold_and_warm(up[0])
-            found += _tried(PAIRS[-1:], lambda pair: compare(pair, {"many": up[0]}, rounds, seconds), failed)
+            found += _tried(PAIRS[-1:], lambda pair: compared(pair, {"many": up[0]}), failed)
     rows, goal = latency_table(late)
     said = "–" if goal.found is None else f"{goal.found:.2f}"
     parts += ["## The gateway under other conditions", ratio_table(found)]
@@ -186,6 +194,11 @@ def main() -> int:
     asked = parser.parse_args()
     rounds, seconds = (1, 1) if asked.quick else (asked.rounds, asked.seconds)
     raise_file_limit()
+    began = time.monotonic()
+
+    def say(step: str) -> None:
+        sys.stderr.write(f"[{time.monotonic() - began:5.0f} s] {step}\n")
+
     names = [name for name in NAMES if not asked.only or name in asked.only]
     parts = ["# Results of `make bench-shapes`"]
     load_average = Path("/proc/loadavg").read_text().split()[0]
@@ -196,17 +209,23 @@ def main() -> int:
     )
     try:
         if names:
-            found, failed = measure(names, rounds, seconds)
+            found, failed = measure(names, rounds, seconds, say)
             parts += ["## Shapes", table(found), *(f"- {words}" for words in failed)]
+            _write_page(asked.out, parts)  # half of the page is kept if a later measurement fails
         if not asked.only or "conditions" in asked.only:
-            parts += conditions(rounds, seconds)
+            parts += conditions(rounds, seconds, say)
     except CannotRun as fault:
         sys.stderr.write(f"bench: {fault}\n")
         return 1
-    page = "\n\n".join(parts) + "\n"
-    (asked.out / "shapes.md").write_text(page)
-    sys.stdout.write(page)
+    sys.stdout.write(_write_page(asked.out, parts))
     return 0
+
+
+def _write_page(folder: Path, parts: list[str]) -> str:
+    page = "\n\n".join(parts) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "shapes.md").write_text(page)
+    return page
 
 
 if __name__ == "__main__":

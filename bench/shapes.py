@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,13 +192,17 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
         yield servers
 
 
-def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, list[str]]:
-    """Measure the shapes alternately. Return the figures, and what failed. Raises CannotRun."""
+def measure(names: Sequence[str], rounds: int, seconds: int, say: Callable[[str], None]) -> tuple[Found, list[str]]:
+    """Measure the shapes alternately. Return the figures, and what failed. Raises CannotRun.
+
+    `say`: called with each step before it begins.
+    """
     found: Found = {name: {} for name in names}
     failed: list[str] = []
     everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), GatewayContender()]
     with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), everyone) as servers:
-        for name in names:
+        for position, name in enumerate(names, 1):
+            say(f"shape {position} of {len(names)}: {name}")
             # warms up: new connections, TLS handshakes and first compilation must not be measured
             for server in servers:
                 with suppress(CannotRun):
