@@ -24,7 +24,7 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
             yield ("gateway_spans_dropped_total", reason), number
     for (environment, table), number in runtime.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
-    for (environment, integration), number in runtime.live.written_back.items():
+    for (environment, integration), number in runtime.live.lost_commits.written_back.items():
         yield ("gateway_tokens_written_back_total", environment, integration), number
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
     yield ("gateway_failover_reconciling",), runtime.store.failover.pending

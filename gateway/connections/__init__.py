@@ -1,11 +1,11 @@
 """Connections in memory and their life: cached, created, verified, diagnosed, deleted.
 
-A proxied call reads only `cache`. Every change of a connection is written to the store and reaches the cache through
-the change feed. Read in this order:
+Every change of a connection is written to the store and reaches the cache through the change feed. In reading order:
 
     opened                 a connection ready for use: records, provider, templates filled once for many calls
     cache, cache_entries   the cache of opened connections, with single flight; its entries and when each entry is due
     change_feed            follows the store's change log, so that changes of other processes reach the cache
+    lost_commits           writes newer connections back to a database that lost commits in a failover
     settings               a connection's settings, checked when given and again when used
     create, completing     stores a connection for a credential; runs the entry's script, which completes the settings
     verify                 tests a new credential and reads which account it belongs to

@@ -7,7 +7,6 @@ stay usable until `ttl_s` seconds after the last read of the store.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
@@ -21,6 +20,7 @@ from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, CacheEntry
 from gateway.connections.change_feed import ChangeFeed, Follower
+from gateway.connections.lost_commits import LostCommits
 from gateway.connections.opened import Opened, open_connection
 from gateway.connections.refused_scopes import ScopeRefusals
 from gateway.connections.rejected_credentials import EarlyRefreshes, Rejections
@@ -31,7 +31,6 @@ from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
-from gateway.refresh.recovery import reconcile
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
 from gateway.store import ChangesMissed, Store
@@ -87,7 +86,6 @@ class SingleFlightRows:
 
 MAX_LOAD_S: Final = 120.0
 CLEANUP_EVERY_S: Final = 10.0
-ROWS_PER_QUERY: Final = 200  # rows compared with the database in one query
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +104,7 @@ class ConnectionCache:
 
     `provider_at`: maps the origins of opened connections to the names of their providers, for metrics. `followers`:
     other caches that get the same changes. `on_change`: called after changes in the store, except after refreshes by
-    this process.
+    this process. `lost_commits`: the rows to write back after a failover of the database.
     """
 
     def __init__(
@@ -126,10 +124,8 @@ class ConnectionCache:
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._cleaned_at = 0.0
-        self._rows_set_aside: dict[ConnectionRef, Connection] = {}
-        self.written_back: Counter[tuple[str, str]] = Counter()
-        """Number of newer tokens written back after a database failover, by environment and integration."""
         self._refresher = refresher
+        self.lost_commits = LostCommits(store, refresher)
         self._loads = SingleFlightRows(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
@@ -394,44 +390,9 @@ class ConnectionCache:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Write rows back to the database if they are newer in memory, beginning with the latest refresh. This includes
-        rows that were evicted while the database was unreadable."""
-        rows = self._newest()
-        ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
-        before = self.written_back.total()
-        for begin in range(0, len(ordered), ROWS_PER_QUERY):
-            some = ordered[begin : begin + ROWS_PER_QUERY]
-            marks = await self._store.connections.marks([row.ref for row in some])
-            older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
-            await asyncio.gather(*map(self._write_one_back, older))
-        await reconcile(self._store)
-        self._rows_set_aside.clear()
-        written_back = self.written_back.total() - before
-        if written_back:
-            log.error("database_lost_commits", written_back=written_back, kept=len(rows))
-        else:
-            log.info("changes_missed", kept=len(rows))
-
-    def _newest(self) -> dict[ConnectionRef, Connection]:
-        """Return the newest version of each connection that this process knows."""
-        rows = {entry.connection.ref: entry.connection for entry in self._entries.values()}
-        claimed = (claim.row for claim in self._store.failover.claims.values())
-        for row in (*self._rows_set_aside.values(), *claimed, *self._refresher.recent):
-            known_row = rows.get(row.ref)
-            if known_row is None or known_row.version < row.version:
-                rows[row.ref] = row
-        return rows
-
-    async def _write_one_back(self, row: Connection) -> None:
-        where = {"environment": row.ref.environment, "integration": row.ref.integration_id}
-        try:
-            written = await self._store.connections.write_back(row, now=clock.now())
-        except VaultError as fault:
-            log.error("token_not_written_back", connection_id=row.ref.connection_id, detail=str(fault), **where)
-            return
-        if written is not None:
-            self.written_back[row.ref[:2]] += 1
-            log.warning("token_written_back", connection_id=row.ref.connection_id, version=written.version, **where)
+        """Write rows back to the database if they are newer in memory. This includes rows that were evicted while the
+        database was unreadable."""
+        await self.lost_commits.write_back(entry.connection for entry in self._entries.values())
 
     def forget_all(self) -> None:
         self._entries.clear()
@@ -535,7 +496,7 @@ class ConnectionCache:
     def _set_row_aside(self, entry: CacheEntry) -> None:
         """Keep the row of a dropped entry for `write_back` if it may be newer than the database's."""
         if self.feed.uncertain:
-            self._rows_set_aside[entry.connection.ref] = entry.connection
+            self.lost_commits.set_row_aside(entry.connection)
 
     def _put(self, entry: CacheEntry) -> None:
         limits = self._limits

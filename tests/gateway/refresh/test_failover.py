@@ -111,7 +111,7 @@ async def test_newer_tokens_are_written_back_before_any_refresh(
     assert not any(grant.revoked for grant in tracker.grants)
     assert [await called(one, connection_id) for connection_id in IDS] == [200] * COUNT
     await _until(lambda: not any(node.runtime.store.failover.pending for node in (one, other, without_memory)))
-    written = one.runtime.live.written_back + other.runtime.live.written_back
+    written = one.runtime.live.lost_commits.written_back + other.runtime.live.lost_commits.written_back
     assert written == {("dev", "tracker"): COUNT}
     assert await events(one.runtime.store, "c0") == ["authorized", "failover"]
 
@@ -203,7 +203,7 @@ async def test_row_older_than_in_memory_is_noticed_without_a_failover(
 
     await store.transactions.write(put_back)
     async with asyncio.timeout(PATIENCE_S):
-        while not running.runtime.live.written_back:
+        while not running.runtime.live.lost_commits.written_back:
             await asyncio.sleep(0.02)
     row = await store.connections.get(REF)
     assert row is not None
@@ -237,7 +237,7 @@ async def test_recently_refreshed_token_is_written_back_even_if_unused(
     row = await store.connections.get(REF)
     assert row is not None
     assert store.open(row.credential)["refresh_token"] == tracker.grants[0].refresh_token
-    assert live.written_back == {("dev", "tracker"): 1}
+    assert live.lost_commits.written_back == {("dev", "tracker"): 1}
     assert {one.ref.connection_id for one in running.runtime.refresher.recent} == {"c1", "c2"}
     monkeypatch.setattr("gateway.refresh.refresher.RECENT_S", -1.0)
     assert running.runtime.refresher.recent == []
