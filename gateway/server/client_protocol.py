@@ -5,33 +5,27 @@ All other requests go to aiohttp's parser and handler.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import structlog
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
-from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
-from gateway import clock
 from gateway.egress.write_batch import WriteBatch
-from gateway.errors import GatewayError, InvalidRequest, Unavailable
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
-from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.facts import CONNECTION, READ_BODY, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled_error
-from gateway.middleware.who_calls import mask_secrets_in_path
+from gateway.middleware.response_shape import error_response, new_id, unhandled_error
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
-from gateway.records.proxied_call import ExchangeRecord
-from gateway.runtime import RUNTIME
 from gateway.server import in_process_exchange
+from gateway.server.early_refusals import connections_full_response, record_refusal
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
@@ -39,51 +33,18 @@ from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-# ── Bytes from the client: checks heads strictly, handles one message after another, and watches chunked bodies.
-#
-# bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
-#       ▸ _feed   passes the bytes to aiohttp's parser, and watches chunked bodies
-#       ▸ _admit  checks the head (`check_head`) and the limits; afterwards aiohttp handles the request
-
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
 CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
-
-log = structlog.get_logger(__name__)
-
-
-# ── Bytes to the client: sends errors in the gateway's format, and lets the client read them before it closes.
-#
-# Parser errors never reach a middleware. Without this code, aiohttp would send HTTP/1.0 error texts that quote the
-# request.
-
 LINGER_S: Final = 2.0  # time for a client to read the last response, even if the client still sends (RFC 9112 §9.6)
-
-
-def connections_full_response() -> bytes:
-    """Return the response to a connection above `server.limits.connections`. The gateway does not read the request."""
-    fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
-    body = json.dumps({"error": fault.as_json()}).encode()
-    lines = (
-        "HTTP/1.1 503 Service Unavailable",
-        "Content-Type: application/json; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        f"{MARK}: {fault.code}",
-        f"{REQUEST_ID_FIELD}: {new_id()}",
-        "Cache-Control: no-store",
-        "Retry-After: 1",
-        "Connection: close",
-        f"Date: {rfc822_formatted_time()}",
-    )
-    return "\r\n".join((*lines, "", "")).encode() + body
-
-
 HELD_BYTES: Final = 64 * 1024
 # Maximum number of requests of a connection that are read before the response to an earlier request has been sent. A
 # request head needs up to 70 KiB, so aiohttp's 32 requests would need 2 MiB for each connection of any client.
 QUEUED_REQUESTS: Final = 4
 QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
 MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
+
+log = structlog.get_logger(__name__)
 
 
 def _release_data(request: web.BaseRequest, response: web.StreamResponse) -> None:
@@ -227,13 +188,22 @@ class ClientProtocol(RequestHandler):
         if self._fast_exchange is not None:
             self._fast_exchange.resume()
 
-    def announce_end(self) -> None:
-        """Send ``Connection: close`` with the response in progress, unless its head has been sent already."""
-        if self._fast_exchange is not None:
-            self._fast_exchange.announce_end()
-        current = self._current_request
-        if current is not None:
-            current._message = current._message._replace(should_close=True)
+    # ── limits: the number of connections, and clients that send or read slowly ───────────────────────────────────────
+
+    def _refuse_connection(self) -> None:
+        """Refuse a connection above `server.limits.connections`: send an error and close, without reading anything."""
+        server = self._server
+        server.count_refused_connection()
+        if server.refused_connections >= MAX_REFUSAL_RESPONSES:
+            self._discards_input = True
+            self.force_close()
+            return
+        self._refused = True
+        server.refused_connections += 1
+        assert self.transport is not None
+        self.head_since = 0.0
+        self.transport.write(connections_full_response())
+        self._end_orderly()
 
     def enforce_time_limits(self, now: float, *, begun_by: float) -> None:
         """Close the connection if it exceeds a time limit. The server calls this about once a second.
@@ -282,21 +252,6 @@ class ClientProtocol(RequestHandler):
     def waiting_since(self) -> float:
         """Since when the connection has waited for its client, in the loop's time."""
         return self.head_since if self.idle else self._unread_since
-
-    def _refuse_connection(self) -> None:
-        """Refuse a connection above `server.limits.connections`: send an error and close, without reading anything."""
-        server = self._server
-        server.count_refused_connection()
-        if server.refused_connections >= MAX_REFUSAL_RESPONSES:
-            self._discards_input = True
-            self.force_close()
-            return
-        self._refused = True
-        server.refused_connections += 1
-        assert self.transport is not None
-        self.head_since = 0.0
-        self.transport.write(connections_full_response())
-        self._end_orderly()
 
     # ── bytes from the client ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -357,135 +312,6 @@ class ClientProtocol(RequestHandler):
             or not self._body.is_eof()
         )
 
-    # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Queue part of a response. All queued parts of all connections are sent at the end of this event loop
-        iteration, or earlier if this connection has more than `QUEUED_BYTES`."""
-        if self._queued:
-            self._queued += piece
-            if len(self._queued) > QUEUED_BYTES:
-                self.send_queued()
-        else:
-            self._queued = piece
-            write_batch.add(self.send_queued)
-
-    def send_queued(self) -> None:
-        """Send the queued bytes. Call it before anything closes the connection or sends more bytes."""
-        due, self._queued = self._queued, b""
-        if due and self.transport is not None and not self.transport.is_closing():
-            self.transport.write(due)
-
-    def force_close(self) -> None:
-        self.send_queued()
-        super().force_close()
-
-    def pause_upload(self) -> None:
-        """Pause reading the body of the fast path request, because the provider takes no more bytes."""
-        if self.transport is not None and not self._upload_paused:
-            self._upload_paused = True
-            self.transport.pause_reading()
-
-    def resume_upload(self) -> None:
-        if self._upload_paused:
-            self._upload_paused = False
-            if not self._held_back:
-                self._resume_transport_reading()
-
-    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
-        """Continue with the next request, because the response to the fast path request has been sent.
-
-        `last`: the response announced that the connection closes, so close it. `close_requested`: the request announced
-        the close and has arrived completely.
-        """
-        self._fast_exchange = None
-        self.resume_upload()
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if last:
-            if close_requested and not self._held:
-                self.force_close()  # no bytes follow that would reset the connection (RFC 9112 §9.6)
-            else:
-                self._end_orderly()
-            return
-        if self._server.draining:
-            # The response's head was sent before the stop and announced no close, so a request can follow.
-            self.head_since = self._loop.time()
-        if self._held:
-            self._unhold()
-
-    def response_broken(self) -> None:
-        """Close the connection after a fast path response broke off.
-
-        The caller must see that the response is incomplete.
-        """
-        self._fast_exchange = None
-        self.send_queued()
-        abort_connection(self.transport, reset=False)  # without a reset, the framing shows that bytes are missing
-
-    def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
-        """Let the middleware chain continue with the fast path request.
-
-        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
-        """
-        self._fast_exchange = None
-        self.handover = handover
-        if self._server.fast_path is not None:
-            self._server.fast_path.handed_over += 1
-        held, self._held = self._held, b""
-        self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
-        self.resume_upload()
-        if handover.kept:
-            self._read(data + held)
-        else:
-            self._read(data)
-            self._discards_input = True  # the parser does not get the body, so it cannot find the next message
-
-    def hand_back(self, data: bytes) -> None:
-        """Let the middleware chain handle a message to the agent door.
-
-        `data`: the bytes of the message received so far.
-        """
-        self._fast_exchange = None
-        held, self._held = self._held, b""
-        self._resume_held()
-        self._read(data + held)
-
-    async def call_in_process(
-        self, request: InProcessRequest, room: Room
-    ) -> CollectedResponse | FastPathHandover | None:
-        """Make a call on the fast path for the current request, and return the response.
-
-        Return None if the middleware chain must handle the call, or FastPathHandover if the chain must continue it.
-        """
-        fast_path = self._server.fast_path
-        if fast_path is None:
-            return None
-        message = self._fast_exchange
-        return await in_process_exchange.call(
-            fast_path,
-            request,
-            room,
-            has_left=lambda: self.transport is None or self.transport.is_closing(),
-            stopped=lambda: self.stopped,
-            watch=message.watch if isinstance(message, FastMessage) else None,
-        )
-
-    def take_handover(self) -> FastPathHandover | None:
-        """Return the state that the fast path handed over, and forget it, because only the first attempt uses it."""
-        handover, self.handover = self.handover, None
-        return handover
-
-    def _record_unbegun(self) -> None:
-        """Record a request that was handed over, if the caller disconnects before the middleware chain has begun."""
-        current = self._current_request
-        if self.handover is not None and (current is None or TIMING not in current):
-            self.handover.record_unbegun(stopped=self.stopped)
-
-    def _discard_handover(self) -> None:
-        handover = self.take_handover()
-        if handover is not None:
-            handover.discard()
-
     def _hold(self, data: bytes) -> None:
         """Keep bytes that follow a fast path request until the response has been sent.
 
@@ -509,146 +335,13 @@ class ClientProtocol(RequestHandler):
             self._held_back = False
             self._resume_transport_reading()
 
-    def _end_orderly(self) -> None:
-        """Send EOF, and close the connection after `LINGER_S`, so that the client has time to read the response.
+    # ── bytes for aiohttp's parser ────────────────────────────────────────────────────────────────────────────────────
 
-        Unlike `_half_close`, this needs no task.
-        """
-        self.send_queued()
-        self._discards_input = True
-        self._held = b""
-        self._resume_held()
-        if self.transport is not None and self.transport.can_write_eof():
-            self.transport.write_eof()
-            self._client_closed = self._loop.create_future()
-            self._loop.call_later(LINGER_S, self.force_close)
-        else:
-            self.force_close()
-
-    def _process_keepalive(self) -> None:
-        if self._fast_exchange is not None:
-            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        super()._process_keepalive()
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        self._discard_handover()
-        if self._discards_input or self._server.draining or not request.content.is_eof():
-            resp, reset = await self._finish_last(request, resp, start_time)
-        else:
-            resp, reset = await super().finish_response(request, resp, start_time)
-        _release_data(request, resp)
-        return resp, reset
-
-    async def _finish_last(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Finish a response when the server stops, or when a part of the request's body is unread.
-
-        Such a response is usually the last response of its connection.
-        """
-        if (
-            isinstance(resp, web.StreamResponse)
-            and not self._messages
-            and (self._discards_input or self._server.draining)
-        ):
-            if resp.prepared and resp.keep_alive and not self._discards_input:
-                # The response's head was sent before the stop and announced no close, so a request can follow.
-                self.head_since = self._loop.time()
-            else:
-                resp.force_close()
-        elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
-            resp.force_close()  # the rest of the body is not needed, and aiohttp would wait for it
-        resp, reset = await super().finish_response(request, resp, start_time)
-        if not reset and not resp.keep_alive and (self._discards_input or not request.content.is_eof()):
-            await self._half_close()
-        return resp, reset
-
-    async def _half_close(self) -> None:
-        """Send EOF, and give the client time to read the response.
-
-        An immediate close would reset the connection if bytes of the client are unread.
-        """
-        self._discards_input = True
-        self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
-        transport = self.transport
-        if transport is None or not transport.can_write_eof():
-            return
-        transport.write_eof()
-        self._reading_paused = self._buffer_paused = False
-        self._resume_transport_reading()
-        self._client_closed = self._loop.create_future()
-        await asyncio.wait([self._client_closed], timeout=LINGER_S)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,  # noqa: ARG002 (aiohttp's argument; the exception says more)
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
-    ) -> web.StreamResponse:
-        """Return the response for a refusal, or for an exception that the middleware chain did not handle.
-
-        Raises ConnectionError if the client has disconnected. Closes the connection and raises ConnectionError if part
-        of a response has been sent.
-        """
-        if isinstance(exc, ConnectionError) and (self.transport is None or self.transport.is_closing()):
-            raise exc
-        if REQUEST_ID not in request:
-            request[REQUEST_ID] = new_id()
-        fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])
-        if fault is exc:
-            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
-        else:
-            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
-        if request.writer.output_size > 0:
-            abort_connection(self.transport)
-            raise ConnectionError("part of a response has been sent")
-        response = error_response(request, fault)
-        response.force_close()
-        if fault is exc:
-            self._record_refusal(request, fault, response)
-        return response
-
-    def _record_refusal(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Record the refusal in the call log and the metrics, because the middleware chain did not get the request.
-
-        The method and the path of an unreadable request are empty.
-        """
-        runtime = self._server.app.get(RUNTIME)
-        if runtime is None:  # the gateway is mounted below another application
-            return
-        known = request.method != "UNKNOWN"  # aiohttp's method for an unreadable request
-        runtime.call_queue.record(
-            ExchangeRecord(
-                at=clock.now(),
-                request_id=request[REQUEST_ID],
-                environment="",
-                integration_id="",
-                connection_id="",
-                method=request.method if known else "",
-                host="",
-                path=mask_secrets_in_path(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
-                status=refusal.status,
-                duration_ms=0.0,
-                bytes_in=0,
-                bytes_out=response.content_length or 0,
-                error_code=refusal.code,
-            )
-        )
-
-    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            request._version = HttpVersion11  # for an unreadable request, aiohttp sets HTTP/1.0
-            return self.handle_error(request, err_info.status, err_info.exc)
-
-        return handler
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log the exception, except errors of a broken body, because the reader of the body has reported them."""
-        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
-            super().log_exception(*args, **kw)
+    # Checks heads strictly, lets aiohttp handle one message after another, and watches chunked bodies.
+    #
+    # bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
+    #       ▸ _feed   passes the bytes to aiohttp's parser, and watches chunked bodies
+    #       ▸ _admit  checks the head (`check_head`) and the limits; afterwards aiohttp handles the request
 
     def _read(self, data: bytes) -> None:
         self._parser_unused = False
@@ -804,3 +497,261 @@ class ClientProtocol(RequestHandler):
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
         self._discards_input = True
         self.head_since = 0.0
+
+    # ── the fast path ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
+        """Queue part of a response. All queued parts of all connections are sent at the end of this event loop
+        iteration, or earlier if this connection has more than `QUEUED_BYTES`."""
+        if self._queued:
+            self._queued += piece
+            if len(self._queued) > QUEUED_BYTES:
+                self.send_queued()
+        else:
+            self._queued = piece
+            write_batch.add(self.send_queued)
+
+    def send_queued(self) -> None:
+        """Send the queued bytes. Call it before anything closes the connection or sends more bytes."""
+        due, self._queued = self._queued, b""
+        if due and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(due)
+
+    def pause_upload(self) -> None:
+        """Pause reading the body of the fast path request, because the provider takes no more bytes."""
+        if self.transport is not None and not self._upload_paused:
+            self._upload_paused = True
+            self.transport.pause_reading()
+
+    def resume_upload(self) -> None:
+        if self._upload_paused:
+            self._upload_paused = False
+            if not self._held_back:
+                self._resume_transport_reading()
+
+    def response_sent(self, *, last: bool, close_requested: bool = False) -> None:
+        """Continue with the next request, because the response to the fast path request has been sent.
+
+        `last`: the response announced that the connection closes, so close it. `close_requested`: the request announced
+        the close and has arrived completely.
+        """
+        self._fast_exchange = None
+        self.resume_upload()
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if last:
+            if close_requested and not self._held:
+                self.force_close()  # no bytes follow that would reset the connection (RFC 9112 §9.6)
+            else:
+                self._end_orderly()
+            return
+        if self._server.draining:
+            # The response's head was sent before the stop and announced no close, so a request can follow.
+            self.head_since = self._loop.time()
+        if self._held:
+            self._unhold()
+
+    def response_broken(self) -> None:
+        """Close the connection after a fast path response broke off.
+
+        The caller must see that the response is incomplete.
+        """
+        self._fast_exchange = None
+        self.send_queued()
+        abort_connection(self.transport, reset=False)  # without a reset, the framing shows that bytes are missing
+
+    def continue_in_chain(self, data: bytes, handover: FastPathHandover) -> None:
+        """Let the middleware chain continue with the fast path request.
+
+        `data`: the bytes of the request received so far; only its head if `handover.kept` is False.
+        """
+        self._fast_exchange = None
+        self.handover = handover
+        if self._server.fast_path is not None:
+            self._server.fast_path.handed_over += 1
+        held, self._held = self._held, b""
+        self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
+        self.resume_upload()
+        if handover.kept:
+            self._read(data + held)
+        else:
+            self._read(data)
+            self._discards_input = True  # the parser does not get the body, so it cannot find the next message
+
+    def hand_back(self, data: bytes) -> None:
+        """Let the middleware chain handle a message to the agent door.
+
+        `data`: the bytes of the message received so far.
+        """
+        self._fast_exchange = None
+        held, self._held = self._held, b""
+        self._resume_held()
+        self._read(data + held)
+
+    async def call_in_process(
+        self, request: InProcessRequest, room: Room
+    ) -> CollectedResponse | FastPathHandover | None:
+        """Make a call on the fast path for the current request, and return the response.
+
+        Return None if the middleware chain must handle the call, or FastPathHandover if the chain must continue it.
+        """
+        fast_path = self._server.fast_path
+        if fast_path is None:
+            return None
+        message = self._fast_exchange
+        return await in_process_exchange.call(
+            fast_path,
+            request,
+            room,
+            has_left=lambda: self.transport is None or self.transport.is_closing(),
+            stopped=lambda: self.stopped,
+            watch=message.watch if isinstance(message, FastMessage) else None,
+        )
+
+    def take_handover(self) -> FastPathHandover | None:
+        """Return the state that the fast path handed over, and forget it, because only the first attempt uses it."""
+        handover, self.handover = self.handover, None
+        return handover
+
+    def _record_unbegun(self) -> None:
+        """Record a request that was handed over, if the caller disconnects before the middleware chain has begun."""
+        current = self._current_request
+        if self.handover is not None and (current is None or TIMING not in current):
+            self.handover.record_unbegun(stopped=self.stopped)
+
+    def _discard_handover(self) -> None:
+        handover = self.take_handover()
+        if handover is not None:
+            handover.discard()
+
+    # ── the end of a response, and of the connection ──────────────────────────────────────────────────────────────────
+
+    def announce_end(self) -> None:
+        """Send ``Connection: close`` with the response in progress, unless its head has been sent already."""
+        if self._fast_exchange is not None:
+            self._fast_exchange.announce_end()
+        current = self._current_request
+        if current is not None:
+            current._message = current._message._replace(should_close=True)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        self._discard_handover()
+        if self._discards_input or self._server.draining or not request.content.is_eof():
+            resp, reset = await self._finish_last(request, resp, start_time)
+        else:
+            resp, reset = await super().finish_response(request, resp, start_time)
+        _release_data(request, resp)
+        return resp, reset
+
+    async def _finish_last(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Finish a response when the server stops, or when a part of the request's body is unread.
+
+        Such a response is usually the last response of its connection.
+        """
+        if (
+            isinstance(resp, web.StreamResponse)
+            and not self._messages
+            and (self._discards_input or self._server.draining)
+        ):
+            if resp.prepared and resp.keep_alive and not self._discards_input:
+                # The response's head was sent before the stop and announced no close, so a request can follow.
+                self.head_since = self._loop.time()
+            else:
+                resp.force_close()
+        elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
+            resp.force_close()  # the rest of the body is not needed, and aiohttp would wait for it
+        resp, reset = await super().finish_response(request, resp, start_time)
+        if not reset and not resp.keep_alive and (self._discards_input or not request.content.is_eof()):
+            await self._half_close()
+        return resp, reset
+
+    def _process_keepalive(self) -> None:
+        if self._fast_exchange is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
+    def force_close(self) -> None:
+        self.send_queued()
+        super().force_close()
+
+    def _end_orderly(self) -> None:
+        """Send EOF, and close the connection after `LINGER_S`, so that the client has time to read the response.
+
+        Unlike `_half_close`, this needs no task.
+        """
+        self.send_queued()
+        self._discards_input = True
+        self._held = b""
+        self._resume_held()
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._client_closed = self._loop.create_future()
+            self._loop.call_later(LINGER_S, self.force_close)
+        else:
+            self.force_close()
+
+    async def _half_close(self) -> None:
+        """Send EOF, and give the client time to read the response.
+
+        An immediate close would reset the connection if bytes of the client are unread.
+        """
+        self._discards_input = True
+        self._lingering_time = 0.0  # so that aiohttp does not wait for the rest of the body
+        transport = self.transport
+        if transport is None or not transport.can_write_eof():
+            return
+        transport.write_eof()
+        self._reading_paused = self._buffer_paused = False
+        self._resume_transport_reading()
+        self._client_closed = self._loop.create_future()
+        await asyncio.wait([self._client_closed], timeout=LINGER_S)
+
+    # ── errors outside the middleware chain ───────────────────────────────────────────────────────────────────────────
+
+    # Parser errors never reach a middleware. Without these methods, aiohttp would send HTTP/1.0 error texts that quote
+    # the request.
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,  # noqa: ARG002 (aiohttp's argument; the exception says more)
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
+    ) -> web.StreamResponse:
+        """Return the response for a refusal, or for an exception that the middleware chain did not handle.
+
+        Raises ConnectionError if the client has disconnected. Closes the connection and raises ConnectionError if part
+        of a response has been sent.
+        """
+        if isinstance(exc, ConnectionError) and (self.transport is None or self.transport.is_closing()):
+            raise exc
+        if REQUEST_ID not in request:
+            request[REQUEST_ID] = new_id()
+        fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])
+        if fault is exc:
+            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
+        else:
+            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
+        if request.writer.output_size > 0:
+            abort_connection(self.transport)
+            raise ConnectionError("part of a response has been sent")
+        response = error_response(request, fault)
+        response.force_close()
+        if fault is exc:
+            record_refusal(self._server.app, request, fault, response)
+        return response
+
+    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            request._version = HttpVersion11  # for an unreadable request, aiohttp sets HTTP/1.0
+            return self.handle_error(request, err_info.status, err_info.exc)
+
+        return handler
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log the exception, except errors of a broken body, because the reader of the body has reported them."""
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kw)

@@ -1,0 +1,63 @@
+"""Refusals that the middleware chain does not see: of a connection above the limit, and of a request that cannot be read.
+
+They have the gateway's error format, and are counted and recorded as the refusals of the middleware chain are.
+"""
+
+import json
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+
+from gateway import clock
+from gateway.errors import GatewayError, Unavailable
+from gateway.middleware.access_log import PATH_LIMIT
+from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, new_id
+from gateway.middleware.who_calls import mask_secrets_in_path
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.runtime import RUNTIME
+
+
+def connections_full_response() -> bytes:
+    """Return the response to a connection above `server.limits.connections`. The gateway does not read the request."""
+    fault = Unavailable("busy", "Too many open connections (server.limits.connections). Try again.")
+    body = json.dumps({"error": fault.as_json()}).encode()
+    lines = (
+        "HTTP/1.1 503 Service Unavailable",
+        "Content-Type: application/json; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"{MARK}: {fault.code}",
+        f"{REQUEST_ID_FIELD}: {new_id()}",
+        "Cache-Control: no-store",
+        "Retry-After: 1",
+        "Connection: close",
+        f"Date: {rfc822_formatted_time()}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def record_refusal(
+    app: web.Application, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse
+) -> None:
+    """Record the refusal in the call log and the metrics. The method and the path of an unreadable request are empty."""
+    runtime = app.get(RUNTIME)
+    if runtime is None:  # the gateway is mounted below another application
+        return
+    known = request.method != "UNKNOWN"  # aiohttp's method for an unreadable request
+    runtime.call_queue.record(
+        ExchangeRecord(
+            at=clock.now(),
+            request_id=request[REQUEST_ID],
+            environment="",
+            integration_id="",
+            connection_id="",
+            method=request.method if known else "",
+            host="",
+            path=mask_secrets_in_path(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
+            status=refusal.status,
+            duration_ms=0.0,
+            bytes_in=0,
+            bytes_out=response.content_length or 0,
+            error_code=refusal.code,
+        )
+    )
