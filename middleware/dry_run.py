@@ -14,12 +14,10 @@ from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
 from gateway.http.headers import Fields, normalized_name
+from gateway.http.request_head import LENGTH_EXPECTED
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
-
-# A request with one of these methods has Content-Length: 0 if it has no body (RFC 9110 §8.6).
-_EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 @web.middleware
@@ -91,7 +89,7 @@ def _sign(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -
 def _body_source(request: web.Request) -> tuple[str, int | None] | None:
     if request.body_exists:
         return "the caller, as it comes", request.content_length
-    if hdrs.CONTENT_LENGTH in request.headers or request.method in _EXPECTS_A_BODY:
+    if hdrs.CONTENT_LENGTH in request.headers or request.method in LENGTH_EXPECTED:
         return "nothing", 0
     return None
 

@@ -37,6 +37,8 @@ CHECKED: Final[Mapping[str, istr]] = {
 FORBIDDEN_METHODS: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: ", ".join(METHODS)}
+LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})
+"""The methods with which a request declares even an empty body (RFC 9110 §8.6)."""
 
 TARGET_CHARS: Final = r"!-\"$-\[\]-~"
 """The characters of a target, as a regular expression class: visible ASCII without `#` and `\\`."""

@@ -16,12 +16,12 @@ from gateway import clock
 from gateway.config import ClientLimitsConfig
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, InvalidRequest
+from gateway.http.request_head import LENGTH_EXPECTED
 from gateway.middleware.facts import READ_BODY
 from gateway.middleware.request_message import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
 
-_LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # must declare even an empty body (RFC 9110 §8.6)
 _INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 KEPT_BYTES: Final = 64 * 1024
 _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -60,7 +60,7 @@ class CallerBody:
         """Return the body to send, with its length if the length is known; None if the request declares no body."""
         request = self._request
         if not request.body_exists:
-            declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
+            declared = hdrs.CONTENT_LENGTH in request.headers or request.method in LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
         length = self._length if self._length is not None else None if self.inflated else request.content_length
         return Body(self._pieces(), length, self._whole_if_kept())

@@ -25,9 +25,7 @@ from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
 from gateway.proxy.exchange_watch import ExchangeTimeout
-from gateway.proxy.passed_response import (
-    is_live,
-)
+from gateway.proxy.passed_response import is_live
 from gateway.server.fast_plan import FastPlan
 from gateway.server.fast_response_head import response_head
 from gateway.server.response_decoding import ResponseDecoding

@@ -37,11 +37,9 @@ from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import TRACESTATE, CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
-from gateway.server.known_heads import ArrivedHead, KnownHead, KnownHeads
+from gateway.server.known_heads import HEAD_BYTES, HEAD_LINES, ArrivedHead, KnownHead, KnownHeads
 from gateway.server.request_lines import LineReader, RequestLines
 
-HEAD_BYTES: Final = 16_384
-HEAD_LINES: Final = 128
 DOOR: Final = "/mcp"
 CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rb"POST (?:/mcp|(/c/gw_cap_[A-Za-z0-9_-]{49})/mcp) HTTP/1\.1\r\n")

@@ -24,7 +24,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
-from gateway.http.request_head import METHODS, TARGET_CHARS
+from gateway.http.request_head import LENGTH_EXPECTED, METHODS, TARGET_CHARS
 from gateway.http.response_head import MalformedMessage
 from gateway.middleware.upstream import replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
@@ -38,14 +38,20 @@ from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import FastPlan, FastRoute
-from gateway.server.known_heads import PLAIN, ArrivedHead, HeadMemory, KnownHead, KnownHeads, field_lines
+from gateway.server.known_heads import (
+    HEAD_BYTES,
+    HEAD_LINES,
+    PLAIN,
+    ArrivedHead,
+    HeadMemory,
+    KnownHead,
+    KnownHeads,
+    field_lines,
+)
 from gateway.server.request_lines import LineReader, RequestLines
 from gateway.server.strict_framing import RequestBodyFraming
 
-HEAD_BYTES: Final = 16_384
-HEAD_LINES: Final = 128
 KNOWN_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
-LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # must declare even an empty body (RFC 9110 §8.6)
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
@@ -54,6 +60,7 @@ _LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
 _CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
 _END: Final = b"\r\n\r\n"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LENGTH_EXPECTED: Final = frozenset(method.encode() for method in LENGTH_EXPECTED)
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
@@ -453,7 +460,7 @@ def _request_head(
             known.passing(replaced, head.values),
             route.slots,
             added,
-            head.framing or (NO_BODY if method in LENGTH_EXPECTED else b""),
+            head.framing or (NO_BODY if method in _LENGTH_EXPECTED else b""),
         )
     except ValueError:
         return None

@@ -30,6 +30,8 @@ from gateway.server.request_lines import (
     line_name,
 )
 
+HEAD_BYTES: Final = 16_384  # maximum size of a head on the fast path or at the agent door
+HEAD_LINES: Final = 128  # maximum number of its header lines
 KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is remembered when it arrives a second time
 KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
 FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, one for each set of replaced names

@@ -27,6 +27,7 @@ from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.response_shape import CALLER_REQUEST_ID, loggable_id
 from gateway.middleware.who_calls import key_in
+from gateway.records.trace import TRACEPARENT
 
 MAX_NAMES: Final = 2048  # maximum number of remembered names
 MAX_OPTION_SETS: Final = 4096  # maximum number of remembered sets of options; they are forgotten once a minute
@@ -54,7 +55,6 @@ _KINDS: Final = {
     "connection": CONNECTION,
 }
 
-TRACEPARENT: Final = "traceparent"
 _NO_OPTIONS: Final = ProxyOptions("", "")
 _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
