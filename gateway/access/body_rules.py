@@ -341,12 +341,16 @@ def _header_contradiction(header: str, value_in_body: str | None, head: Mapping[
         return None
     if len(values) > 1:
         return f"has the header {header} {len(values)} times"
-    if value_in_body is None or _decode_header(values[0].strip()) != value_in_body:
+    if value_in_body is None or decoded_mcp_header(values[0].strip()) != value_in_body:
         return f"has a header {header} that contradicts its body"
     return None
 
 
-def _decode_header(value: str) -> str | None:
+def decoded_mcp_header(value: str) -> str | None:
+    """Decode the value ``=?base64?…?=`` of an MCP header; return other values unchanged, and None if it is malformed.
+
+    Clients use this format for a name that is not plain ASCII.
+    """
     encoded = _BASE64_HEADER.fullmatch(value)
     if encoded is None:
         return value

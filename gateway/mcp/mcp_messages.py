@@ -10,8 +10,6 @@ The gateway supports two groups of revisions (https://modelcontextprotocol.io/sp
 The gateway refuses JSON that two parsers could read differently: a duplicate member, NaN, half a surrogate pair.
 """
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +18,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NoReturn
 
+from gateway.access.body_rules import decoded_mcp_header
 from gateway.http.json_depth import nests_deeper
 from gateway.off_loop import INLINE_BYTES
 
@@ -79,7 +78,6 @@ _STATUS: Final = {
     UNSUPPORTED_REVISION: 400,
 }
 _OF_THE_MESSAGE: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, HEADER_MISMATCH, UNSUPPORTED_REVISION})
-_ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 _HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -125,7 +123,7 @@ class RpcNotification:
     method: str
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 STRUCTURED: Final = "structuredContent"
 
 
@@ -146,11 +144,11 @@ class McpReply:
         body, known = self.body or {}, self.structured_json
         result = body.get("result", {}) if known is not None else {}
         if known is None or STRUCTURED not in result:
-            return _ENCODER.encode(body).encode("utf-8", "replace")
+            return ENCODER.encode(body).encode("utf-8", "replace")
         names = list(result)
         at = names.index(STRUCTURED)
-        before = _ENCODER.encode({**body, "result": {name: result[name] for name in names[:at]}})[:-2]
-        after = _ENCODER.encode({name: result[name] for name in names[at + 1 :]})[1:] if names[at + 1 :] else "}"
+        before = ENCODER.encode({**body, "result": {name: result[name] for name in names[:at]}})[:-2]
+        after = ENCODER.encode({name: result[name] for name in names[at + 1 :]})[1:] if names[at + 1 :] else "}"
         comma, more = "," if at else "", "," if len(after) > 1 else ""
         return f'{before}{comma}"{STRUCTURED}":{known}{more}{after}}}'.encode("utf-8", "replace")
 
@@ -229,7 +227,8 @@ def _modern(request_id: int | str, method: str, params: dict[str, Any], routing:
     _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
     named = NAMED_BY.get(method)
     if named is not None and (value := params.get(named)) is not None:
-        _check_header(NAME_HEADER, _decoded(routing.get(NAME_HEADER)), value, f"params.{named}")
+        sent = routing.get(NAME_HEADER)
+        _check_header(NAME_HEADER, None if sent is None else decoded_mcp_header(sent), value, f"params.{named}")
     if version != MODERN:
         _unsupported(version)
     if not isinstance(capabilities, dict):
@@ -244,7 +243,7 @@ def _check_sent(routing: Mapping[str, str], method: str, params: Any) -> None:
     if NAME_HEADER in routing:
         named = NAMED_BY.get(method)
         value = params.get(named) if named is not None and isinstance(params, dict) else None
-        _check_header(NAME_HEADER, _decoded(routing[NAME_HEADER]), value, f"params.{named or 'name'}")
+        _check_header(NAME_HEADER, decoded_mcp_header(routing[NAME_HEADER]), value, f"params.{named or 'name'}")
 
 
 def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:
@@ -275,21 +274,6 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
                 raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
             fields[lower] = value.strip()
     return fields
-
-
-def _decoded(value: str | None) -> str | None:
-    """Decode the value ``=?base64?…?=``; return other values unchanged, and None for a malformed value.
-
-    Clients use this format for a name that is not plain ASCII.
-    """
-    encoded = _ENCODED.fullmatch(value) if value is not None else None
-    if value is None or encoded is None:
-        return value
-    try:
-        raw = base64.b64decode(encoded[1], validate=True)
-        return raw.decode() if base64.b64encode(raw).decode() == encoded[1] else None
-    except (binascii.Error, UnicodeDecodeError):
-        return None
 
 
 # ── Parses JSON strictly.

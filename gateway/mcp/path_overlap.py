@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-_OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
+WILDCARD: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
 MAX_STEPS: Final = 2_000_000
 _OF_TOKEN: Final = 4  # comparing a token costs this many steps; comparing a segment costs one step
 
@@ -36,7 +36,7 @@ class Overlaps:
         return len(mine) == len(theirs) or ("**" in (one + other) and self._overlap(one, other))
 
     def _segments_overlap(self, a: str, b: str) -> bool:
-        mine, theirs = _OPEN.search(a), _OPEN.search(b)
+        mine, theirs = WILDCARD.search(a), WILDCARD.search(b)
         if (mine and mine[0] == a) or (theirs and theirs[0] == b):
             return True
         return bool(mine or theirs) and self._overlap(a, b)
@@ -110,7 +110,7 @@ def _spread(at: int, over: int) -> int:
 def _parsed(path: str) -> _Path:
     tokens: list[str] = []
     end = 0
-    for place in _OPEN.finditer(path):
+    for place in WILDCARD.finditer(path):
         tokens += path[end : place.start()]
         tokens.append("**" if place[0] == "**" else "*")
         end = place.end()

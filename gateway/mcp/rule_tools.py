@@ -15,14 +15,13 @@ from typing import Final
 from gateway.access.key_rule import RESERVED_NAMES, RESERVED_PLACEHOLDERS, WEBSOCKET, KeyRule
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
-from gateway.mcp.path_overlap import Overlaps, overlap
+from gateway.mcp.path_overlap import WILDCARD, Overlaps, overlap
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
 NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
 WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
-_OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
 _LONGEST_NAME: Final = 63
 
 
@@ -196,9 +195,9 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
 def _parts(path: str) -> tuple[str | PathArgument, ...]:
     """Return a rule's `path` as texts and arguments, each argument with a unique name."""
     parts: list[str | PathArgument] = []
-    names = _Names(match[0].strip("{}") for match in _OPEN.finditer(path) if match[0].startswith("{"))
+    names = _Names(match[0].strip("{}") for match in WILDCARD.finditer(path) if match[0].startswith("{"))
     at, before, word = 0, "", ""
-    for match in _OPEN.finditer(path):
+    for match in WILDCARD.finditer(path):
         text = path[at : match.start()]
         at = match.end()
         if text:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from gateway.mcp.mcp_messages import ENCODER
 from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
 
@@ -25,7 +26,6 @@ _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some 
 _COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
 _OF_API: Final = _COMMON | _WITH_BODY | {"path"}
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class UnfitArguments(Exception):
@@ -166,7 +166,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         if not isinstance(body, dict):
             raise UnfitArguments("A form's 'body' must be an object of names and values.")
         return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
-    return _ENCODER.encode(body).encode(), "application/json"
+    return ENCODER.encode(body).encode(), "application/json"
 
 
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
