@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,6 +13,7 @@ from gateway.cli.terminal import without_control_characters
 from gateway.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from gateway.records.event import Delivery
@@ -49,6 +50,11 @@ def _stamp(moment: "datetime | None") -> str | None:
 
 
 # ── ``gateway events list``: prints one line for each event and each URL, newest first.
+
+COLUMNS: Final = (
+    *("ID", "AT (UTC)", "EVENT", "CONNECTION", "TARGET"),
+    *("STATE", "ATTEMPTS", "NEXT ATTEMPT", "LAST RESPONSE"),
+)
 
 
 @click.command("list")
@@ -91,43 +97,28 @@ def list_events(
             cursor=cursor,
         )
         deliveries = await runtime.store.event_log.list(filters)
-        shown = deliveries[:limit]
-        following = shown[-1].id if len(deliveries) > limit else None
-        if as_json:
-            print(
-                json.dumps(
-                    {"events": [delivery_json(delivery) for delivery in shown], "next_cursor": following}, indent=2
-                )
-            )
-            return 0
-        columns = (
-            "ID",
-            "AT (UTC)",
-            "EVENT",
-            "CONNECTION",
-            "TARGET",
-            "STATE",
-            "ATTEMPTS",
-            "NEXT ATTEMPT",
-            "LAST RESPONSE",
-        )
-        rows = []
-        for delivery in shown:
-            last = delivery.detail or str(delivery.status or "")
-            whose = (
-                delivery.message_id,
-                day(delivery.at),
-                delivery.event,
-                delivery.connection_id or "",
-                delivery.target,
-            )
-            rows.append((*whose, delivery.state.value, str(delivery.attempts), day(delivery.due_at), last))
-        table(columns, rows)
-        if following is not None:
-            print(f"there are more: --cursor {following}", file=sys.stderr)
+        _print_deliveries(deliveries[:limit], more=len(deliveries) > limit, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
+
+
+def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool) -> None:
+    """Print a line for each delivery. `more`: whether the next page has further deliveries."""
+    following = shown[-1].id if more else None
+    if as_json:
+        print(
+            json.dumps({"events": [delivery_json(delivery) for delivery in shown], "next_cursor": following}, indent=2)
+        )
+        return
+    rows = []
+    for delivery in shown:
+        last = delivery.detail or str(delivery.status or "")
+        whose = (delivery.message_id, day(delivery.at), delivery.event, delivery.connection_id or "", delivery.target)
+        rows.append((*whose, delivery.state.value, str(delivery.attempts), day(delivery.due_at), last))
+    table(COLUMNS, rows)
+    if following is not None:
+        print(f"there are more: --cursor {following}", file=sys.stderr)
 
 
 # ── ``gateway events show``: prints one event with its body, and the state of its delivery to each URL.
