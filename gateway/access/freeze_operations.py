@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.access.key_rule import MAX_RULE_LENGTH, RESERVED_PLACEHOLDERS, parse_rule
-from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, pack_snapshot
+from gateway.access.operation_rules import (
+    PREFIX,
+    RISK_LETTERS,
+    OperationRule,
+    fits_shape,
+    is_reference,
+    pack_snapshot,
+    without_settings,
+)
 from gateway.catalog.api_operations import RISKS, ApiOperation, ProviderOperations
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
@@ -26,7 +34,6 @@ MAX_REPEATED: Final = (
     5000  # maximum number of operations that a key's rules name although an earlier rule of the key names them
 )
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
-_SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _NON_NAME_CHARS: Final = re.compile(r"[^a-z0-9]+")
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FORM_HINT: Final = (
@@ -164,7 +171,7 @@ def _pack_operations(
     """
     host, base = host_and_path(provider)
     before = base + operations.prefix
-    base_path = _SETTING.sub("*", before)
+    base_path = without_settings(before)
     lines = [
         f"{_risk_letter(operation)} {operation.method} {rule_path(operation.path)} {operation.id}"
         for operation in chosen

@@ -32,6 +32,11 @@ def is_reference(rule: str) -> bool:
     return rule.startswith(PREFIX)
 
 
+def without_settings(path: str) -> str:
+    """Return the beginning of a path with ``*`` in place of each ``${setting}``, because connections differ in it."""
+    return _SETTING.sub("*", path)
+
+
 @dataclass(frozen=True, slots=True)
 class OperationRule:
     """An operation that a rule names.
@@ -274,5 +279,5 @@ def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
 
 def _parse_line(rule: str, before: str, line: str) -> OperationRule:
     letter, method, below, name = line.split(" ")
-    written = _SETTING.sub("*", before) + below
+    written = without_settings(before) + below
     return OperationRule(rule, method, name, written, before, below, _RISKS[letter.lower()], letter.isupper())

@@ -11,6 +11,8 @@ PROXY: Final = "environment:proxy"
 CONNECT: Final = "environment:connect_sessions:write"
 AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"
+READ_CONNECTIONS: Final = "environment:connections:read"
+READ_CONNECTION_CREDENTIALS: Final = "environment:connections:read_credentials"
 REVOKE: Final = "environment:api_keys:delete"
 
 _RESOURCE_ACTIONS: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")

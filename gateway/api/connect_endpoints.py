@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits_error, no_integration_error
+from gateway.access.scopes import READ_CONNECTIONS
 from gateway.api import responses
 from gateway.api.minted_key_limits import check_fixed_values
 from gateway.api.request_body import Strict, read_json, read_query
@@ -138,7 +139,6 @@ def session_fields(config: Config, environment: str, body: SessionOptions) -> di
 
 # ── Connect sessions: the application's back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
-READ: Final = "environment:connections:read"
 SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send this member among the settings, but it is not a setting
 
 
@@ -294,7 +294,7 @@ async def reconnect_session(
     _check_settings(generation, ref.environment, fixed["defaults"])
     # Every holder of a session's token can see its end user, so the stored end user is added only if the key may read
     # connections. A session without an end user leaves that of the connection unchanged.
-    known_user = row.end_user if caller.policy.allows(READ) else None
+    known_user = row.end_user if caller.policy.allows(READ_CONNECTIONS) else None
     return await runtime.sessions.open(
         ref.environment,
         caller.key_id,

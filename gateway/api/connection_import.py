@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.refusals import no_connection_error
+from gateway.access.scopes import READ_CONNECTION_CREDENTIALS
 from gateway.api.connect_endpoints import check_required_tags
 from gateway.api.connection_json import full_connection_json
 from gateway.api.minted_key_limits import check_webhook
@@ -40,7 +41,6 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 
 # Names in the former flat format: name of a credential's member ▸ the name that old clients send.
 FLAT_NAMES: Final[Mapping[str, str]] = {"apiKey": "api_key"}
-READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 TOP_LEVEL_MEMBERS: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ async def import_connection(request: web.Request) -> web.Response:
     read_query(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
-    revealed = caller.policy.allows(READ_CREDENTIALS)
+    revealed = caller.policy.allows(READ_CONNECTION_CREDENTIALS)
     shown = full_connection_json(
         runtime.store, connection, credentials=revealed, with_refresh_token=True, times_in_z=True
     )

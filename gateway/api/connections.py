@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gateway import clock
 from gateway.access.refusals import missing_scope_error, with_payload
-from gateway.access.scopes import CONNECT
+from gateway.access.scopes import CONNECT, READ_CONNECTION_CREDENTIALS, READ_CONNECTIONS
 from gateway.api import responses
 from gateway.api.connect_endpoints import check_required_tags
 from gateway.api.connection_json import add_history, connection_state_json, full_connection_json, listed_connection_json
@@ -66,8 +66,6 @@ FILTERS: Final = (
     "missingScopes",
 )
 BOOLEANS: Final = ("force_refresh", "refresh_token", "refresh_github_app_jwt_token")
-READ: Final = "environment:connections:read"
-READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 MAX_LIMIT: Final = 2000
 DEFAULT_LIMIT: Final = 10_000
 ROWS_PER_READ: Final = 500  # maximum number of rows that are read from the store at once
@@ -162,7 +160,7 @@ class _ConnectionPage:
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
-@needs("environment:connections:read", CONNECT, limits=True)
+@needs(READ_CONNECTIONS, CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
     """Return one connection and its credential, refreshed if needed (docs/connections.md#refresh)."""
     require_empty_body(request)
@@ -173,9 +171,9 @@ async def get_connection(request: web.Request) -> web.Response:
     policy, key_id = request[CALLER].policy, request[CALLER].key_id
     with_refresh_token = query_boolean(query, "refresh_token")
     force = query_boolean(query, "force_refresh")
-    readable, revealed = policy.allows(READ), policy.allows(READ_CREDENTIALS)
+    readable, revealed = policy.allows(READ_CONNECTIONS), policy.allows(READ_CONNECTION_CREDENTIALS)
     if not revealed and (force or with_refresh_token):
-        raise missing_scope_error(READ_CREDENTIALS)
+        raise missing_scope_error(READ_CONNECTION_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
         connection, not_refreshed = await runtime.live.fresh_row(ref, force=force)

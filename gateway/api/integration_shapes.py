@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from gateway.api import responses
 from gateway.api.request_body import Strict
 from gateway.api.shapes import ProviderConfigKey
-from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.auth_modes import APP_KEYS, AUTH_MODES, ModeFormat
 from gateway.catalog.provider import Provider
 from gateway.config import values
 from gateway.config import values as key_values
@@ -164,13 +164,12 @@ def fields_from_credentials(credentials: Any) -> Mapping[str, Any]:
 # ── The JSON of an integration (docs/compatibility.md#integrations).
 
 CLIENT_FIELDS: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
-APP_FIELDS: Final = ("app_id", "app_link", "private_key")
 
 
 def _credential_fields(mode: ModeFormat) -> tuple[str, ...]:
     if not mode.needs_app:
         return CLIENT_FIELDS
-    return ("client_id", "client_secret", *APP_FIELDS) if mode.needs_client else APP_FIELDS
+    return ("client_id", "client_secret", *APP_KEYS) if mode.needs_client else APP_KEYS
 
 
 _MODELS: Final = (ClientCredentials, RegisteredClient, AppCredentials, CustomCredentials)

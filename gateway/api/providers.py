@@ -12,6 +12,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from gateway.catalog.brand_icons import BrandIcon, brand_icon, own_logo
+from gateway.catalog.checks import PROVIDER_NAME
 from gateway.catalog.listing import Listing, ListingBody, Query, get_listing, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.middleware.key_limits import needs
@@ -120,7 +121,6 @@ async def logo(request: web.Request) -> web.Response:
 QUERY_NAMES: Final = ("search", "category", "auth_mode", "limit", "cursor")
 MAX_VALUE_LENGTH: Final = 255
 
-_NAME_FORM = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _LIMIT_FORM = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
@@ -151,7 +151,7 @@ async def get_provider(request: web.Request) -> web.Response:
 def provider_in_path(request: web.Request) -> ListingBody:
     """Return the provider that the path names. Raises NotFound, InvalidRequest."""
     name = request.match_info["provider"]
-    if not _NAME_FORM.fullmatch(name):
+    if not PROVIDER_NAME.fullmatch(name):
         issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
     body = listing(request).provider_body(name)

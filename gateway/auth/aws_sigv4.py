@@ -16,7 +16,7 @@ from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
 from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
 from gateway.auth.provider_responses import TEMPORARY_STATUSES
-from gateway.authority import bracketed
+from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
@@ -144,7 +144,6 @@ def _encode(text: str) -> str:
 # byte, so the gateway buffers such a body, up to a limit.
 
 HASH_HEADER: Final = "x-amz-content-sha256"
-DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)

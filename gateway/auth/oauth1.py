@@ -17,6 +17,7 @@ from gateway.auth.pasted_keys import wrapped_pem
 from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text, safe_text
 from gateway.catalog.provider import Provider
 from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.http.body_members import FORM
 from gateway.oauth.authorize import with_params
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
 from gateway.private_keys import private_key_in
@@ -26,7 +27,6 @@ from gateway.secret import Secret
 
 # ── Signs each request as OAuth 1 defines (RFC 5849 §3): with its own nonce and time, over exactly the bytes sent.
 
-FORM_TYPE: Final = "application/x-www-form-urlencoded"
 MAX_PARAMETERS: Final = 10_000  # limited, because sorting the parameters blocks the event loop
 Params = Sequence[tuple[str, str]]
 
@@ -60,7 +60,7 @@ class OAuth1Signer:
     def wants_body(self, request: UpstreamRequest) -> bool:
         """Return True for a form, because its parameters are signed. Other bodies are not signed (RFC 5849
         §3.4.1.3.1)."""
-        return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM_TYPE
+        return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         form = (body or b"").decode("utf-8", "replace") if self.wants_body(request) else ""
@@ -251,7 +251,7 @@ class OAuth1(GrantingMode):
         body = urlencode(form)
         headers = {"Authorization": authorization(keys, "POST", url, body, extra=extra)}
         if body:
-            headers["Content-Type"] = FORM_TYPE
+            headers["Content-Type"] = FORM
         secrets = [keys.client_secret, Secret(extra.get("oauth_verifier", ""))]
         secrets += [keys.token_secret] if keys.token_secret else []
         reply = yield context.with_secrets(ProviderCall(url, headers, body.encode()), secrets=secrets)

@@ -15,12 +15,11 @@ from gateway.catalog.render import Moment, Unresolved, render_text
 from gateway.catalog.template import placeholders
 from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
+from gateway.http.body_members import FORM, METHODS_WITH_BODY
 from gateway.http.url import parameter_name
 from gateway.records.proxied_call import UpstreamRequest
 
 # ── Values of the sent request that templates in `proxy.headers` and `proxy.query` may use.
-
-FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 def request_values(method: str, url: str, *, content_type: str = "", body: bytes = b"") -> dict[str, str]:
@@ -57,7 +56,7 @@ def _encode(text: str) -> str:
 
 def _body_members(content_type: str, body: bytes) -> list[tuple[str, str]]:
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == FORM_TYPE:
+    if kind == FORM:
         return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     if kind != "application/json":
         return []
@@ -73,7 +72,6 @@ def _member_text(member: Any) -> str:
 
 
 BODY_PARAMETERS: Final = "bodyCanonicalParams"
-METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
 @dataclass(frozen=True, slots=True)

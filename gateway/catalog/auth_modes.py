@@ -12,7 +12,7 @@ CLIENT_PLACEHOLDERS: Final = ("clientId", "clientSecret")
 TOKEN_PLACEHOLDERS: Final = ("accessToken", "access_token")
 LOGIN_PLACEHOLDERS: Final = ("username", "password")
 _CLIENT_KEYS: Final = ("client_id", "client_secret")
-_APP_KEYS: Final = ("app_id", "app_link", "private_key")
+APP_KEYS: Final = ("app_id", "app_link", "private_key")
 
 # Placeholders for parts of the request that is sent. Only templates of header fields and query parameters can use them.
 # They are filled in again for each attempt to send the request.
@@ -130,7 +130,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url"),
             optional_fields=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
-            integration=_APP_KEYS,
+            integration=APP_KEYS,
             redirects=True,
             optional_integration_keys=_CLIENT_KEYS,
             needs_app=True,
@@ -140,7 +140,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             placeholders=(*TOKEN_PLACEHOLDERS, *CLIENT_PLACEHOLDERS),
             required_fields=("authorization_url", "token_url", "installation_token_url"),
             optional_fields=("installation_access_url", *_GRANT, "jwt"),
-            integration=(*_CLIENT_KEYS, *_APP_KEYS),
+            integration=(*_CLIENT_KEYS, *APP_KEYS),
             redirects=True,
             needs_client=True,
             needs_app=True,

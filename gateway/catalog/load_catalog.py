@@ -12,7 +12,7 @@ from gateway import resources
 from gateway.catalog import compiled
 from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.checks import ExternalNames
+from gateway.catalog.checks import FORM_FIELDS, ExternalNames
 from gateway.catalog.evidence import all_sources, overall_provenance
 from gateway.catalog.folder import CatalogEntry, entry_files, read_entries
 from gateway.catalog.provider import Provider
@@ -23,7 +23,6 @@ from gateway.text import did_you_mean, nearest
 # (docs/catalog.md#fields).
 
 LOGO_PATH = "/images/template-logos"
-_FORMS = ("connection_config", "credentials", "assertion_option")
 _HIDDEN_FIELDS = frozenset({"alias"})  # not shown, because the inherited values are
 
 
@@ -41,7 +40,7 @@ def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
         entry["connection_configuration"] = names
     derived = {"provenance": overall_provenance(values), "sources": all_sources(values)}
     entry |= {key: value for key, value in derived.items() if value}
-    for key in _FORMS:
+    for key in FORM_FIELDS:
         if key in values:
             # Clients that build forms read `type`, which entries usually leave out.
             entry[key] = {name: {"type": "string", **form} for name, form in values[key].items()}

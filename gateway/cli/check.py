@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.cli.options import as_json, config_file
 from gateway.cli.terminal import ReportedFault, fault_json, hint_at_init
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 # ── Checks of a configuration that can be loaded. The checks find settings that `gateway serve` refuses, that have no
 # effect, or that are probably mistakes.
 
-_PORTS: Final = {"http": 80, "https": 443}
 _UNBRACED: Final = re.compile(r"\$[A-Z_][A-Z0-9_]*")
 _UNBRACED_WARNING: Final = (
     "the value is not filled in from the environment: write the variable's name in braces, as in ${NAME}"
@@ -215,7 +215,7 @@ def _egress_refusal(guard: "Guard", scheme: str, host: str, port: int | None) ->
     if host == "localhost" or host.endswith(".localhost"):
         host = "127.0.0.1"
     try:
-        guard.check("http" if scheme == "http" else "https", host, port or _PORTS[scheme])
+        guard.check("http" if scheme == "http" else "https", host, port or DEFAULT_PORTS[scheme])
     except EgressError as refusal:
         return str(refusal)
     return None

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.documents.nodes import MAX_DEPTH, UnreadableText
-from gateway.documents.read_document import Dialect, Place, decode_utf8, dotted, read_document
+from gateway.documents.read_document import Dialect, Place, decode_utf8, dotted, line_of, read_document
 
 if TYPE_CHECKING:
     from gateway.config.model import Config
@@ -92,9 +92,7 @@ class ConfigDocument:
 
     def line(self, place: Place) -> int:
         """Return the line of `place`, or of its nearest parent in the file."""
-        while place not in self.lines and place:
-            place = place[:-1]
-        return self.lines.get(place, 1)
+        return line_of(self.lines, place)
 
     def where(self, place: Place) -> str:
         if self.name is None:

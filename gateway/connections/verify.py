@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.auth.context import AuthContext, plain_values
 from gateway.auth.mode import AuthMode, GrantingMode
-from gateway.auth.provider_responses import refusal_text, safe_text
+from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text, safe_text
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANY_VALUE, NO_VALUE, Verification
 from gateway.catalog.render import Moment
@@ -130,7 +130,6 @@ def _account_text(value: object) -> str | None:
 
 TIMEOUT_S: Final = 15.0
 LIMIT_BYTES: Final = 1 << 20
-TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 
 
 class Verifier:
@@ -245,7 +244,7 @@ def verification_error(context: AuthContext, reply: Reply, secrets: Iterable[str
     provider_text = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {provider_text}" if provider_text else ""
-    if reply.status >= 500 or reply.status in TRANSIENT_STATUSES:
+    if reply.status >= 500 or reply.status in TEMPORARY_STATUSES:
         message = (
             f"{name} could not test this credential: it returned {reply.status}{quoted}. Nothing was stored; try again."
         )

@@ -51,10 +51,15 @@ class Document:
     faults: tuple[TextFault, ...] = ()
 
     def line(self, place: Place) -> int:
-        """Return the line of `place`. If the file does not contain `place`, return the line of its nearest parent."""
-        while place not in self.lines and place:
-            place = place[:-1]
-        return self.lines.get(place, 1)
+        """Return the line of `place`, or of its nearest parent in the file."""
+        return line_of(self.lines, place)
+
+
+def line_of(lines: AnyMapping[Place, int], place: Place) -> int:
+    """Return the line of `place`. If the file does not contain `place`, return the line of its nearest parent."""
+    while place not in lines and place:
+        place = place[:-1]
+    return lines.get(place, 1)
 
 
 _YAML_1_1_BOOLEANS: Final = frozenset(

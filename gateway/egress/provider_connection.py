@@ -9,7 +9,6 @@ This module never sends a request twice. It closes the connection if the provide
 
 import asyncio
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,6 +27,7 @@ from gateway.egress.provider_exchange import (
 )
 from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
+from gateway.http.abort import LINGER_RESET
 from gateway.http.response_head import MalformedMessage, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
@@ -163,7 +163,6 @@ class PushedUpload:
 
 
 MAX_UNREAD_BYTES: Final = 256 * 1024
-_DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # SO_LINGER value with which a close discards unsent bytes
 _IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
@@ -290,7 +289,7 @@ class ProviderConnection(asyncio.Protocol):
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):  # the socket is already closed
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD_UNSENT)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
         self.abort()
 
     def pause_reading(self) -> None:

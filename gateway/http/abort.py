@@ -9,7 +9,7 @@ import termios
 from contextlib import suppress
 from typing import Final
 
-LINGER_RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
+LINGER_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards unsent bytes and resets
 
 
 def abort_connection(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:

@@ -5,7 +5,6 @@ To add a fault, add a function here and an entry in FAULTS.
 
 import asyncio
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -16,13 +15,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
+from gateway.http.abort import LINGER_RESET
 
 # ── The faults. Each function gets the request, its handler, and the options of the fault. All options are numbers.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FaultFunction = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
-
-_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: close(2) sends RST instead of FIN
 
 
 async def delay_response(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
@@ -53,7 +51,7 @@ async def reset_connection(request: web.Request, handler: Handler, options: Mapp
         response = await _send_head_and_share(request, handler, options["share"])
     if request.transport is not None:
         peer: socket.socket = request.transport.get_extra_info("socket")
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
         request.transport.abort()
     return response
 

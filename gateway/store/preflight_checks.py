@@ -185,6 +185,10 @@ def check_schema(place: object, *, revision: str | None, tables: Collection[str]
         )
 
 
+STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
+"""The query for all data keys. Each row has the members of a `WrappedKey`, in their order."""
+
+
 def keys_without_master(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
     """Return the data keys whose master key is not in `keyring`."""
     return [key for key in stored if key.master_key_id not in keyring.ids]

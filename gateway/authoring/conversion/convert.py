@@ -25,6 +25,7 @@ from gateway.authoring.conversion.token_fields import (
     convert_value,
 )
 from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.checks import FORM_FIELDS, SCRIPT_FIELDS
 from gateway.catalog.provider_parts import SCRIPT_ALIASES, Setting
 from gateway.catalog.render import spellings
 from gateway.catalog.template import Name, TemplateError, placeholders
@@ -210,10 +211,6 @@ _LIST_FIELDS: Final = (
     "default_scopes", "available_scopes", "token_response_metadata", "redirect_uri_metadata", "connection_configuration",
 )  # fmt: skip
 _FLAG_FIELDS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
-_FORM_FIELDS: Final = ("connection_config", "credentials", "assertion_option")
-_SCRIPT_FIELDS: Final = (
-    "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
-)  # fmt: skip
 _REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
 # Fields of the public catalog that gateway entries do not have, with the reason or the alternative.
 _NOT_SUPPORTED: Final = {
@@ -270,11 +267,11 @@ class EntryConversion:
             self.out[key] = as_list(value)
         elif key in _FLAG_FIELDS:
             self.out[key] = as_flag(value)
-        elif key in _FORM_FIELDS:
+        elif key in FORM_FIELDS:
             self.out[key] = {**self.out.get(key, {}), **convert_form(value, (key,), self.notes)}
         elif key in _PAGE_FIELDS:
             self._page(key, value)
-        elif key in _SCRIPT_FIELDS:
+        elif key in SCRIPT_FIELDS:
             self._script(key, as_text(value))
         else:
             self.notes.add_lost((key,), _NOT_SUPPORTED.get(key, f"our entries have no {key!r}"))

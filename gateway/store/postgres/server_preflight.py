@@ -15,6 +15,7 @@ from gateway.store.preflight_checks import (
     KEY_ID_FROM,
     REVISIONS,
     SEALED,
+    STORED_KEYS,
     VERSION_TABLE,
     StoreRefused,
     check_keys,
@@ -31,7 +32,6 @@ SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS st
 """
 TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 COUNT_S: Final = 0.5
-STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
 def check_server(url: str, keyring: Keyring, *, connect_s: float) -> str | None:

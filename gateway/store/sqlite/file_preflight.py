@@ -17,6 +17,7 @@ from gateway.store.preflight_checks import (
     KEY_ID_FROM,
     RESTORE,
     SEALED,
+    STORED_KEYS,
     VERSION_TABLE,
     StoreDamaged,
     StoreRefused,
@@ -33,7 +34,6 @@ ANOTHER: Final = "let store.url name another file"
 LOOKS: Final = 10
 LOOK_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
-STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
 def sqlite_path(url: str) -> Path:
