@@ -24,6 +24,7 @@ from gateway.catalog.template_places import (
 from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.catalog.value import BadValue, check_value, compile_pattern, is_web_url
 from gateway.documents.read_document import dotted
+from gateway.http.headers import is_token
 from gateway.text import did_you_mean
 
 # ── Checks of templates. Each template must be valid and allowed in its place, and something must fill each of its
@@ -32,7 +33,6 @@ from gateway.text import did_you_mean
 Finding = tuple[Place, str]
 
 _INSTALLATION: Final = "${connectionConfig.installation_id}"
-_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 # Header fields that an entry cannot set, because only the gateway writes or drops them: framing, hop-by-hop fields
 # (RFC 9110 §7.6.1) and the gateway's own fields.
@@ -139,7 +139,7 @@ def _header_name_faults(place: Place, fields: Mapping[str, str]) -> Iterator[Fin
     seen: set[str] = set()
     for name in fields:
         folded = name.lower()
-        if not _FIELD_NAME.fullmatch(name):
+        if not is_token(name):
             yield (*place, name), f"{name!r} is not a valid name of a header field"
         elif folded in _NOT_FOR_ENTRIES:
             yield (

@@ -9,7 +9,6 @@ query    any text, which is percent-encoded
 whole    a base URL, if the template begins with a setting that has `format: uri`
 """
 
-import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from gateway.catalog.template import (
 )
 from gateway.catalog.url_template import Piece, is_port, parse_url_template
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
+from gateway.http.headers import CONTROL_CHAR
 from gateway.http.url import has_dot_segment
 
 # ── Names of values in templates: their synonyms, and which names belong to a credential.
@@ -252,9 +252,6 @@ def _encoded(name: str, value: str) -> str:
 
 # ── Templates of headers, query and parameters.
 
-# A control character ends or splits a header field (RFC 9110 §5.5); only a tab is harmless.
-_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
 
 def _now() -> datetime:
     return clock.now()
@@ -285,7 +282,7 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     if missing:
         raise Unresolved(tuple(missing))
     rendered = _fill(parsed, values, moment or Moment())
-    if not breaks and _FORBIDDEN.search(rendered):
+    if not breaks and CONTROL_CHAR.search(rendered):
         raise BadValue(_name_with_control(parsed, values), "contains a line break or another control character")
     return rendered
 
@@ -337,5 +334,5 @@ def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, s
 
 def _name_with_control(template: Template, values: Mapping[str, str]) -> str:
     """Return the name of the first value with a control character."""
-    names = (name for name in template.names() if _FORBIDDEN.search(find_value(values, name) or ""))
+    names = (name for name in template.names() if CONTROL_CHAR.search(find_value(values, name) or ""))
     return next(names, "the template itself")

@@ -147,8 +147,10 @@ def media_type(field: str) -> str:
 # ── Decides which fields pass.
 
 _FORBIDDEN_IN_FIELD: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+CONTROL_CHAR: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""A control character, which ends or splits a field (RFC 9110 §5.5). Only a tab is harmless."""
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110 §5.6.2): the name of a field, for example."""
 
 
 SERVICE_WORKER: Final = "service-worker"
@@ -211,7 +213,7 @@ def request_fields(received: Fields, token: str = "") -> Fields:
 
 def is_token(name: str) -> bool:
     """Return whether a header field can have this name (RFC 9110 §5.6.2)."""
-    return _TOKEN.fullmatch(name) is not None
+    return TOKEN.fullmatch(name) is not None
 
 
 def _service_worker_error(name: str) -> InvalidRequest:
@@ -262,8 +264,8 @@ def response_fields(
     MalformedResponse.
     """
     values = " ".join([value for _, value in received])
-    if not values.isprintable() and _CONTROL.search(values):
-        raise _malformed_error(next(name for name, value in received if _CONTROL.search(value)))
+    if not values.isprintable() and CONTROL_CHAR.search(values):
+        raise _malformed_error(next(name for name, value in received if CONTROL_CHAR.search(value)))
     passing: Fields = []
     hop_by_hop: frozenset[str] = frozenset()
     for field in received:

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gateway.http.headers import Fields
+from gateway.http.headers import TOKEN, Fields
 
 MAX_SCOPES: Final = 20
 SCOPE_CHARS: Final = 256
 SCHEMES: Final = frozenset({"bearer", "dpop"})
-_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_PART: Final = re.compile(rf'({_WORD})(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|{_WORD}))?')
+_PART: Final = re.compile(rf'({TOKEN.pattern})(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|{TOKEN.pattern}))?')
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 §3.3
 _FIELD_CHARS: Final = 8192
 
