@@ -61,12 +61,6 @@ from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
-# ── The end of an authorization: the browser returns from the provider, the grant becomes a connection, and the outcome
-# is reported to everyone who waits for it.
-#
-# If the grant covers several sites and the integration needs one, the end user chooses first. Until then, the grant is
-# stored encrypted in a flow of its own. Only the same browser can use that flow, only once and within ten minutes.
-
 STATE_PARAMETERS: Final = (
     "state",
     "payload",
@@ -149,6 +143,8 @@ class Flows:
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
+    # ── the start: the end user confirms, and the browser is sent to the provider ─────────────────────────────────────
+
     def count_start(self, session: ConnectSession) -> None:
         """Count an authorization that the session starts. An authorization that makes a connection is no longer
         counted. Raises TooManyRequests if the count is too high."""
@@ -189,27 +185,6 @@ class Flows:
             return None
         kept = self._open_details(flow)
         return kept if isinstance(kept, FlowOptions) else None
-
-    async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the integration's ID and the provider's URL of the authorization that this browser started and has not
-        finished. Return None if there is no such authorization."""
-        flow = await self._store.flows.get(flow_digest, now=clock.now())
-        if flow is None:
-            return None
-        name = self.cookie_name_for(flow_digest)
-        if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
-            return None
-        kept = self._open_details(flow)
-        return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
-
-    def _open_details(self, flow: Flow) -> FlowDetails:
-        return flow_details(self._store.open(flow.details))
-
-    def _pending_authorization(self, flow: Flow | None) -> PendingAuthorization | None:
-        """Return the flow's pending authorization. Return None if the flow is unknown, or if the end user has not
-        confirmed yet."""
-        kept = self._open_details(flow) if flow is not None else None
-        return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
         """Start an authorization. If the start is refused, also report this to the window that waits for the outcome.
@@ -345,15 +320,12 @@ class Flows:
                 "upstream_unreachable", f"{name} returned no usable response: {safe_text(str(fault))}. Try again."
             ) from fault
 
-    def cookie_name(self, state: str) -> str:
-        """Return the name of the flow's cookie. Each flow has its own cookie, so that two windows of one browser can
-        authorize in parallel."""
-        return self.cookie_name_for(digest(state))
+    # ── the end: the browser returns from the provider, and the grant becomes a connection ────────────────────────────
 
-    def cookie_name_for(self, state_digest: str) -> str:
-        """Return the name of the cookie of the flow with this digest of its `state`."""
-        secure = self._current.generation.public_url.startswith("https://")
-        return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"
+    # The outcome is reported to everyone who waits for it.
+    #
+    # If the grant covers several sites and the integration needs one, the end user chooses first. Until then, the grant
+    # is stored encrypted in a flow of its own. Only the same browser can use that flow, only once and within ten minutes.
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
@@ -365,6 +337,43 @@ class Flows:
         callback = CallbackRequest(request_id, query)
         returned = await self._consume_flow(query, cookies, callback)
         return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
+
+    async def _consume_flow(
+        self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
+    ) -> ReturnedFlow:
+        repeated = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
+        if repeated is not None:
+            raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
+        state = state_in(query)
+        if not state:
+            raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
+        flow = await self._store.flows.get(digest(state), now=clock.now())
+        pending = self._pending_authorization(flow)
+        if flow is None or pending is None:
+            raise CallbackFailed(
+                "invalid_state",
+                "This authorization is unknown, was used already, or is older than ten minutes. Start again.",
+            )
+        try:
+            self._check_browser(flow, state, cookies)
+            if pending.choice is not None:
+                raise failed_callback(
+                    flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to.")
+                )
+            _, mode, context = self._load_context(flow, pending)
+            if not mode.has_provider_response(context, query):
+                await self._store.flows.consume(flow.state_digest, now=clock.now())
+                failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
+                failed.is_state_used = True
+                raise failed
+            if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
+                raise failed_callback(
+                    flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
+                )
+        except (CallbackFailed, NotFound) as fault:
+            await self._outcome_reporter.failure(flow, pending, fault, callback)
+            raise
+        return ReturnedFlow(flow, mode, context, pending)
 
     async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
         """Return the result of the callback. Raises the same errors as `Grants.exchange`."""
@@ -407,10 +416,18 @@ class Flows:
             flow, pending, self._grants.connect(returned, granted), CallbackRequest(request_id)
         )
 
-    async def close(self, within_s: float = 15) -> None:
-        """Wait until authorizations in progress have finished, at most `within_s` seconds."""
-        if self._exchanging:
-            await asyncio.wait(set(self._exchanging), timeout=within_s)
+    def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
+        integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
+        provider = self._creator.provider_of(integration)
+        if (provider.name, provider.auth_mode) != (pending.provider, pending.mode):
+            changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
+            raise failed_callback(flow, InvalidRequest("invalid_state", changed))
+        mode = granting_mode(provider, flow.integration_id)
+        return (
+            provider,
+            mode,
+            AuthContext(provider, integration, pending.config, public_url=self._current.generation.public_url),
+        )
 
     async def _run_shielded(
         self,
@@ -436,6 +453,34 @@ class Flows:
         if isinstance(task.result(), ConnectedResult):
             self._outcomes.attempts.succeed(session_digest)
 
+    async def close(self, within_s: float = 15) -> None:
+        """Wait until authorizations in progress have finished, at most `within_s` seconds."""
+        if self._exchanging:
+            await asyncio.wait(set(self._exchanging), timeout=within_s)
+
+    # ── the stored flow, and the cookie of its browser ────────────────────────────────────────────────────────────────
+
+    async def started_authorization(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return the integration's ID and the provider's URL of the authorization that this browser started and has not
+        finished. Return None if there is no such authorization."""
+        flow = await self._store.flows.get(flow_digest, now=clock.now())
+        if flow is None:
+            return None
+        name = self.cookie_name_for(flow_digest)
+        if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
+            return None
+        kept = self._open_details(flow)
+        return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
+
+    def _open_details(self, flow: Flow) -> FlowDetails:
+        return flow_details(self._store.open(flow.details))
+
+    def _pending_authorization(self, flow: Flow | None) -> PendingAuthorization | None:
+        """Return the flow's pending authorization. Return None if the flow is unknown, or if the end user has not
+        confirmed yet."""
+        kept = self._open_details(flow) if flow is not None else None
+        return kept if isinstance(kept, PendingAuthorization) else None
+
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):
             raise failed_callback(
@@ -448,52 +493,12 @@ class Flows:
                 "state_cookie_err",
             )
 
-    async def _consume_flow(
-        self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
-    ) -> ReturnedFlow:
-        repeated = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
-        if repeated is not None:
-            raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
-        state = state_in(query)
-        if not state:
-            raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
-        flow = await self._store.flows.get(digest(state), now=clock.now())
-        pending = self._pending_authorization(flow)
-        if flow is None or pending is None:
-            raise CallbackFailed(
-                "invalid_state",
-                "This authorization is unknown, was used already, or is older than ten minutes. Start again.",
-            )
-        try:
-            self._check_browser(flow, state, cookies)
-            if pending.choice is not None:
-                raise failed_callback(
-                    flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to.")
-                )
-            _, mode, context = self._load_context(flow, pending)
-            if not mode.has_provider_response(context, query):
-                await self._store.flows.consume(flow.state_digest, now=clock.now())
-                failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
-                failed.is_state_used = True
-                raise failed
-            if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
-                raise failed_callback(
-                    flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
-                )
-        except (CallbackFailed, NotFound) as fault:
-            await self._outcome_reporter.failure(flow, pending, fault, callback)
-            raise
-        return ReturnedFlow(flow, mode, context, pending)
+    def cookie_name(self, state: str) -> str:
+        """Return the name of the flow's cookie. Each flow has its own cookie, so that two windows of one browser can
+        authorize in parallel."""
+        return self.cookie_name_for(digest(state))
 
-    def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
-        integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
-        provider = self._creator.provider_of(integration)
-        if (provider.name, provider.auth_mode) != (pending.provider, pending.mode):
-            changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
-            raise failed_callback(flow, InvalidRequest("invalid_state", changed))
-        mode = granting_mode(provider, flow.integration_id)
-        return (
-            provider,
-            mode,
-            AuthContext(provider, integration, pending.config, public_url=self._current.generation.public_url),
-        )
+    def cookie_name_for(self, state_digest: str) -> str:
+        """Return the name of the cookie of the flow with this digest of its `state`."""
+        secure = self._current.generation.public_url.startswith("https://")
+        return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"

@@ -82,14 +82,12 @@ class SingleFlightRows:
         return row
 
 
-# ── The entries of the cache: how they are kept current, and when they are evicted.
-
-MAX_LOAD_S: Final = 120.0
-CLEANUP_EVERY_S: Final = 10.0
+# ── The cache: opens connections, keeps them current, and evicts them.
 
 log = structlog.get_logger(__name__)
 
-
+MAX_LOAD_S: Final = 120.0
+CLEANUP_EVERY_S: Final = 10.0
 OPEN_FOR_S: Final = 60.0
 TRAVEL_TIME_S: Final = 0.1  # a token with less remaining lifetime could expire before it reaches the provider
 SCHEDULE_AHEAD_S: Final = (
@@ -138,17 +136,22 @@ class ConnectionCache:
     def _limits(self) -> LiveConfig:
         return self._current.generation.config.live
 
-    def _apply_generation(self, before: Generation, after: Generation) -> None:
-        """Close connections if their integration or catalog entry changed. The next use opens each of them again."""
-        unchanged = cache(partial(is_unchanged, before, after))
-        for ref, entry in self._entries.items():
-            same = unchanged(*ref[:2])
-            if same is None:
-                self._entries.drop(ref)
-                continue
-            if not same:
-                entry.opened, entry.good_until = None, 0.0
-            self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
+    @property
+    def entry_count(self) -> int:
+        """Number of connections in memory."""
+        return len(self._entries)
+
+    @property
+    def decrypted_count(self) -> int:
+        """Number of decrypted credentials in memory."""
+        return sum(entry.opened is not None for entry in self._entries.values())
+
+    async def close(self) -> None:
+        """Stop waiting for refreshes, which continue in the refresher. Then wait until rejections are stored."""
+        await self.early_refreshes.close()
+        await self.rejections.close()
+
+    # ── connections for calls ─────────────────────────────────────────────────────────────────────────────────────────
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """Return the connection if its entry is fresh, else None. This is a dictionary lookup, without I/O and without
@@ -202,42 +205,6 @@ class ConnectionCache:
             connection, good_s = await self._refreshed_if_urgent(connection, provider, now), RECHECK_S
         return self._open_and_cache(connection, good_s, began)
 
-    async def _refreshed(self, connection: Connection) -> Connection:
-        """Refresh the connection. If the new token is so short-lived that it has already expired, refresh once more."""
-        connection = await self._refresher.refreshed(connection)
-        return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
-
-    def may_try(self, connection: Connection, now: datetime) -> bool:
-        """Return whether a new refresh may be tried for this connection. After a failure, the gateway waits before the
-        next refresh."""
-        if connection.failure is None:
-            return True
-        since = self._current.generation.integrations.client_since(*connection.ref[:2])
-        return backoff.may_try(connection, now, since)
-
-    async def _refreshed_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
-        """Refresh a connection with a valid token that is due for a refresh, and return the connection to use. The
-        refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
-        if not self.may_try(connection, now):
-            return connection
-        last, ends = last_from(connection, provider), connection.expires_at
-        if last is None or ends is None or now < last:
-            self._refresh_in_background(connection)
-            return connection
-        spare_s = (ends - now).total_seconds() - TRAVEL_TIME_S
-        if spare_s > 0:
-            task = self._refresher.start(connection, urgent=True)
-            await asyncio.wait({task}, timeout=spare_s)
-            if not task.done() or task.cancelled() or task.exception() is not None:
-                return connection  # the refresh is slow or failed; the token is still valid for this request
-            return task.result()
-        try:
-            return await self._refresher.refreshed(connection)
-        except (ReconnectNeeded, Unavailable):
-            if _expired(connection, clock.now()):
-                raise
-            return connection
-
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store. The token is refreshed first if it is in its refresh window, if it has
         expired, or if `force` is true.
@@ -266,11 +233,6 @@ class ConnectionCache:
         self.replace(connection)
         return connection, None
 
-    async def close(self) -> None:
-        """Stop waiting for refreshes, which continue in the refresher. Then wait until rejections are stored."""
-        await self.early_refreshes.close()
-        await self.rejections.close()
-
     async def known_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory, or from the store if it is not in memory. Raises NotFound if the connection does
         not exist."""
@@ -298,11 +260,6 @@ class ConnectionCache:
             )
         return provider
 
-    def _leave_fast_path(self, ref: ConnectionRef) -> None:
-        entry = self._entries.get(ref)
-        if entry is not None and entry.opened is not None:
-            entry.opened.fast_route.clear()
-
     def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
         credential = self._store.open(connection.credential)
@@ -329,6 +286,53 @@ class ConnectionCache:
         self._put(CacheEntry(connection, opened, good_until, now, begins))
         return opened
 
+    def _put(self, entry: CacheEntry) -> None:
+        limits = self._limits
+        self._entries.put(entry, ttl_s=limits.ttl_s, max_entries=limits.max_connections, max_bytes=limits.max_bytes)
+
+    def _leave_fast_path(self, ref: ConnectionRef) -> None:
+        entry = self._entries.get(ref)
+        if entry is not None and entry.opened is not None:
+            entry.opened.fast_route.clear()
+
+    # ── refreshes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def may_try(self, connection: Connection, now: datetime) -> bool:
+        """Return whether a new refresh may be tried for this connection. After a failure, the gateway waits before the
+        next refresh."""
+        if connection.failure is None:
+            return True
+        since = self._current.generation.integrations.client_since(*connection.ref[:2])
+        return backoff.may_try(connection, now, since)
+
+    async def _refreshed(self, connection: Connection) -> Connection:
+        """Refresh the connection. If the new token is so short-lived that it has already expired, refresh once more."""
+        connection = await self._refresher.refreshed(connection)
+        return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
+
+    async def _refreshed_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
+        """Refresh a connection with a valid token that is due for a refresh, and return the connection to use. The
+        refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
+        if not self.may_try(connection, now):
+            return connection
+        last, ends = last_from(connection, provider), connection.expires_at
+        if last is None or ends is None or now < last:
+            self._refresh_in_background(connection)
+            return connection
+        spare_s = (ends - now).total_seconds() - TRAVEL_TIME_S
+        if spare_s > 0:
+            task = self._refresher.start(connection, urgent=True)
+            await asyncio.wait({task}, timeout=spare_s)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                return connection  # the refresh is slow or failed; the token is still valid for this request
+            return task.result()
+        try:
+            return await self._refresher.refreshed(connection)
+        except (ReconnectNeeded, Unavailable):
+            if _expired(connection, clock.now()):
+                raise
+            return connection
+
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
         """Return when to refresh the connection, in monotonic seconds, or None if no refresh is to be scheduled. Each
         token is scheduled only once, so the time of an earlier schedule is returned again."""
@@ -349,30 +353,19 @@ class ConnectionCache:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
 
-    @property
-    def entry_count(self) -> int:
-        """Number of connections in memory."""
-        return len(self._entries)
+    # ── changes by this process ───────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def decrypted_count(self) -> int:
-        """Number of decrypted credentials in memory."""
-        return sum(entry.opened is not None for entry in self._entries.values())
-
-    def replace(self, connection: Connection) -> None:
-        """Replace the cached row by a row that was just written. The next use opens the credential."""
-        entry = self._entries.get(connection.ref)
-        if entry is not None and entry.connection.version <= connection.version:
-            if entry.connection.version < connection.version:
-                entry.refresh_at = None  # this time was for the old token; the new token's first use sets a new time
-            entry.connection, entry.opened, entry.good_until = connection, None, 0.0
-            self._entries.update_size(entry)
-
-    def forget(self, ref: ConnectionRef) -> None:
-        """Drop a deleted connection. The deletion takes effect immediately in this process, and within `trust_s`
-        seconds in other processes."""
-        self._entries.drop(ref)
-        self._forgotten_at[ref] = clock.monotonic()
+    def _apply_generation(self, before: Generation, after: Generation) -> None:
+        """Close connections if their integration or catalog entry changed. The next use opens each of them again."""
+        unchanged = cache(partial(is_unchanged, before, after))
+        for ref, entry in self._entries.items():
+            same = unchanged(*ref[:2])
+            if same is None:
+                self._entries.drop(ref)
+                continue
+            if not same:
+                entry.opened, entry.good_until = None, 0.0
+            self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def apply_integration(self, environment: str, integration_id: str, integration: Integration | None) -> None:
         """Apply a change of an integration made through the API. `integration`: the changed integration, None if it was
@@ -389,14 +382,22 @@ class ConnectionCache:
             else:
                 self.forget(ref)
 
-    async def write_back(self) -> None:
-        """Write rows back to the database if they are newer in memory. This includes rows that were evicted while the
-        database was unreadable."""
-        await self.lost_commits.write_back(entry.connection for entry in self._entries.values())
+    def replace(self, connection: Connection) -> None:
+        """Replace the cached row by a row that was just written. The next use opens the credential."""
+        entry = self._entries.get(connection.ref)
+        if entry is not None and entry.connection.version <= connection.version:
+            if entry.connection.version < connection.version:
+                entry.refresh_at = None  # this time was for the old token; the new token's first use sets a new time
+            entry.connection, entry.opened, entry.good_until = connection, None, 0.0
+            self._entries.update_size(entry)
 
-    def forget_all(self) -> None:
-        self._entries.clear()
-        self._cleared_at = clock.monotonic()
+    def forget(self, ref: ConnectionRef) -> None:
+        """Drop a deleted connection. The deletion takes effect immediately in this process, and within `trust_s`
+        seconds in other processes."""
+        self._entries.drop(ref)
+        self._forgotten_at[ref] = clock.monotonic()
+
+    # ── called by the change feed (`FedCache`) ────────────────────────────────────────────────────────────────────────
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """With one query, read the versions of all connections that may have changed. Then read each changed row.
@@ -498,9 +499,14 @@ class ConnectionCache:
         if self.feed.uncertain:
             self.lost_commits.set_row_aside(entry.connection)
 
-    def _put(self, entry: CacheEntry) -> None:
-        limits = self._limits
-        self._entries.put(entry, ttl_s=limits.ttl_s, max_entries=limits.max_connections, max_bytes=limits.max_bytes)
+    async def write_back(self) -> None:
+        """Write rows back to the database if they are newer in memory. This includes rows that were evicted while the
+        database was unreadable."""
+        await self.lost_commits.write_back(entry.connection for entry in self._entries.values())
+
+    def forget_all(self) -> None:
+        self._entries.clear()
+        self._cleared_at = clock.monotonic()
 
 
 def _expired(connection: Connection, now: datetime) -> bool:
