@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _SPAN: Final = re.compile(r"([0-9]{1,4})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def iso(when: datetime) -> str:
@@ -34,7 +34,7 @@ def moment(text: object) -> datetime | None:
 def span(text: str) -> timedelta | None:
     """Parse a duration such as ``90s``, ``15m``, ``12h`` or ``30d``; return None for any other text."""
     match = _SPAN.fullmatch(text)
-    return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return None if match is None else timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def ago(text: str, now: datetime) -> datetime | None:

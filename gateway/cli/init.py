@@ -115,7 +115,6 @@ NO_INTEGRATION: Final = """\
     #     scopes: [read:jira-work, offline_access]
 """
 DATABASE_URL: Final = "database_url"  # the file for the store's URL, if the URL contains a password
-_PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def configuration(answers: Answers, provider: "Provider | None") -> str:
@@ -134,7 +133,9 @@ def configuration(answers: Answers, provider: "Provider | None") -> str:
 
 def hides_password(answers: Answers) -> bool:
     """Return whether the store's URL contains a password. Such a URL is written to a separate file."""
-    return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
+    from gateway.config.exposed import LOGIN
+
+    return bool(answers.store_url and "${" not in answers.store_url and LOGIN.search(answers.store_url))
 
 
 def _store_line(answers: Answers) -> str:

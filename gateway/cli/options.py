@@ -11,10 +11,10 @@ from click.core import ParameterSource
 
 from gateway import resources
 from gateway.text import ID_DIGITS, whole_number
+from gateway.timestamps import UNITS
 
 DEMO: Final = Path(".gateway", "gateway.yaml")
 _SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Span(click.ParamType[timedelta]):
@@ -28,7 +28,7 @@ class Span(click.ParamType[timedelta]):
         match = _SPAN.fullmatch(value)
         if match is None:
             self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 class RowId(click.ParamType[int]):

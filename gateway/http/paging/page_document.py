@@ -130,10 +130,7 @@ class PageDocument:
             names[name] = Records(self._text, name, bounds)
             return end
 
-        def read_value(at: int) -> int:
-            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
-
-        self._read_at("", read_value)
+        self._visit_members(visit)
         return names
 
     def text_paths(self) -> list[str]:
@@ -147,10 +144,7 @@ class PageDocument:
                 paths.append(name)
             return self._end_of_value_at(at)
 
-        def read_value(at: int) -> int:
-            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
-
-        self._read_at("", read_value)
+        self._visit_members(visit)
         return paths
 
     def value(self, path: str) -> Value:
@@ -253,6 +247,14 @@ class PageDocument:
                 self._walk(bounds[index], rest if dot else None, read_value)
             return end
         return self._end_of_value_at(pos)
+
+    def _visit_members(self, visit: Callable[[str, int], int]) -> None:
+        """Check that the whole page is JSON, and call `visit` for its members, as `_members` does."""
+
+        def read_value(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
+
+        self._read_at("", read_value)
 
     def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
         """Return the end of the object at `pos`. Raises UpstreamFailed ``page_too_large``.
