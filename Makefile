@@ -20,6 +20,12 @@ venv: .venv/.run  ## create .venv, which runs the gateway
 
 venv-dev: .venv/.dev  ## create .venv with the test tools too
 
+# A linked environment belongs to another checkout: the commands below would empty it, or install this checkout into it.
+define refuse_link
+	if [ -h .venv ]; then \
+	  echo "make: .venv is a symbolic link to $$(readlink .venv), which make would overwrite. Remove the link: rm .venv" >&2; exit 1; fi
+endef
+
 # uv is fast; without it, pip does the same more slowly.
 define install
 	$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip -q --python $(BIN)/python install uv \
@@ -32,12 +38,14 @@ define install
 endef
 
 .venv/.run: requirements.lock pyproject.toml
+	@$(refuse_link)
 	@echo "make: setting up .venv"
 	@$(call install,requirements.lock)
 	@$(BIN)/gateway catalog list > /dev/null || true  # compiles the catalog, so that the first start is fast too
 	@touch $@
 
 .venv/.dev: requirements-dev.lock pyproject.toml
+	@$(refuse_link)
 	@echo "make: setting up .venv with the test tools"
 	@$(call install,requirements-dev.lock)
 	@touch .venv/.run $@

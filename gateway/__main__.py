@@ -1,7 +1,6 @@
 """The command ``gateway``, also as ``python -m gateway``."""
 
 import errno
-import os
 import signal
 import sys
 
@@ -25,7 +24,9 @@ def main() -> None:
         if fault.errno != errno.ENOSPC or fault.filename is not None:
             raise
         sys.stderr.write(f"gateway: the output cannot be written: {fault.strerror}. Send it to another place.\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python reports the rest of the output at its end
+        from gateway.cli.terminal import drop_output
+
+        drop_output()
         sys.exit(1)
 
 

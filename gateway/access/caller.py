@@ -157,15 +157,18 @@ class Meter:
         self._reserved += part
         self._refill_at = part // 2 if part >= MIN_CALLS_FOR_AHEAD else -1
 
-    async def return_unspent(self, idle_s: float = 0.0) -> None:
+    async def return_unspent(self, idle_s: float = 0.0) -> bool:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.
 
-        If the store fails, the calls count as used, because the store may have accepted them before it failed."""
+        Return whether calls are still reserved. If the store fails, the calls count as used, because the store may have
+        accepted them before it failed.
+        """
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
         if self._reserved and clock.monotonic() - self._spent_at >= idle_s:
             unspent, self._reserved = self._reserved, 0
             await self._reserve_calls(-unspent)
+        return self._reserved > 0
 
 
 # ── The caller: an environment and, for a minted key, the rights of the key in this environment.

@@ -1,9 +1,10 @@
 """The text format of minted keys and capabilities, and the checks of a request for a new key."""
 
+import re
 import secrets
 import string
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +15,7 @@ from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
 from gateway.secret import Secret
+from gateway.text import close_matches
 
 # ── The text format of minted keys: secret keys, and capabilities, which are a part of a URL.
 
@@ -202,3 +204,39 @@ def _host_faults(text: str) -> Iterator[str]:
 
 def _has_one_connection(limits: KeyLimits) -> bool:
     return len(limits.connections) == 1 and not limits.connections[0].startswith(f"{ANY_INTEGRATION}/")
+
+
+# ── Warnings about valid rules that are probably mistakes. A provider may use other methods than the registered ones.
+
+# Matches placeholders of API documentation: {id}, <id>, :id. A rule with a placeholder is valid, because a path can
+# contain these characters.
+_PLACEHOLDER: Final = re.compile(r"\$?\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)")
+_USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
+# The other registered methods: https://www.iana.org/assignments/http-methods
+_OTHER_METHODS: Final = (
+    "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL "
+    "MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PRI PROPFIND PROPPATCH QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT "
+    "UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL"
+)
+_REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()))
+
+
+def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each valid rule that probably matches no request.
+
+    The path of such a rule contains a placeholder, or its method is a typo.
+    """
+    for text in rules:
+        if is_reference(text):
+            continue
+        rule = parse_rule(text)
+        if not rule.name and (match := _PLACEHOLDER.search(rule.path_pattern)):
+            written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
+            yield (
+                f"rule '{text}' matches only paths that hold the characters '{match[0]}'. For any value, write *: "
+                f"'{written}'"
+            )
+        for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
+            near = close_matches(method, _USUAL_METHODS, limit=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"

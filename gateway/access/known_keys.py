@@ -96,6 +96,8 @@ class MintedKeyCache:
         self._size = CachedSize()
         self._unknown: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
+        # Meters that may have calls reserved in the store, also those that are no longer in `_meters`.
+        self._reserving: set[Meter] = set()
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
         self._load_limit = asyncio.Semaphore(MAX_PARALLEL_READS)
         self._ended: dict[str, None] = {}  # used keys that were later found to be expired or revoked
@@ -281,7 +283,8 @@ class MintedKeyCache:
     def _meter_for(self, key: MintedKey) -> Meter | None:
         """Return the key's meter; None if the key has neither a rate nor a budget.
 
-        The meter stays when the key leaves the cache, so that the key's minute does not restart.
+        The meter stays when the key leaves the cache, so that the key's minute does not restart. At most `MAX_CACHED`
+        meters stay; `_reserving` keeps a dropped one until its unspent calls are back in the store.
         """
         if key.rate is None and key.budget is None:
             return None
@@ -289,11 +292,14 @@ class MintedKeyCache:
         if meter is None or (meter.rate, meter.budget) != (key.rate, key.budget):
 
             async def reserve_calls(limit: int) -> int:
-                return await self._store.keys.reserve_calls(key.digest, limit)
+                reserved = await self._store.keys.reserve_calls(key.digest, limit)
+                if reserved > 0:
+                    self._reserving.add(new)
+                return reserved
 
             while len(self._meters) >= MAX_CACHED:
                 del self._meters[next(iter(self._meters))]
-            meter = self._meters[key.digest] = Meter(key.rate, key.budget, reserve_calls)
+            meter = self._meters[key.digest] = new = Meter(key.rate, key.budget, reserve_calls)
         return meter
 
     async def write(self) -> None:
@@ -324,8 +330,9 @@ class MintedKeyCache:
             except GatewayError:
                 self._used |= used  # stored with the next write
                 raise
-        for meter in list(self._meters.values()):
-            await meter.return_unspent(idle_s)
+        for meter in list(self._reserving):
+            if not await meter.return_unspent(idle_s):
+                self._reserving.discard(meter)
 
 
 # ── Finds the caller of a request's bearer token. Only digests of keys are kept in memory.

@@ -1,6 +1,7 @@
 """Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Annotated, Final
 
 from aiohttp import web
@@ -8,7 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
 from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
-from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey
+from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, rule_warnings
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, wrong_query
 from gateway.api.shapes import MAX_NAMES
@@ -24,6 +25,7 @@ from gateway.timestamps import iso
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100
 MAX_LIFETIME_S: Final = 10 * 365 * 86400
+MAX_WARNINGS: Final = 20  # the search for the method that was meant takes time, and rules can have thousands of others
 
 
 class LimitsBody(Strict):
@@ -76,6 +78,8 @@ async def create_key(request: web.Request) -> web.Response:
         requested_key(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
     )
     shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
+    if warnings := list(islice(rule_warnings(body.limits.rules), MAX_WARNINGS)):
+        shown["warnings"] = warnings
     return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 
 

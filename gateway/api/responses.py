@@ -378,6 +378,11 @@ class KeyItself(TypedDict):
             ),
         ]
     ]
+    warnings: NotRequired[
+        Annotated[
+            list[str], Field(description="Rules that probably match no request, such as one with a mistyped method.")
+        ]
+    ]
 
 
 class NewKey(Key, KeyItself):

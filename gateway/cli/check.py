@@ -54,6 +54,34 @@ def start_faults(config: "Config") -> Iterator[Fault]:
         yield Fault(config.where("store", "url"), str(refusal))
 
 
+def store_warnings(config: "Config") -> Iterator[Fault]:
+    """Yield a warning if `gateway serve` would not start on this machine, because the store's folder is missing.
+
+    It is no fault, because the file can be checked on another machine. `gateway doctor` opens the store instead.
+    """
+    from gateway.store.preflight import check_place
+    from gateway.store.preflight_checks import StoreRefused
+
+    try:
+        check_place(config.store)
+    except StoreRefused as refusal:
+        yield Fault(config.where("store", "url"), f"{refusal} Until then, the gateway does not start on this machine.")
+
+
+def client_warnings(config: "Config") -> Iterator[Fault]:
+    """Yield a warning for each client ID and secret that looks like a placeholder or a copying mistake.
+
+    The gateway starts with them, but the provider will refuse the client. `gateway doctor` has its own check of them.
+    """
+    from gateway.integrations.client_mistakes import client_mistakes
+
+    for environment in config.environments.values():
+        for key, integration in environment.integrations.items():
+            place = ("environments", environment.name, "integrations", key)
+            for name, trouble in client_mistakes(integration):
+                yield Fault(config.where(*place, name), f"{name} of integration '{key}' {trouble}")
+
+
 def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """Yield a warning for each allowed setting that has no effect or is probably a mistake."""
     from gateway.config.exposed import open_to_network
@@ -230,9 +258,11 @@ def _egress_refusal(guard: "Guard", scheme: str, host: str, port: int | None) ->
 def check(file: Path, as_json: bool) -> None:
     """Check FILE and the catalog that it uses. Print a line for each fault and exit 1, or print a summary and exit 0.
 
-    The command starts nothing, opens no network connection and writes nothing.
+    The command starts nothing, opens no database and no network connection, and writes nothing.
     """
     config, faults, warnings = examine(file)
+    if config is not None:
+        warnings = [*warnings, *store_warnings(config), *client_warnings(config)]
     if as_json:
         print(json.dumps(_report(config, faults, warnings), indent=2))
     else:

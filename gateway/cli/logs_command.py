@@ -64,7 +64,12 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
             return 0
         return await _print(runtime, filters, as_json=as_json)
 
-    run(file, work, as_json=as_json)
+    try:
+        run(file, work, as_json=as_json)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        sys.exit(0)  # Ctrl-C is how --follow ends, as the text of the option says
 
 
 async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":

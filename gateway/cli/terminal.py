@@ -1,6 +1,9 @@
 """The output of commands: the program's name, progress, safe text, faults, and the exit code after faults."""
 
+import errno
 import json
+import os
+import re
 import shlex
 import sys
 import time
@@ -77,6 +80,25 @@ def _lines(label: str) -> Step:
     return step
 
 
+# ── Output that cannot be written, to a full disk or a closed pipe.
+
+
+def print_or_raise(text: str) -> None:
+    """Print `text` to stdout at once. Raises OSError if it cannot be written; further output is then dropped."""
+    if sys.stdout is None:  # the caller closed stdout, and `print` would drop the text without an error
+        raise OSError(errno.EBADF, "stdout is closed")
+    try:
+        print(text, flush=True)
+    except OSError:
+        drop_output()
+        raise
+
+
+def drop_output() -> None:
+    """Drop what is still buffered for stdout, and all further output. Otherwise Python reports it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 # ── Untrusted text on the terminal: a name that an end user chose can contain control sequences.
 
 
@@ -120,7 +142,8 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
             hint_at_init(file)
         sys.exit(1)
     except StartRefused as refusal:
-        _print_fault_as_json(str(refusal), as_json)
+        if as_json:
+            print_fault_as_json(str(refusal))
         print(f"gateway: {refusal}", file=sys.stderr)
         sys.exit(1)
 
@@ -129,25 +152,28 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
 def exit_on_errors(as_json: bool, file: Path) -> Iterator[None]:
     """Do the same as `exit_on_faults`, and also for a GatewayError and a ClickException, which click prints.
 
-    An error in the command's options gets no line of JSON.
+    For an error in the command's options, `LazyGroup` prints the line of JSON.
     """
     with exit_on_faults(as_json, file):
         try:
             yield
         except GatewayError as fault:
             message = _with_database_error(fault)
-            _print_fault_as_json(message, as_json)
+            if as_json:
+                print_fault_as_json(message)
             print(f"gateway: {message}", file=sys.stderr)
             sys.exit(1)
         except click.ClickException as error:
-            if not isinstance(error, click.UsageError):
-                _print_fault_as_json(error.message, as_json)
+            if as_json and not isinstance(error, click.UsageError):
+                print_fault_as_json(error.message)
             raise
 
 
-def _print_fault_as_json(message: str, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"ok": False, "faults": [{"message": message}]}), flush=True)
+def print_fault_as_json(message: str) -> None:
+    print(json.dumps({"ok": False, "faults": [{"message": message}]}), flush=True)
+
+
+_DRIVER_CLASS: Final = re.compile(r"^<class '[\w.]+'>: ")  # SQLAlchemy puts it before the words of asyncpg
 
 
 def _with_database_error(fault: GatewayError) -> str:
@@ -157,7 +183,7 @@ def _with_database_error(fault: GatewayError) -> str:
     return (
         fault.message
         if own_words is None
-        else f"{fault.message} The database says: {' '.join(str(own_words).split())}."
+        else f"{fault.message} The database says: {_DRIVER_CLASS.sub('', ' '.join(str(own_words).split()))}."
     )
 
 

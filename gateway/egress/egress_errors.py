@@ -10,13 +10,15 @@ class EgressError(Exception):
 
     `kind`: a name of the error for programs. `message`: a text with the origin and the cause, without paths, queries
     and header fields. `sent`: False if no byte of the request was sent, so that any request may be sent again.
+    `status`: the status of a response that cannot be read because its head is too large; None in all other cases.
     """
 
-    def __init__(self, kind: EgressErrorKind, message: str, *, sent: bool = True) -> None:
+    def __init__(self, kind: EgressErrorKind, message: str, *, sent: bool = True, status: int | None = None) -> None:
         super().__init__(message)
         self.kind: EgressErrorKind = kind
         self.message = message
         self.sent = sent
+        self.status = status
 
 
 class CallNotAttempted(EgressError):

@@ -28,7 +28,7 @@ from gateway.egress.provider_exchange import (
 from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.abort import LINGER_RESET
-from gateway.http.response_head import MalformedMessage, ResponseHead
+from gateway.http.response_head import HeadTooLarge, MalformedMessage, ResponseHead
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 
 # ── Sends a request's body with the declared framing, as fast as the provider reads the body.
@@ -342,7 +342,9 @@ class ProviderConnection(asyncio.Protocol):
             try:
                 self._response_reader.feed(data)
             except MalformedMessage as fault:
-                self._fail(EgressError("protocol", f"Invalid HTTP response from {self._origin}: {fault}."))
+                status = fault.status if isinstance(fault, HeadTooLarge) else None
+                message = f"Invalid HTTP response from {self._origin}: {fault}."
+                self._fail(EgressError("protocol", message, status=status))
             if self._head_is_new:
                 self._deliver()
         elif self._stage == _SWITCHED:

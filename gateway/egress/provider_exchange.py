@@ -9,7 +9,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.http.chunks import ChunkedDecoder
 from gateway.http.headers import Fields
 from gateway.http.passed_head import plain_head
-from gateway.http.response_head import HEAD_BYTES, MalformedMessage, ResponseHead, parse_head
+from gateway.http.response_head import HEAD_BYTES, HeadTooLarge, MalformedMessage, ResponseHead, parse_head
 
 if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
@@ -151,7 +151,7 @@ class ResponseReader:
         while data:
             end = data.find(b"\r\n\r\n")
             if end > HEAD_BYTES or (end < 0 and len(data) > HEAD_BYTES):
-                raise MalformedMessage(f"its head is larger than {HEAD_BYTES} bytes")
+                raise HeadTooLarge(data)
             if end < 0:
                 self._keep_incomplete_head(data)
                 return

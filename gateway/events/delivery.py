@@ -52,8 +52,8 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """The response of a receiver. `status`: None without a response. `fault`: why there is no response. `wait_s`: the
-    header Retry-After in seconds; None: no such header."""
+    """The response of a receiver. `status`: None without a response. `fault`: why there is none that can be read.
+    `wait_s`: the header Retry-After in seconds; None: no such header."""
 
     status: int | None
     fault: str | None = None
@@ -176,7 +176,8 @@ async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str],
     except TimeoutError:
         return ReceiverResponse(None, f"no response within {TIMEOUT_S:g} s")
     except EgressError as fault:
-        return ReceiverResponse(None, fault.message)
+        # With a 2xx status, the receiver has the event, even if the rest of the response's head is too large.
+        return ReceiverResponse(fault.status, fault.message)
     except ValueError as fault:
         return ReceiverResponse(None, f"the URL cannot be called: {fault}")
     await _drain(exchange)

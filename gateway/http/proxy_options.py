@@ -31,7 +31,7 @@ _MEANINGS: Final = {
 }
 _OWN_PREFIX: Final = "Gateway-"
 # The headers of requests that begin with `_OWN_PREFIX`.
-_OWN_HEADERS: Final = (
+OWN_HEADERS: Final = (
     "Gateway-Dry-Run",
     "Gateway-Max-Bytes",
     "Gateway-Paginate",
@@ -39,8 +39,8 @@ _OWN_HEADERS: Final = (
     "Gateway-Select",
     "Gateway-Timeout",
 )
-_OWN_LOWER: Final = frozenset(name.lower() for name in _OWN_HEADERS)
-_OWN_BY_REST: Final = {name.removeprefix(_OWN_PREFIX): name for name in _OWN_HEADERS}  # by the rest after the prefix
+_OWN_LOWER: Final = frozenset(name.lower() for name in OWN_HEADERS)
+_OWN_BY_REST: Final = {name.removeprefix(_OWN_PREFIX): name for name in OWN_HEADERS}  # by the rest after the prefix
 # The headers of responses and events, which a caller may send back.
 _ECHOED: Final = frozenset(
     f"{_OWN_PREFIX}{name}".lower()
@@ -142,7 +142,7 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
 
 
 def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
-    """Raise InvalidRequest for a name that is almost one of `_OWN_HEADERS`.
+    """Raise InvalidRequest for a name that is almost one of `OWN_HEADERS`.
 
     Such a header would have no effect: the call after a mistyped ``Gateway-Dry-Run`` would be sent to the provider.
     """

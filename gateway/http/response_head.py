@@ -13,6 +13,7 @@ from gateway.http.headers import FIELD_BYTES, TOKEN, Fields
 HEAD_BYTES: Final = 65_536
 HEADER_LINES: Final = 256
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]")
 _TIMEOUT: Final = re.compile(r"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,6})", re.ASCII)
 LENGTH_DIGITS: Final = 18
 
@@ -29,6 +30,15 @@ _MAX_KNOWN_NAMES: Final = 512
 
 class MalformedMessage(ValueError):
     """The bytes are not valid, unambiguous HTTP/1.1. The message names the fault and does not quote the bytes."""
+
+
+class HeadTooLarge(MalformedMessage):
+    """The head is larger than `HEAD_BYTES`. `status`: the status in its first line; None if this is no status line."""
+
+    def __init__(self, head_start: bytes) -> None:
+        super().__init__(f"its head is larger than {HEAD_BYTES} bytes")
+        found = _STATUS.match(head_start)
+        self.status = None if found is None else int(found[1])
 
 
 class ResponseHead:

@@ -17,6 +17,7 @@ MAX_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
 FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 LONGEST_S: Final = 120.0  # maximum time that an agent waits, also for an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACESTATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 @dataclass(slots=True)
@@ -71,9 +72,12 @@ async def proxied(
     if outer.trace is not None:
         traceparent = outer.trace.traceparent()  # the call belongs to the message's trace
     meta = request.message.params.get("_meta")
-    trace = meta.get("traceparent") if isinstance(meta, dict) else None
-    if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
-        traceparent = trace
+    if isinstance(meta, dict):
+        trace, state = meta.get("traceparent"), meta.get("tracestate")
+        if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
+            # A tracestate belongs to the traceparent that it came with (W3C Trace Context §3.3).
+            traceparent = trace
+            tracestate = state if isinstance(state, str) and _TRACESTATE.fullmatch(state) else None
     traces = {} if traceparent is None else {TRACEPARENT: traceparent}
     if tracestate is not None:
         traces[TRACESTATE] = tracestate

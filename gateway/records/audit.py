@@ -35,7 +35,10 @@ class AuditAction(StrEnum):
     CONNECTION_CREATED = "connection.created", "an end user connected"
     CONNECTION_RECONNECTED = "connection.reconnected", "an end user authorized an existing connection again"
     CONNECTION_IMPORTED = "connection.imported", "a credential came through the API, a file or a bundle"
-    CONNECTION_CHANGED = "connection.changed", "tags, end user or webhook URL were changed; `detail` names which"
+    CONNECTION_CHANGED = (
+        "connection.changed",
+        "metadata, tags, end user or webhook URL were changed; `detail` names which",
+    )
     CONNECTION_DELETED = "connection.deleted", "a connection was deleted"
     CONNECTION_EXPORTED = "connection.exported", "a connection was written to a file, credential included"
     CONNECTION_REFRESHED = "connection.refreshed", "a token was refreshed, or that failed (`audit.refreshes`)"
@@ -51,6 +54,10 @@ class AuditAction(StrEnum):
         "an operator made a connect link at the console; `detail` has the session that it opens",
     )
     OPERATOR_SIGNED_IN = "operator.signed_in", "somebody used a link of `gateway console`; `detail` has the role"
+    OPERATOR_SIGNED_OUT = (
+        "operator.signed_out",
+        "somebody signed out of the console, or `gateway console --sign-out-all` ended all sessions",
+    )
     STORE_BACKED_UP = "store.backed_up", "`gateway backup` copied the database; `detail` has the file"
     STORE_RESTORED = (
         "store.restored",

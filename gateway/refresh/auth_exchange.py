@@ -117,11 +117,8 @@ class AuthDialogueRunner:
                     reply = await _responded(egress, call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
-                    reason, lost = (
-                        f"the token endpoint: {fault.message}",
-                        maybe_done and isinstance(fault, ExchangeLost),
-                    )
-                    unavailable = TokenUnavailable(reason, maybe_done=maybe_done, maybe_journalled=lost)
+                    lost = maybe_done and isinstance(fault, ExchangeLost)
+                    unavailable = TokenUnavailable(fault.message, maybe_done=maybe_done, maybe_journalled=lost)
                     call = dialogue.throw(unavailable)
                 else:
                     call = dialogue.send(reply)

@@ -13,7 +13,6 @@ from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
-from gateway.text import sentence
 
 # ── Limits for token endpoints and for APIs: how often a refusal must repeat before it changes the state of a
 # connection. docs/connections.md lists them.
@@ -258,8 +257,8 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
         )
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now: {sentence(failure.message)} "
-        f"Retry in {wait_s} s.",
+        f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now "
+        f"({failure.message.rstrip('. ')}). Retry in {wait_s} s.",
         payload=payload,
         retry_after_s=wait_s,
     )

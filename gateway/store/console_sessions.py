@@ -120,15 +120,27 @@ class ConsoleSessionStore:
         """End the session if there is one. Without one, nothing is written, because anyone can send a wrong cookie."""
         if await self._find(session_digest, SESSION, now) is None:
             return
-        mine = delete(console_sessions).where(console_sessions.c.digest == session_digest)
-        await self._transactions.write(lambda db: db.execute(mine))
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_OUT, at=now)
+        mine = delete(console_sessions).where(console_sessions.c.digest == session_digest).returning(*COLUMNS)
+
+        async def write(db: AsyncConnection) -> None:
+            row = (await db.execute(mine)).one_or_none()
+            if row is not None:
+                actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
+                await self._trail.record(db, replace(entry, actor=actor, detail={"role": row.role}))
+
+        await self._transactions.write(write)
 
     async def end_all(self) -> int:
         """End every session and delete every unused link. Return the number of deleted rows."""
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_OUT)
         gone = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
-            return len((await db.execute(gone)).all())
+            ended = len((await db.execute(gone)).all())
+            if ended:
+                await self._trail.record(db, replace(entry, detail={"ended": ended}))
+            return ended
 
         return await self._transactions.write(write)
 

@@ -1,7 +1,7 @@
 """Changes of a connection without a new credential: its metadata, tags, end user or webhook URL."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -101,19 +101,31 @@ class EditStore:
         `merge`: whether to keep the stored top-level members that `metadata` does not name. `fits`: returns whether the
         new metadata of a connection is acceptable. Raises UnknownConnection, MetadataUnfit.
         """
+        entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, at=now, detail={"fields": ["metadata"]})
 
         async def write(db: AsyncConnection) -> list[Connection]:
             # All writers lock rows in the same order, so that no deadlock is possible.
             new: dict[ConnectionRef, Mapping[str, Any]] = {}
+            changed: list[tuple[str, ConnectionRef]] = []  # the id of the end user, and the connection
             for ref in sorted(set(refs)):
-                old = (await _lock_row(db, ref)).metadata
+                held = await _lock_row(db, ref)
+                old = held.metadata
                 new[ref] = {**old, **metadata} if merge and old else metadata
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
-            return [
+                if new[ref] != old:
+                    changed.append((held.end_user_id or "", ref))
+            rows = [
                 await _write_columns(db, ref, {"metadata": dict(merged), "updated_at": now}, now)
                 for ref, merged in new.items()
             ]
+            for end_user_id, ref in sorted(changed):  # ordered, because a record can lock a row of its end user
+                environment, integration_id, connection_id = ref
+                of_one = replace(
+                    entry, environment=environment, integration_id=integration_id, connection_id=connection_id
+                )
+                await self._trail.record(db, of_one, end_user_id=end_user_id)
+            return rows
 
         return await self._transactions.write(write)
 

@@ -139,6 +139,27 @@ class KeyStore:
 
         return await self._transactions.write(write)
 
+    async def withdraw(self, key: MintedKey, replaced: MintedKey | None, *, now: datetime) -> None:
+        """Revoke a new key that nobody received, and undo its replacement of another key.
+
+        `replaced`: the replaced key as it was before. It gets its former end back, and the keys minted from it.
+        """
+        restored = {} if replaced is None else {"restored_key": replaced.id}
+        entry = AuditEntry.of(AuditAction.KEY_REVOKED, key.environment, now, key_id=key.id, detail=restored)
+
+        async def write(db: AsyncConnection) -> None:
+            await _lock_keys(db, key.environment)
+            await db.execute(update(keys).where(keys.c.id == key.id).values(revoked_at=now))
+            await self._trail.record(db, entry)
+            await record_change(db, changed_key(key.environment, key.digest), now)
+            if replaced is not None:
+                end = update(keys).where(keys.c.id == replaced.id).values(expires_at=replaced.expires_at)
+                await db.execute(end)
+                await record_change(db, changed_key(key.environment, replaced.digest), now)
+                await self._adopt(db, key.id, replaced.id, now)
+
+        await self._transactions.write(write)
+
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
         """Record that these keys were used. A key's first use also gets an audit record."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)

@@ -68,3 +68,11 @@ def check_url(url: str) -> None:
         from gateway.store.sqlite.file_preflight import sqlite_path
 
         sqlite_path(url)
+
+
+def check_place(store: "StoreConfig") -> None:
+    """Check that the folder of a SQLite file exists, without opening the file. Raises StoreRefused."""
+    if not store.url.startswith(POSTGRES):
+        from gateway.store.sqlite.file_preflight import check_folder, sqlite_path
+
+        check_folder(sqlite_path(store.url))

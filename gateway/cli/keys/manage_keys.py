@@ -1,18 +1,18 @@
 """``gateway keys create``, ``list`` and ``revoke``: the keys that callers send."""
 
 import json
-import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway.cli.options import RowId, Span, as_json, config_file, environment
 from gateway.cli.run_command import run, select_environment, table
-from gateway.text import close_matches, counted, did_you_mean
+from gateway.cli.terminal import print_or_raise
+from gateway.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     from gateway.access.key_forms import RequestedKey
@@ -48,43 +48,6 @@ def unknown_integration_warnings(runtime: "Runtime", environment: str, integrati
                 f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} "
                 "The key cannot use it until it exists"
             )
-
-
-# Matches placeholders of API documentation: {id}, <id>, :id. A rule with a placeholder is valid, because a path can
-# contain these characters.
-_PLACEHOLDER: Final = re.compile(r"\$?\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_][A-Za-z0-9_-]*(?=/|$)")
-_USUAL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET")
-# The other registered methods: https://www.iana.org/assignments/http-methods
-_OTHER_METHODS: Final = (
-    "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL "
-    "MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PRI PROPFIND PROPPATCH QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT "
-    "UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL"
-)
-_REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()))
-
-
-def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each valid rule that probably matches no request.
-
-    The path of such a rule contains a placeholder, or its method is a typo.
-    """
-    from gateway.access.key_rule import parse_rule
-    from gateway.access.operation_rules import is_reference
-
-    for text in rules:
-        if is_reference(text):
-            continue
-        rule = parse_rule(text)
-        if not rule.name and (match := _PLACEHOLDER.search(rule.path_pattern)):
-            written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
-            yield (
-                f"rule '{text}' matches only paths that hold the characters '{match[0]}'. For any value, write *: "
-                f"'{written}'"
-            )
-        for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
-            near = close_matches(method, _USUAL_METHODS, limit=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"
 
 
 def _limits_in_words(values: Any) -> list[str]:
@@ -160,11 +123,17 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
+        from gateway.access.key_forms import rule_warnings
+
         env = select_environment(runtime, environment)
         wish = _requested_key(options)
+        replaced = None if wish.replaces is None else await runtime.issuer.find(env, wish.replaces)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
-        _print_key(text, key, runtime, warnings, as_json=as_json)
+        try:
+            _print_key(text, key, runtime, warnings, as_json=as_json)
+        except OSError as fault:
+            raise await _withdraw(runtime, key, replaced, fault) from fault
         return 0
 
     run(file, work, as_json=as_json, may_create_store=True)
@@ -193,15 +162,34 @@ def _requested_key(options: dict[str, object]) -> "RequestedKey":
     )
 
 
+async def _withdraw(
+    runtime: "Runtime", key: "MintedKey", replaced: "MintedKey | None", fault: OSError
+) -> click.ClickException:
+    """Revoke a key that could not be printed, because nobody has it. Return the error to raise."""
+    from gateway.errors import GatewayError
+
+    why = f"the key could not be printed ({fault.strerror})"
+    try:
+        await runtime.issuer.withdraw(key, replaced, "gateway keys create")
+    except GatewayError as error:
+        return click.ClickException(f"{why} nor revoked ({error.message}): run `gateway keys revoke {key.id}`")
+    kept = "" if replaced is None else f", and key {replaced.id} is not replaced"
+    return click.ClickException(
+        f"{why}, so it is revoked{kept}: send the output to another place, and create a key again"
+    )
+
+
 def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
+    """Print the key. Raises OSError if the secret cannot be written."""
     from gateway.api.keys import key_json as shown
     from gateway.api.keys import secret_json
 
     secret = secret_json(text, key, runtime.generation.public_url)
     if as_json:
-        print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
+        body = {**shown(key), **secret, **({"warnings": warnings} if warnings else {})}
+        print_or_raise(json.dumps(body, indent=2))
         return
-    print(secret.get("base_url") or secret["secret"])
+    print_or_raise(secret.get("base_url") or secret["secret"])
     print(
         f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_expiry_text(key.expires_at)}.",
         file=sys.stderr,

@@ -167,16 +167,21 @@ def _wal(path: Path) -> bool:
         return False
 
 
+def check_folder(path: Path) -> None:
+    """Check that the folder of the file exists, without opening the file. Raises StoreRefused."""
+    if path.is_dir():
+        raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
+    if not path.parent.is_dir():
+        raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
+
+
 def _check_file_access(path: Path) -> None:
     """Make the checks that do not open the file.
 
     When a process closes any descriptor of a file, all its locks on the file end (POSIX, fcntl(2)). So opening and
     closing the file here would drop the locks of this process's connections.
     """
-    if path.is_dir():
-        raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
-    if not path.parent.is_dir():
-        raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
+    check_folder(path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         message = (
             f"{path.parent} is not writable for this user, and SQLite writes beside its file too: run the command as the "

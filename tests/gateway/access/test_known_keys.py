@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.access import known_keys
 from gateway.access.key_forms import RequestedKey, key_kind, mint
 from gateway.access.key_policy import Policy, SentRequest
-from gateway.access.known_keys import CachedSize
+from gateway.access.known_keys import CachedSize, MintedKeyCache
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
 from gateway.errors import Forbidden
@@ -101,6 +101,14 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
     }
     two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["lane/c1", "lane/c2"]}}
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
+
+
+async def test_rule_that_probably_matches_nothing_is_accepted_with_a_warning(gateway: TwoConnectionGateway) -> None:
+    made = await gateway.key("typo", limits={"rules": ["GETT /x", "GET /items/{id}", "GET,PROPFIND /y"]})
+    method, placeholder = made["warnings"]
+    assert method == "rule 'GETT /x' has the method 'GETT', which is not a registered HTTP method; did you mean 'GET'?"
+    assert placeholder.endswith("For any value, write *: 'GET /items/*'")
+    assert "warnings" not in await gateway.key("right", limits={"rules": ["GET /x"]})
 
 
 async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> None:
@@ -512,6 +520,27 @@ async def test_a_budget_is_never_exceeded(gateway: TwoConnectionGateway) -> None
     assert (outcomes.count(200), outcomes.count(403)) == (30, 20)
     listed = await gateway.running.json("GET", KEYS, expect=200)
     assert (listed["data"][0]["calls"], listed["data"][0]["budget"]) == (30, 30)
+
+
+async def test_reserved_calls_of_a_key_return_to_its_budget_after_its_meter_was_dropped(
+    gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_keys, "MAX_CACHED", 1)
+    store = gateway.running.runtime.store
+    cache = MintedKeyCache(store)
+    made = [await gateway.key(name, limits={"budget": 100}) for name in ("first", "second")]
+    for key in made:
+        caller = await cache.caller(digest(key["secret"]))
+        assert caller is not None
+        assert caller.access is not None
+        assert caller.access.meter is not None
+        await caller.access.meter.spend()
+    reserved = await store.keys.get(digest(made[0]["secret"]))
+    assert reserved is not None
+    assert reserved.calls == 5, "a twentieth of the budget is reserved"
+    await cache.close()
+    stored = [await store.keys.get(digest(key["secret"])) for key in made]
+    assert [key.calls for key in stored if key is not None] == [1, 1]
 
 
 async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,22 @@ def test_a_database_elsewhere_whose_certificate_is_not_checked_is_warned_of(
     assert "database-password" not in result.output
 
 
+def test_missing_folder_of_the_store_is_a_warning(file: Path) -> None:
+    folder = file.parent / "missing"
+    result = check(file, GOOD.replace("store: {", f"store: {{url: 'sqlite:///{folder}/gateway.db', "))
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"{file}:1: warning: {folder} is not a folder: create it, or let store.url name a file elsewhere. "
+        "Until then, the gateway does not start on this machine.\n"
+    )
+
+
+def test_placeholder_in_place_of_a_client_is_a_warning(file: Path) -> None:
+    result = check(file, HEAD + "      github:\n        client_id: an-id\n        client_secret: change-me\n")
+    assert result.exit_code == 0
+    assert result.stderr == f"{file}:8: warning: client_secret of integration 'github' is a placeholder\n"
+
+
 def test_check_creates_no_files(file: Path) -> None:
     check(file, GOOD)
     assert list(file.parent.iterdir()) == [file]

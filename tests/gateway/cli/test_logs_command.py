@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 from datetime import UTC, datetime
 
@@ -83,9 +84,10 @@ async def test_error_names_wrong_filters(with_records: Examined, words: tuple[st
     assert words[0] in refused.stderr
 
 
-async def test_new_entries_are_followed(running: RunningGateway, with_records: Examined) -> None:
+async def test_new_entries_are_followed_until_ctrl_c(running: RunningGateway, with_records: Examined) -> None:
     command = (sys.executable, "-m", "gateway", "logs", "-c", str(with_records.file), "--follow", "--json")
-    following = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    pipe = asyncio.subprocess.PIPE
+    following = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT)
     assert following.stdout is not None
     seen = []
     try:
@@ -94,10 +96,14 @@ async def test_new_entries_are_followed(running: RunningGateway, with_records: E
                 if number > 3:
                     await running.runtime.store.call_log.add_many([operation(number)])
                 seen.append(json.loads(await following.stdout.readline())["request_id"])
+            following.send_signal(signal.SIGINT)
+            rest = await following.communicate()
     finally:
-        following.terminate()
-        await following.wait()
+        if following.returncode is None:
+            following.kill()
+            await following.wait()
     assert seen == ["r1", "r2", "r3", "r4", "r5"]
+    assert (following.returncode, *rest) == (0, b"", b"")
 
 
 async def test_follow_reads_only_new_rows_once_per_second(

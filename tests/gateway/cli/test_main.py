@@ -1,5 +1,6 @@
 """The `gateway` command itself: its list of commands, fast help, and usage errors."""
 
+import json
 import os
 import signal
 import subprocess
@@ -80,6 +81,32 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     result = CliRunner().invoke(main, ["fly"])
     assert result.exit_code == 2
     assert "No such command 'fly'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("keys list --jsn --json", "No such option '--jsn'"),
+        ("keys create --json", "Missing argument 'NAME'."),
+        ("keys list --json --limit 0", "Invalid value for '--limit': 0 is not in the range 1<=x<=10000."),
+        ("incident --json", "Give --integration, --key or both."),
+        ("keys lst --json", "No such command 'lst'; did you mean 'list'?"),
+        ("--json check", "No such option '--json'"),
+    ],
+)
+def test_wrong_usage_is_also_json(arguments: str, message: str) -> None:
+    result = CliRunner().invoke(main, arguments.split(" "))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    fault = json.loads(result.stdout)
+    assert not fault["ok"]
+    assert [message in one["message"] for one in fault["faults"]] == [True]
+
+
+@pytest.mark.parametrize("arguments", ["keys list --jsn", "try --jsn -- --json"])
+def test_wrong_usage_without_json_prints_none(arguments: str) -> None:
+    result = CliRunner().invoke(main, arguments.split(" "))
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.fakes.commands import command_output
@@ -97,6 +98,22 @@ def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) ->
         assert message in done.stderr
         (fault,) = json.loads(done.stdout)["faults"]
         assert message in fault["message"]
+
+
+@pytest.mark.heavy
+async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_database: str, tmp_path: Path) -> None:
+    file = written(tmp_path, empty_database, KEY)
+    assert (await command_output("keys", "create", "agent", "-c", file)).code == 0
+    db = await asyncpg.connect(empty_database)
+    await db.execute("ALTER TABLE deliveries DROP COLUMN detail")
+    await db.close()
+    done = await command_output("events", "list", "--json", "-c", file)
+    assert done.code == 1
+    (fault,) = json.loads(done.out)["faults"]
+    assert fault["message"] == (
+        "The gateway's database cannot be used now: it lacks a column, as after an incomplete restore. Retry in 5 seconds. "
+        "The database says: column deliveries.detail does not exist."
+    )
 
 
 def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:

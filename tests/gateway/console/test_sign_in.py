@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.access.client_window import MAX_LINES
+from gateway.records.audit import AuditFilter
 from gateway.store.console_sessions import new_link
 from gateway.store.transactions import Transactions
 from tests.fakes.console import AtConsole, at_console, form_in, switch_on
@@ -206,6 +207,23 @@ async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
     async with at_console(running) as console:
         assert await running.runtime.store.console_sessions.end_all() == 1
         await console.page("/dev", expect=401)
+    assert await sign_outs(running) == [{"kind": "system", "detail": {"ended": 1}}]
+
+
+async def test_sign_out_is_audited_with_the_name_of_the_operator(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        await console.send("/sign-out", {}, expect=200)
+        await console.send("/sign-out", {}, expect=200)
+    assert await sign_outs(running) == [
+        {"kind": "operator", "name": "ada", "command": "console", "detail": {"role": "operator"}}
+    ]
+
+
+async def sign_outs(running: RunningGateway) -> list[dict[str, Any]]:
+    """Return the actor and the detail of each record of a sign-out."""
+    await running.runtime.audit_keeper.once()
+    found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_out"))
+    return [{**one.as_json()["actor"], "detail": one.as_json()["detail"]} for one in found]
 
 
 async def test_invalid_sign_in_links_are_logged_a_few_times_only(running: RunningGateway) -> None:

@@ -424,12 +424,20 @@ async def test_event_reaches_a_host_with_an_underscore(
     assert receiver.taken[0].headers["Host"] == f"my_app:{receiver.port}"
 
 
-@pytest.mark.parametrize(("head_bytes", "state"), [(60_000, DeliveryState.DELIVERED), (70_000, DeliveryState.PENDING)])
-async def test_response_with_a_large_head_is_read_up_to_the_limit(
-    settings: dict[str, Any], tracker: Tracker, tmp_path: Path, head_bytes: int, state: DeliveryState
+@pytest.mark.parametrize(
+    ("status", "head_bytes", "state"),
+    [
+        (200, 60_000, DeliveryState.DELIVERED),
+        (200, 70_000, DeliveryState.DELIVERED),
+        (503, 70_000, DeliveryState.PENDING),
+    ],
+)
+async def test_status_counts_also_if_the_head_is_too_large_to_be_read(
+    settings: dict[str, Any], tracker: Tracker, tmp_path: Path, status: int, head_bytes: int, state: DeliveryState
 ) -> None:
     fields = b"".join(b"X-%d: %b\r\n" % (n, b"x" * 7000) for n in range(head_bytes // 7000))
-    async with raw_provider(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + fields + b"\r\n") as target:
+    first = b"HTTP/1.1 %d \r\nContent-Length: 0\r\n" % status
+    async with raw_provider(first + fields + b"\r\n") as target:
         settings["environments"]["dev"]["webhook_url"] = f"{target.origin}/events"
         settings["egress"]["allow"].append(f"127.0.0.1/32:{target.port}")
         gateway = RunningGateway(tmp_path, settings)
@@ -437,7 +445,7 @@ async def test_response_with_a_large_head_is_read_up_to_the_limit(
         await gateway.imported(tracker.grant())
         found = await wait_for_attempts(gateway, 1)
         await gateway.stop()
-    assert found.state is state, found.detail
+    assert (found.state, found.status) == (state, status), found.detail
 
 
 def test_retry_after_of_zero_does_not_replace_the_pause_of_a_failing_target() -> None:

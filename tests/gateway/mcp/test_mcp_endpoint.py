@@ -465,6 +465,34 @@ async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohtt
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 
+@pytest.mark.parametrize(
+    ("members", "sent"), [({"tracestate": "b=2"}, "b=2"), ({}, None), ({"tracestate": "b=2\r\nX: 1"}, None)]
+)
+async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_message(
+    door: Agents, members: dict[str, str], sent: str | None
+) -> None:
+    heads = []
+
+    async def responding(request: web.Request) -> web.Response:
+        heads.append(request.headers)
+        return web.json_response({})
+
+    door.provider.responding = responding
+    key = await door.key(*RULES)
+    meta = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", **members}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "search_issues", "arguments": {}, "_meta": meta},
+    }
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+    await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **headers})
+    (head,) = heads
+    assert head["traceparent"] == meta["traceparent"]
+    assert head.get("tracestate") == sent
+
+
 async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.app.routes import ROUTES
@@ -14,10 +15,11 @@ from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Proxy
 from gateway.errors import Code, InvalidRequest
+from gateway.http.proxy_options import OWN_HEADERS
 from gateway.openapi.codes import STATUS
 from gateway.openapi.import_models import IMPORTED
 from gateway.openapi.openapi_document import ALL_METHODS, components, document, status_codes
-from gateway.openapi.operations import OPERATIONS
+from gateway.openapi.operations import ON_BEHALF, OPERATIONS
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -175,6 +177,18 @@ async def test_routes_accept_exactly_the_described_parameters(running: RunningGa
             issues = responded.get("error", {}).get("errors", ()) if isinstance(responded, dict) else ()
             unknown = {issue["path"][0] for issue in issues if issue["code"] == "unrecognized_keys"}
             assert unknown & {"bogus", *result} == params.keys() & {"bogus"}, (one.method, one.path)
+
+
+async def test_every_header_of_the_gateway_is_described_and_read(running: RunningGateway, tracker: Tracker) -> None:
+    assert {one.name for one in ON_BEHALF if one.name.startswith("Gateway-")} == set(OWN_HEADERS)
+    await running.imported(tracker.grant())
+    for name in OWN_HEADERS:
+        headers = CIMultiDict({**running.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"})
+        headers.extend([(name, "100"), (name, "100")])  # only a header that is read is refused if it is sent twice
+        async with running.http.get(f"{running.url}/proxy/x", headers=headers) as response:
+            body = await response.json()
+        assert response.status == 400, name
+        assert [issue["path"] for issue in body["error"]["errors"]] == [[name.lower()]]
 
 
 @pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])

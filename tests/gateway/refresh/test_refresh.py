@@ -1,7 +1,9 @@
 """Token refresh end to end: one token request, callers get new tokens only after the commit, outages lose nothing."""
 
 import asyncio
+import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from gateway.app import generations
 from gateway.errors import InvalidRequest
 from gateway.store.database_faults import unavailable
 from gateway.store.transactions import CROWDED
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.closed_port import closed_port
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -279,6 +282,26 @@ async def test_valid_token_is_used_while_the_token_endpoint_is_down(
     later(2)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1  # no request before the retry time
+
+
+async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_cause(
+    tracker: Tracker, tmp_path: Path, later: Any
+) -> None:
+    with closed_port() as port:
+        origin = f"http://127.0.0.1:{port}"
+        write_entry(tmp_path, "tracker", {**tracker_entry(tracker.url), "token_url": f"{origin}/token"})
+        tracker_port = tracker.url.rpartition(":")[2]
+        gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker_port}", f"127.0.0.1/32:{port}"]))
+        await gateway.start()
+        await gateway.imported(tracker.grant())
+        later(3601)
+        async with gateway.proxied("c1") as response:
+            error = (await response.json())["error"]
+        await gateway.stop()
+    cause = f"{origin} could not be reached: "
+    assert error["payload"]["provider_message"].startswith(cause)
+    assert error["message"].startswith(f"The token of connection 'c1' has expired and cannot be refreshed now ({cause}")
+    assert re.search(r"[^.]\)\. Retry in \d+ s\.$", error["message"])
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)

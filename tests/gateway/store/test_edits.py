@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.http.json_depth import MAX_STORED_LEVELS, nests_deeper
+from gateway.records.audit import AuditFilter
 from gateway.records.connection import EndUser
 from gateway.store import Edit, ListFilter, Store, UnknownConnection
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -41,6 +42,18 @@ async def test_metadata_is_replaced_or_merged(store: Store) -> None:
     assert merged.metadata == {"a": {"y": 2}, "b": None}
     (replaced,) = await store.edits.set_metadata([REF], {}, merge=False, now=LATER)
     assert replaced.metadata == {}
+
+
+async def test_changed_metadata_is_audited_and_unchanged_metadata_is_not(store: Store) -> None:
+    await store.connections.put(new(metadata={"m": 1}, end_user=EndUser("e")), now=NOW)
+    await store.connections.put(new(OTHER), now=NOW)
+    await store.edits.set_metadata([REF, OTHER], {"m": 1}, merge=True, now=LATER)
+    await store.edits.set_metadata([REF], {"secret": "value"}, merge=True, now=LATER)
+    await store.audit.append_to_chain()
+    records = [one.as_json() for one in await store.audit.find(AuditFilter(action="connection.changed"))]
+    assert [one["object"]["connection"] for one in records] == [REF.connection_id, OTHER.connection_id]
+    assert [one["detail"] for one in records] == [{"fields": ["metadata"]}] * 2
+    assert ["end_user" in one for one in records] == [True, False]
 
 
 async def test_unknown_connection_prevents_all_changes(store: Store) -> None:

@@ -200,3 +200,17 @@ async def test_list_applies_key_limits(store: Store, limits: KeyLimits, found: s
         await store.connections.put(new(ConnectionRef("dev", integration, name), tags=tags), now=NOW)
     there = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))
     assert {one.ref.connection_id for one in there} == found
+
+
+async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old_key(store: Store) -> None:
+    old = await store.keys.add(replace(AGENT, expires_at=NOW + timedelta(days=9)), now=NOW)
+    child = await store.keys.add(replace(AGENT, digest="child", name="child", parent_id=old.id), now=NOW)
+    new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
+    last = await store.changes.end()
+    await store.keys.withdraw(new_key, old, now=NOW)
+    assert await store.keys.get("d1") == old
+    assert await store.keys.get("child") == child
+    withdrawn = await store.keys.get("new")
+    assert withdrawn is not None
+    assert withdrawn.revoked_at == NOW
+    assert set((await store.changes.since(last))[1]) == {changed_key("dev", name) for name in ("d1", "child", "new")}

@@ -1,6 +1,9 @@
 """``gateway keys``: creates, lists and revokes keys in the store, whether or not a gateway is running."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from gateway.access.key_forms import key_kind
 from gateway.cli import main
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import ROOT
 
 
 @pytest.fixture
@@ -162,3 +167,45 @@ def test_shortened_list_is_reported(file: Path) -> None:
     cut = keys(file, "list", "--limit", "1")
     assert "There are more than 1 key: raise --limit to see the others." in cut.stderr
     assert "raise --limit" not in keys(file, "list", "--limit", "2").stderr
+
+
+def created_into(output: str, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Create a key; the shell's redirection `output` takes stdout."""
+    command = [sys.executable, "-m", "gateway", "keys", "create", *arguments, "-c", str(file)]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {output}', "sh", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("output", "why", "form"),
+    [(">/dev/full", "No space left on device", ()), (">&-", "stdout is closed", ("--json",))],
+    ids=["full disk", "closed"],
+)
+def test_key_that_cannot_be_printed_is_revoked(file: Path, output: str, why: str, form: tuple[str, ...]) -> None:
+    assert keys(file, "create", "first").exit_code == 0
+    done = created_into(output, file, "agent", *form)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Error: the key could not be printed ({why}), so it is revoked: send the output to another place, and create a "
+        "key again\n"
+    )
+    assert [key["display_name"] for key in printed_json(file, "list")["keys"]] == ["first"]
+    assert len(printed_json(file, "list", "--all")["keys"]) == 2
+    assert keys(file, "create", "agent").exit_code == 0, "the name is free again"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_key_stays_if_its_replacement_cannot_be_printed(file: Path) -> None:
+    old = printed_json(file, "create", "agent", "--expires", "30d")
+    done = created_into(">/dev/full", file, "agent", "--replaces", str(old["id"]), "--overlap", "0s")
+    assert done.returncode == 1
+    assert f"so it is revoked, and key {old['id']} is not replaced: " in done.stderr
+    (listed,) = printed_json(file, "list")["keys"]
+    assert (listed["id"], listed["expires_at"]) == (old["id"], old["expires_at"])
