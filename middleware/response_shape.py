@@ -132,12 +132,18 @@ def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
 MARK: Final = istr(errors.MARK)
-# The first path segments of Nango endpoints that the Nango SDKs call, but that the gateway does not have
-# (docs/compatibility.md#not-here).
-_NOT_OFFERED: Final = frozenset({"records", "sync", "action", "scripts"})
+# Endpoints that the Nango SDKs call, but that the gateway does not have (docs/compatibility.md#not-here).
+_SYNC_PATHS: Final = re.compile(
+    r"/(?:records|sync|action|scripts|functions)(?:/.*)?|/integrations/[^/]+/functions(?:/.*)?|/providers/[^/]+/templates"
+)
 SYNCS_NOT_OFFERED: Final = (
     "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by "
     "/proxy, or receive its webhooks."
+)
+_QUICKSTART_PATH: Final = "/integrations/quickstart"
+QUICKSTART_NOT_OFFERED: Final = (
+    "OAuth apps of Nango are not offered. Register your own app at the provider, and send its client ID and secret to "
+    "POST /integrations."
 )
 JSON_RPC_CODE: Final = -32010  # from the range that MCP reserves for implementations; MCP SDKs use -32000 and -32001
 CHALLENGE: Final = 'Bearer realm="gateway"'  # tells the client to send a bearer key (RFC 9110 §11.6.1), also with 403
@@ -238,6 +244,8 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
     `fault`: the error of aiohttp, with a status of 400 or above.
     """
     if isinstance(fault, web.HTTPMethodNotAllowed):
+        if (request.method, request.path) == (hdrs.METH_POST, _QUICKSTART_PATH):
+            return NotImplementedHere("not_offered", QUICKSTART_NOT_OFFERED)
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
             "method_not_allowed",
@@ -245,7 +253,7 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
-        if request.path.partition("/")[2].partition("/")[0] in _NOT_OFFERED:
+        if _SYNC_PATHS.fullmatch(request.path):
             return NotImplementedHere("not_offered", SYNCS_NOT_OFFERED)
         return NotFound(
             "not_found", "No such endpoint. Calls to a provider begin with /proxy/; GET /docs lists all endpoints."

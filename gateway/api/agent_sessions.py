@@ -20,7 +20,7 @@ from gateway.access.operation_rules import PREFIX, RISK_LETTERS
 from gateway.access.scopes import AGENT_SESSIONS, PROXY
 from gateway.api import responses
 from gateway.api.keys import describe_requester
-from gateway.api.request_body import Strict, read_json, read_query
+from gateway.api.request_body import Strict, read_json, read_query, require_empty_body
 from gateway.api.shapes import MAX_NAMES, ConnectionId, ProviderConfigKey, Tags
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import UnreadableFile
@@ -172,6 +172,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
     """End a session. Respond with 200 and the time and reason of the end, also if the session had ended before. Raises
     NotFound."""
     read_query(request, ())
+    require_empty_body(request)
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
     key = await request.app[RUNTIME].store.keys.find(environment, _key_id(session_id))

@@ -41,6 +41,11 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 
 # Names in the former flat format: name of a credential's member ▸ the name that old clients send.
 FLAT_NAMES: Final[Mapping[str, str]] = {"apiKey": "api_key"}
+FLAT_CLIENT_NAMES: Final[Mapping[str, str]] = {
+    "client_id": "oauth_client_id_override",
+    "client_secret": "oauth_client_secret_override",
+}
+NO_EXPIRATION: Final = "no_expiration"  # its only meaning is that `expires_at` is left out on purpose
 TOP_LEVEL_MEMBERS: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
 
 log = structlog.get_logger(__name__)
@@ -223,5 +228,9 @@ def _nest_flat_form(sent: Any) -> Any:
     for name, old in FLAT_NAMES.items():
         if old in rest:
             rest[name] = rest.pop(old)
+    if client := {name: rest.pop(old) for name, old in FLAT_CLIENT_NAMES.items() if old in rest}:
+        rest["config_override"] = client
+    if isinstance(rest.get(NO_EXPIRATION), bool):
+        del rest[NO_EXPIRATION]
     nested = {name: sent[name] for name in sent if name in TOP_LEVEL_MEMBERS}
     return {**nested, "credentials": rest}

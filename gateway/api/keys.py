@@ -11,7 +11,7 @@ from gateway import clock
 from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
 from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, rule_warnings
 from gateway.api import responses
-from gateway.api.request_body import Strict, query_number, read_json, read_query, wrong_query
+from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body, wrong_query
 from gateway.api.shapes import MAX_NAMES
 from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
@@ -86,6 +86,7 @@ async def create_key(request: web.Request) -> web.Response:
 @needs("environment:api_keys:list", limits=True)
 async def list_keys(request: web.Request) -> web.Response:
     """List keys, the newest first. Revoked and expired keys are listed only with ``include=ended``."""
+    require_empty_body(request)
     query = read_query(request, ("limit", "cursor", "include"), numbers={"limit": (1, MAX_LIMIT), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "'include' may be 'ended'.")
@@ -109,6 +110,8 @@ async def revoke_key(request: web.Request) -> web.Response:
     """Revoke a key. The path names the key; Nango's clients name the key in the body instead."""
     read_query(request, ())
     named = request.match_info.get("key_id")
+    if named is not None:
+        require_empty_body(request)
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _key_id(named)
     caller = request[CALLER]
     revoked = await request.app[RUNTIME].issuer.revoke(

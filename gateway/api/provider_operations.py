@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.api import responses
 from gateway.api.providers import listing_response, provider_in_path
-from gateway.api.request_body import query_number, read_query, wrong_query
+from gateway.api.request_body import query_number, read_query, require_empty_body, wrong_query
 from gateway.catalog.api_operations import RISKS, ApiOperation, api_operation_json, provenance, scopes_json
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
 from gateway.catalog.yaml_file import UnreadableFile
@@ -27,6 +27,7 @@ async def list_operations(request: web.Request) -> web.Response:
     """List the operations of a provider's API, in the order of the catalog's file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
     query = read_query(request, allowed, numbers={"limit": (1, MAX_LIMIT)})
+    require_empty_body(request)
     name = request.match_info["provider"]
     provider_in_path(request)
     if (risk := query.get("risk")) is not None and risk not in RISKS:

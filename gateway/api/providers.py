@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 from multidict import MultiMapping
 
+from gateway.api.request_body import require_empty_body
 from gateway.catalog.brand_icons import BrandIcon, brand_icon, own_logo
 from gateway.catalog.checks import PROVIDER_NAME
 from gateway.catalog.listing import Listing, ListingBody, Query, get_listing, name_in
@@ -134,6 +135,7 @@ async def list_providers(request: web.Request) -> web.Response:
     """
     provider_listing = listing(request)
     query = read_list_query(request.query)
+    require_empty_body(request)
     _check_filters(provider_listing, query)
     return listing_response(request, provider_listing.page(query))
 
@@ -145,6 +147,7 @@ async def get_provider(request: web.Request) -> web.Response:
         raise _invalid_query(
             [Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query]
         )
+    require_empty_body(request)
     return listing_response(request, provider_in_path(request))
 
 

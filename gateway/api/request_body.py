@@ -232,6 +232,8 @@ def read_query(
                 message = f"'{name}' may be {_joined_by_or(repeatable[name])}, not {wrong[:64]!r}."
                 issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
+        elif name in nested:
+            issues.append(Issue("invalid_type", f"'{name}' needs a key, as in {name}[<key>]=<value>.", (name,)))
         elif name not in allowed:
             known = () if hinted else (*allowed, *repeatable, *nested)
             hint, hinted = _hint(name, known, "parameters"), True

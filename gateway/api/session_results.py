@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from gateway import clock
 from gateway.api import responses
 from gateway.api.connection_json import end_user_json
-from gateway.api.request_body import Strict, query_number, read_json, read_query
+from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body
 from gateway.api.shapes import (
     ConnectionId,
 )
@@ -64,6 +64,7 @@ async def show_session(request: web.Request) -> web.Response:
     """Handle ``GET /connect/session``: return the session for its connect page
     (docs/compatibility.md#connect-sessions)."""
     read_query(request, ())
+    require_empty_body(request)
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: responses.Session = {
         "endUser": end_user_json(session.end_user),
@@ -86,6 +87,7 @@ async def show_session(request: web.Request) -> web.Response:
 async def end_session(request: web.Request) -> web.Response:
     """Handle ``DELETE /connect/session``: end the session and respond with 204. Its token is then invalid."""
     read_query(request, ())
+    require_empty_body(request)
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
@@ -97,6 +99,7 @@ async def read_result(request: web.Request) -> web.Response:
     seconds for the first result.
     """
     query = read_query(request, ("client", "wait_s"), numbers={"wait_s": (0, MAX_WAIT_S)})
+    require_empty_body(request)
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
     outcomes = await _wait_for_outcomes(request, session.digest, client, query_number(query, "wait_s") or 0)
@@ -111,6 +114,7 @@ async def poll_session(request: web.Request) -> web.Response:
     ``wait_s``: wait up to this number of seconds for the first result. Raises NotFound.
     """
     query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
+    require_empty_body(request)
     runtime, name, limits_tags = (
         request.app[RUNTIME],
         request.match_info["session_id"],

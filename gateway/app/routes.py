@@ -149,6 +149,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/connection", API(connections.list_connections)),
     ("POST", "/connection", API(connection_import.import_flat)),
     ("OPTIONS", "/connection", PROGRAM(respond_to_options)),
+    ("POST", "/connection/metadata", API(connection_edits.set_metadata)),
+    ("PATCH", "/connection/metadata", API(connection_edits.merge_metadata)),
     ("POST", f"/connection/{CONNECTION_ID_PATTERN}/metadata", API(connection_edits.set_metadata_of_one)),
     ("PATCH", f"/connection/{CONNECTION_ID_PATTERN}/metadata", API(connection_edits.merge_metadata_of_one)),
     ("GET", f"/connection/{CONNECTION_ID_PATTERN}", API(connections.get_connection)),

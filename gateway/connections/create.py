@@ -175,7 +175,7 @@ class Creator:
         credential = await self.obtain_credential(mode, credential, context)
         new = await self.complete_credential(mode, credential, context)
         context = replace(context, config=dict(new.config))
-        await self.check(mode, credential, context, verified=tested or reconnects)
+        await self.check(mode, credential, context, verified=tested or reconnects, grant_needs_provider=reconnects)
         account = new.account or await account_of(new, credential, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
@@ -217,17 +217,24 @@ class Creator:
         )
 
     async def check(
-        self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext, *, verified: bool
+        self,
+        mode: AuthMode,
+        credential: Mapping[str, Any],
+        context: AuthContext,
+        *,
+        verified: bool,
+        grant_needs_provider: bool = True,
     ) -> None:
         """Check that requests can carry the credential and, if `verified`, that the provider accepts the credential.
         This check finds errors now that otherwise only the first proxied call would show.
 
-        Raises the same errors as `create`.
+        `grant_needs_provider`: as in `Verifier.verify`. Raises the same errors as `create`.
         """
         base = base_url(context.provider, context.config, mode, credential)
         placement(mode, credential, context.for_destinations(base.origin))
         if verified:
-            await Verifier(self._current.generation.egress).verify(mode, credential, context)
+            verifier = Verifier(self._current.generation.egress)
+            await verifier.verify(mode, credential, context, grant_needs_provider=grant_needs_provider)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """Return an existing connection's settings, or no settings without a connection. With these settings, a new

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
+import structlog
 from multidict import CIMultiDict
 
 from gateway import clock
@@ -128,6 +129,8 @@ def _account_text(value: object) -> str | None:
     return safe_text(str(value))[:MAX_TEXT_LENGTH] or None
 
 
+log = structlog.get_logger(__name__)
+
 TIMEOUT_S: Final = 15.0
 LIMIT_BYTES: Final = 1 << 20
 
@@ -138,21 +141,43 @@ class Verifier:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def verify(self, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> None:
+    async def verify(
+        self,
+        mode: AuthMode,
+        credential: Mapping[str, Any],
+        context: AuthContext,
+        *,
+        grant_needs_provider: bool = True,
+    ) -> None:
         """Check the credential. The credential is accepted if one of the entry's endpoints returns the expected 2xx, or
         if the entry names no endpoint.
 
         An OAuth grant is refused only after a 401 or an unexpected 2xx, because its scopes do not always cover the
-        endpoint. A grant that can be refreshed is never refused, because an imported token may have expired. Raises
-        InvalidRequest ``connection_test_failed`` if the credential is refused, and UpstreamFailed if the provider could
-        not be reached.
+        endpoint. A grant that can be refreshed is never refused, because an imported token may have expired.
+        `grant_needs_provider`: whether a grant is refused if the provider could not be reached. A provider at an IP
+        address that the gateway may not call counts as unreachable for every credential.
+
+        Raises InvalidRequest ``connection_test_failed`` if the credential is refused, and UpstreamFailed if the
+        provider could not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
             return
         replies: list[Reply] = []
         for endpoint in spec.endpoints:
-            reply = await self._send(spec, endpoint, mode, credential, context)
+            try:
+                reply = await self._send(spec, endpoint, mode, credential, context)
+            except EgressError as fault:
+                if grant_needs_provider or fault.kind == "refused" or not isinstance(mode, GrantingMode):
+                    raise _unreachable_error(context, fault) from fault
+                integration = context.integration
+                log.warning(
+                    "credential_not_tested",
+                    environment=integration.environment,
+                    integration=integration.integration_id,
+                    detail=sentence(fault.message),
+                )
+                return
             if is_success(reply) and is_expected(spec, reply.body):
                 return
             replies.append(reply)
@@ -168,23 +193,24 @@ class Verifier:
     ) -> Reply:
         request, body = verification_request(spec, endpoint, mode, credential, context)
         at = clock.now()
-        try:
-            response = await self._egress.fetch(
-                request.method,
-                request.url,
-                headers=request.headers,
-                body=body,
-                limit_bytes=LIMIT_BYTES,
-                timeout_s=TIMEOUT_S,
-                identity=request.identity,
-            )
-        except EgressError as fault:
-            raise UpstreamFailed(
-                "upstream_unreachable",
-                f"Could not test this credential at {context.provider.display_name}: {sentence(fault.message)} Nothing was "
-                "stored; try again.",
-            ) from fault
+        response = await self._egress.fetch(
+            request.method,
+            request.url,
+            headers=request.headers,
+            body=body,
+            limit_bytes=LIMIT_BYTES,
+            timeout_s=TIMEOUT_S,
+            identity=request.identity,
+        )
         return Reply(response.status, response.headers, response.body, at)
+
+
+def _unreachable_error(context: AuthContext, fault: EgressError) -> UpstreamFailed:
+    return UpstreamFailed(
+        "upstream_unreachable",
+        f"Could not test this credential at {context.provider.display_name}: {sentence(fault.message)} Nothing was "
+        "stored; try again.",
+    )
 
 
 def is_success(reply: Reply) -> bool:

@@ -13,7 +13,7 @@ from gateway.console.call_views import operation_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.http.url import join_target, parse_proxied_target
+from gateway.http.url import join_target, parse_proxied_target, without_base
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.off_loop import off_loop
@@ -44,12 +44,13 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
     try:
         opened = await runtime.live.opened(environment, it.integration_id, it.connection_id)
         base = opened.base
+        rest = without_base(parse_proxied_target(PROXY_PATH + it.path, PROXY_PATH), base)
         upstream = UpstreamRequest(
             method=it.method,
             scheme=base.scheme,
             host=base.host,
             port=base.port,
-            target=join_target(base.path, parse_proxied_target(PROXY_PATH + it.path, PROXY_PATH)),
+            target=join_target(base.path, rest),
             base_path=base.path,
         )
         has_body = it.method in WITH_BODY

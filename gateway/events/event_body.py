@@ -12,6 +12,7 @@ from gateway.http.headers import normalized_name
 from gateway.records.event import FORWARD, Delivery, EventContent
 
 SENDER: Final = "nango"  # Nango's published clients check for this value
+NO_AUTH_MODE: Final = "unknown"  # Nango's published types declare this value and require the member
 JSON: Final = "application/json"
 
 # Header fields of each forwarded webhook, which name the integration that received the webhook.
@@ -115,7 +116,7 @@ def _connection_event(delivery: Delivery, content: EventContent, auth_mode: str 
         "connectionId": delivery.connection_id,
         "providerConfigKey": content.integration_id,
         "provider": content.provider,
-        "authMode": auth_mode,
+        "authMode": auth_mode or NO_AUTH_MODE,
         "environment": content.environment,
         "operation": facts["operation"],
         "success": facts["success"],

@@ -72,7 +72,7 @@ FIRST_WAIT_S: Final = 0.5
 JITTER: Final = 0.1  # maximum fraction that is added to a wait, so that waiting callers do not retry together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-DEFAULT_STATUSES: Final = (range(429, 430), range(502, 505))
+DEFAULT_STATUSES: Final = (range(429, 430), range(500, 600))
 _STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P<high>[1-9][0-9]{2}))?", re.IGNORECASE)
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from gateway.errors import InvalidRequest
-from gateway.http.origin import ABSOLUTE, parse_authority
+from gateway.http.origin import ABSOLUTE, ParsedUrl, parse_authority
 
 # ── Finds dot segments. A segment counts even if only a very lenient server reads it as one.
 #
@@ -95,6 +95,25 @@ def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = Non
     if has_dot_segment(path):
         raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")
     return ProxiedTarget(path, mark + query)
+
+
+def without_base(rest: ProxiedTarget, base: ParsedUrl) -> ProxiedTarget:
+    """Return `rest`, without the base URL if the path is an absolute URL at or below `base`.
+
+    Callers of Nango's SDKs pass absolute URLs as endpoints: ``/https://api.example.com/v1/users``. Absolute URLs of
+    other origins, and all other paths, stay unchanged.
+    """
+    if "://" not in rest.path[:9]:  # true for nearly every path
+        return rest
+    absolute = ABSOLUTE.match(rest.path, 1)
+    if absolute is None:
+        return rest
+    scheme = absolute["scheme"].lower()
+    authority, path = parse_authority(scheme, absolute["authority"]), rest.path[absolute.end() :]
+    if scheme != base.scheme or authority != (base.host, base.port) or not path.startswith(base.path):
+        return rest
+    below = path.removeprefix(base.path)
+    return ProxiedTarget(below, rest.query) if below[:1] in ("", "/") else rest
 
 
 def join_target(base_path: str, rest: ProxiedTarget) -> str:

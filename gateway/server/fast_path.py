@@ -376,9 +376,8 @@ def _target_and_rule(
     """
     placement = opened.placement
     try:
-        target = url.join_target(
-            opened.base.path, url.parse_proxied_target(request_line[2].decode("ascii"), head.known.mount)
-        )
+        rest = url.parse_proxied_target(request_line[2].decode("ascii"), head.known.mount)
+        target = url.join_target(opened.base.path, url.without_base(rest, opened.base))
     except GatewayError:
         return None
     rule = "" if caller.access is None else may_send(caller, head, opened, request_line[1].decode(), target)

@@ -41,6 +41,13 @@ async def test_the_base_path_comes_first() -> None:
     assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
 
 
+async def test_an_absolute_url_below_the_base_url_is_a_path() -> None:
+    sent = await upstream_for("/proxy/http://127.0.0.1:8000/v1/a%2fb?x")
+    assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
+    other = await upstream_for("/proxy/http://127.0.0.1:8001/v1/a")
+    assert other.url == "http://127.0.0.1:8000/v1/http://127.0.0.1:8001/v1/a"
+
+
 async def test_mount_prefix_must_match_literally() -> None:
     assert (await upstream_for("/gw/proxy/a", mounted="/gw/proxy")).target == "/v1/a"
     with pytest.raises(InvalidRequest):

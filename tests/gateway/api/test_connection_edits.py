@@ -113,6 +113,20 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
     assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
 
 
+async def test_metadata_of_several_connections_is_set_at_the_old_path_too(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    names = {"connection_id": ["c1"], "provider_config_key": "tracker"}
+    for method, metadata, status, held in (
+        ("POST", {"a": 1}, 201, {"a": 1}),
+        ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
+    ):
+        body = {**names, "metadata": metadata}
+        assert await running.json(method, "/connection/metadata", json=body, expect=status) == body
+        assert (await running.json("GET", CONNECTION_PATH))["metadata"] == held
+
+
 async def test_flat_import_accepts_an_api_key_and_a_password(running: RunningGateway, tracker: Tracker) -> None:
     for name, mode in (("keyed", "API_KEY"), ("basic", "BASIC")):
         entry = {"display_name": name, "docs": "https://d.example", "categories": ["x"], "auth_mode": mode}
@@ -128,6 +142,25 @@ async def test_flat_import_accepts_an_api_key_and_a_password(running: RunningGat
     wrong = {"provider_config_key": "keyed", "password": "x"}
     body = await running.json("POST", "/connection", json=wrong, expect=400)
     assert body["error"]["code"] == "invalid_body"
+
+
+async def test_flat_import_accepts_an_own_client_and_a_token_without_expiry(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    sent = {
+        "provider_config_key": "tracker",
+        "connection_id": "c1",
+        "access_token": tracker.grant()["access_token"],
+        "no_expiration": True,
+        "oauth_client_id_override": "own-id",
+        "oauth_client_secret_override": "own-secret",
+    }
+    assert await running.json("POST", "/connection", json=sent, expect=201) == sent
+    shown = (await running.json("GET", CONNECTION_PATH, expect=200))["credentials"]
+    assert shown["config_override"] == {"client_id": "own-id", "client_secret": "own-secret"}
+    assert "expires_at" not in shown
+    wrong = await running.json("POST", "/connection", json={**sent, "no_expiration": "yes"}, expect=400)
+    assert wrong["error"]["errors"][0]["path"] == ["credentials", "no_expiration"]
 
 
 async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(

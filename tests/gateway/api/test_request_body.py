@@ -129,6 +129,7 @@ async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: R
     [
         ("end_user_id=u1", "'end_user_id' is not a parameter of this endpoint; did you mean 'endUserId'?"),
         ("tag=x", "'tag' is not a parameter of this endpoint; did you mean 'tags'?"),
+        ("tags=x", "'tags' needs a key, as in tags[<key>]=<value>."),
         ("serach=u1&limmit=1", "did you mean 'search'?; 'limmit' is not a parameter of this endpoint."),
     ],
 )

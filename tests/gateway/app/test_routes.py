@@ -56,7 +56,16 @@ async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> 
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/records?model=x"), ("POST", "/action/trigger"), ("POST", "/sync/start"), ("GET", "/scripts/config")],
+    [
+        ("GET", "/records?model=x"),
+        ("POST", "/action/trigger"),
+        ("POST", "/sync/start"),
+        ("GET", "/scripts/config"),
+        ("GET", "/integrations/tracker/functions"),
+        ("GET", "/integrations/tracker/functions/x/code"),
+        ("GET", "/providers/tracker/templates"),
+        ("POST", "/functions/invocations"),
+    ],
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_syncs_and_actions_of_the_nango_sdks_return_not_offered(
@@ -66,6 +75,50 @@ async def test_syncs_and_actions_of_the_nango_sdks_return_not_offered(
     assert body["error"]["code"] == "not_offered"
     assert "Syncs, actions and records are not offered" in body["error"]["message"]
     await shared.json(method, "/recordings", expect=404)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_quickstart_integration_of_the_nango_sdks_returns_not_offered(shared: RunningGateway) -> None:
+    body = await shared.json("POST", "/integrations/quickstart", expect=501)
+    assert body["error"]["code"] == "not_offered"
+    assert "Register your own app" in body["error"]["message"]
+    await shared.json("POST", "/integrations/tracker", expect=405)
+
+
+WITHOUT_BODY = [
+    ("GET", "/providers"),
+    ("GET", "/providers/tracker"),
+    ("GET", "/providers/tracker/operations"),
+    ("GET", "/integrations"),
+    ("GET", "/integrations/tracker"),
+    ("DELETE", "/integrations/none"),
+    ("GET", "/connections"),
+    ("GET", "/connections/c1?provider_config_key=tracker"),
+    ("DELETE", "/connections/c1?provider_config_key=tracker"),
+    ("GET", "/connect/sessions/none"),
+    ("GET", "/connect/session"),
+    ("GET", "/connect/session/result"),
+    ("DELETE", "/connect/session"),
+    ("POST", "/environment/webhook-signing-key/rotate"),
+    ("GET", "/environment-variables"),
+    ("GET", "/environment/api-keys"),
+    ("DELETE", "/environment/api-keys/9"),
+    ("DELETE", "/sessions/9"),
+    ("GET", "/logs"),
+    ("GET", "/audit"),
+    ("GET", "/audit/uses"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_body_of_a_call_that_takes_none_is_refused(shared: RunningGateway, method: str, path: str) -> None:
+    of_session = path.startswith("/connect/session") and "sessions" not in path
+    headers = {"Authorization": f"Bearer {await shared.session_token()}"} if of_session else shared.headers
+    async with shared.http.request(method, shared.url + path, headers=headers, json={"a": 1}) as response:
+        assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_body")
+    async with shared.http.request(method, shared.url + path, headers=headers, json={}) as response:
+        assert response.headers.get("Gateway-Error") != "invalid_body"
 
 
 async def test_node_that_is_not_serving_responds_with_the_gateways_error(running: RunningGateway) -> None:

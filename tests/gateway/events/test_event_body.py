@@ -208,14 +208,13 @@ def test_provider_cannot_set_the_gateways_headers_in_any_spelling(name: str) -> 
     assert is_forwarded("x-github-event")
 
 
-def forwarded_body(body: bytes) -> bytes:
-    """Return the event body for a JSON webhook that belongs to a connection."""
+def delivery_of(event: str) -> Delivery:
     now = clock.now()
-    delivery = Delivery(
+    return Delivery(
         id=1,
         outbox_id=1,
         message_id="msg_1",
-        event=FORWARD,
+        event=event,
         at=now,
         environment="dev",
         integration_id="tracker",
@@ -226,8 +225,20 @@ def forwarded_body(body: bytes) -> bytes:
         due_at=now,
         give_up_at=now,
     )
+
+
+def test_event_of_a_provider_without_an_entry_has_an_unknown_auth_mode() -> None:
+    facts = {"operation": "deletion", "success": True}
+    content = EventContent(clock.now(), "dev", "tracker", "gone", "connection.deleted", facts)
+    body, _ = build_message(delivery_of("connection.deleted"), content, None)
+    assert json.loads(body)["authMode"] == "unknown"
+
+
+def forwarded_body(body: bytes) -> bytes:
+    """Return the event body for a JSON webhook that belongs to a connection."""
     received = {"headers": [("content-type", "application/json")], "body": base64.b64encode(body).decode()}
-    return build_message(delivery, EventContent(now, "dev", "tracker", "tracker", FORWARD, {}, received), None)[0]
+    content = EventContent(clock.now(), "dev", "tracker", "tracker", FORWARD, {}, received)
+    return build_message(delivery_of(FORWARD), content, None)[0]
 
 
 @pytest.mark.parametrize("body", ['{"a":NaN}', "[1e999]", "[-Infinity]"])

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
 from gateway.http.origin import parse_host, parse_url
-from gateway.http.url import ProxiedTarget, has_dot_segment, join_target, origin_form, parse_proxied_target, with_query
+from gateway.http.url import (
+    ProxiedTarget,
+    has_dot_segment,
+    join_target,
+    origin_form,
+    parse_proxied_target,
+    with_query,
+    without_base,
+)
 
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#\\"), max_size=40)
 
@@ -50,6 +58,32 @@ def test_proxy_path_alone_means_the_base_path() -> None:
     assert join_target("/v1", parse_proxied_target("/proxy", "/proxy")) == "/v1"
     assert join_target("", parse_proxied_target("/proxy?x", "/proxy")) == "/?x"
     assert join_target("/v1", ProxiedTarget("/", "")) == "/v1/"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/https://api.example.com/v1/users", "/users"),
+        ("/HTTPS://API.example.com:443/v1/a%2fb//c", "/a%2fb//c"),
+        ("/https://api.example.com/v1", ""),
+        ("/https://api.example.com/v1/", "/"),
+        ("/https://api.example.com/v12/users", None),
+        ("/https://api.example.com/V1/users", None),
+        ("/https://api.example.com/users", None),
+        ("/http://api.example.com/v1/users", None),
+        ("/https://api.example.com:444/v1/users", None),
+        ("/https://other.example.com/v1/users", None),
+        ("/https://me@api.example.com/v1/users", None),
+        ("/https:/api.example.com/v1/users", None),
+        ("//https://api.example.com/v1/users", None),
+        ("/x/https://api.example.com/v1/users", None),
+        ("", None),
+    ],
+)
+def test_an_absolute_url_below_the_base_counts_as_its_path(path: str, expected: str | None) -> None:
+    rest = ProxiedTarget(path, "?q=https://api.example.com/v1")
+    base = parse_url("https://api.example.com/v1/")
+    assert without_base(rest, base) == (rest if expected is None else ProxiedTarget(expected, rest.query))
 
 
 @pytest.mark.parametrize(

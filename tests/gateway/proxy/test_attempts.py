@@ -228,6 +228,13 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
     assert 30 <= len(provider.heads) <= 36
 
 
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+async def test_without_rules_of_the_entry_a_429_and_every_5xx_are_retried(waits: list[float], status: int) -> None:
+    failed = f"HTTP/1.1 {status} Later\r\nContent-Length: 0\r\n\r\n".encode()
+    assert (await tried(failed, OK, call=("Retries: 1",))).summary == (200, "2", 2)
+    assert (await tried(failed, OK, call=("Retries: 1",), method="POST")).summary == (status, "1", 1)
+
+
 async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[float]) -> None:
     locked = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n"
     assert (await tried(locked, OK)).summary == (423, "1", 1)

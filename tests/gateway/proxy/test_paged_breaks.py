@@ -84,14 +84,14 @@ def clone(response: web.Response) -> web.Response:
 
 
 async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
-    async with paged(tmp_path, failing(2, refusal(500))) as list_:
+    async with paged(tmp_path, failing(2, refusal(409))) as list_:
         response = await list_.call()
         assert (response.status, response.numbers) == (200, [1, 2, 3, 4])
         trailer = response.trailer
         assert (trailer["complete"], trailer["pages"], trailer["records"]) == (False, 2, 4)
         assert trailer["error"]["code"] == "page_failed"
         assert trailer["error"]["status"] == 502
-        assert trailer["error"]["payload"] == {"status": 500, "body": '{"no": 500}'}
+        assert trailer["error"]["payload"] == {"status": 409, "body": '{"no": 409}'}
         rest = await list_.call(since=trailer["cursor"])
         assert (rest.numbers, rest.trailer["complete"]) == ([5, 6, 7, 8], True)
 
@@ -388,7 +388,7 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
 
 async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:
     noted: list[Any] = []
-    async with paged(tmp_path, failing(2, refusal(500))) as list_:
+    async with paged(tmp_path, failing(2, refusal(409))) as list_:
         log = list_.gateway.runtime.call_queue
         note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         await list_.call()

@@ -143,6 +143,20 @@ async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, targ
         assert len(provider.heads) == 1
 
 
+async def test_an_absolute_url_below_the_base_is_the_same_path_either_way(tmp_path: Path) -> None:
+    limits = {"display_name": "k", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /a"]}}
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        minted = await running.json("POST", "/environment/api-keys", json=limits, expect=200)
+        secret = minted["data"]["secret"].encode()
+        for _ in range(3):
+            for path, status in ((b"/a", 200), (b"/b", 403)):
+                request = get(b"/proxy/" + provider.origin.encode() + path + b"?x")
+                response = await client.ask(request.replace(SECRET_KEY.encode(), secret))
+                assert response.status == status
+        assert {head.partition(b"\r\n")[0] for head in provider.heads} == {b"GET /a?x HTTP/1.1"}
+        assert (len(provider.heads), running.fast_path.taken) == (3, 2)
+
+
 RESPONSES = [
     pytest.param(OK, b"GET", id="plain"),
     pytest.param(OK, b"HEAD", id="to HEAD"),

@@ -163,6 +163,21 @@ async def test_a_grant_is_refused_only_if_a_refresh_cannot_fix_it(
     assert len(await connections(gateway)) == (1 if expect == 201 else 0)
 
 
+@pytest.mark.parametrize("refresh_token", [{}, {"refresh_token": "r-token"}], ids=["alone", "refreshable"])
+async def test_a_grant_is_imported_while_its_provider_is_unreachable(
+    fake_provider: FakeProvider, start: Any, refresh_token: dict[str, str]
+) -> None:
+    gateway = await start(
+        {"client_id": "c", "client_secret": "s3cret"},
+        auth_mode="OAUTH2",
+        authorization_url=f"{fake_provider.url}/authorize",
+        token_url=f"{fake_provider.url}/token",
+        proxy={"verification": {"endpoints": ["/me"], "base_url_override": "https://api.invalid"}},
+    )
+    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a-token", **refresh_token})
+    assert len(await connections(gateway)) == 1
+
+
 async def test_a_signed_call_is_signed_when_it_verifies_too(fake_provider: FakeProvider, start: Any) -> None:
     async def me(request: web.Request) -> web.Response:
         return web.json_response({}, status=200 if 'realm="ACME"' in request.headers["Authorization"] else 401)
