@@ -159,23 +159,26 @@ async def send_journalled(
     Only a 2xx reply is journalled, because after a refusal the same request gets the same refusal again. `now`: returns
     the time for the reply's `asked_at`; None means the clock of this process. `abandoned`: returns whether the worker
     that wants the reply is gone; then nothing is sent. `wanted_at`: when the worker sent the request, in monotonic
-    seconds; None means now. The worker has not read replies that arrived after `wanted_at`. Raises ExchangeLost if
-    another attempt sent the same credential and the worker has not read the reply.
+    seconds; None means now. The worker has not read replies that arrived after `wanted_at`, and it waits for at most
+    `timeout_s` seconds. After that, nothing is sent: the worker no longer renews its lease, so another node might have
+    replaced the token. Raises ExchangeLost if another attempt sent the same credential and the worker has not read the
+    reply.
     """
+    wanted_at = clock.monotonic() if wanted_at is None else wanted_at
     if entry is None:
+        _check_waited_for(wanted_at, timeout_s)
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
-    if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
+    if journals.sent.unread(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
     journals.sent.record_sent(entry)
     journalled = False
     try:
         writer = journals.of(entry.folder)
         segment = await writer.begin(entry, step)
-        if abandoned():  # a recovery might have read the journal before this call was recorded
-            if segment is not None:
-                writer.release_call(entry, step, segment)
-            raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
         try:
+            _check_waited_for(wanted_at, timeout_s)  # a blocked process or a slow disk can take this long
+            if abandoned():  # a recovery might have read the journal before this call was recorded
+                raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
         except asyncio.CancelledError:
             raise  # the token might be spent: keep the record that this call began
@@ -193,3 +196,9 @@ async def send_journalled(
             journals.sent.record_response(entry)
         else:
             journals.sent.forget(entry.attempt)
+
+
+def _check_waited_for(wanted_at: float, timeout_s: float) -> None:
+    """Raise EgressError if the process that wanted the call at `wanted_at` (monotonic) no longer waits for its reply."""
+    if clock.monotonic() - wanted_at >= timeout_s:
+        raise EgressError("timeout", f"the request was not sent within {timeout_s:g} s.", sent=False)

@@ -252,6 +252,25 @@ async def test_call_of_a_dead_worker_is_not_sent(
     assert (endpoint.seen, found(entry)) == ([], [])
 
 
+@pytest.mark.parametrize("journalled", [True, False])
+async def test_call_for_which_its_worker_no_longer_waits_is_not_sent(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, journalled: bool
+) -> None:
+    """A parent that was blocked reads old messages. Meanwhile, another node can have replaced the token."""
+    request = request_ if journalled else replace(request_, entry=None)
+    messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
+    waiting = asyncio.ensure_future(ParentLink(messages.append).send(request))
+    await until(lambda: messages)
+    waiting.cancel()
+    late = {**messages[0], "asked_at": messages[0]["asked_at"] - request.timeout_s}
+    pair.exchanges.begin(late, pair.its, results.append)
+    await until(lambda: results)
+    kind, _, sent = results[0]["result"]["fault"]
+    assert (kind, sent, results[0]["result"]["lost"]) == ("timeout", False, False)
+    assert (endpoint.seen, found(entry)) == ([], [])
+    assert (await pair.parent.send(request)).status == 200
+
+
 def second(request: Request) -> Request:
     """Return another attempt with the same credential."""
     assert request.entry is not None
