@@ -78,6 +78,15 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
+def printable(text: str) -> str:
+    """Return `text` as one line that every database can store.
+
+    A space replaces each group of white space and of characters that cannot be printed. Such characters are NUL, which
+    PostgreSQL cannot store, and half of a surrogate pair, which has no UTF-8.
+    """
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 def sentence(text: str) -> str:
     """Return `text` with one full stop at its end. Texts from providers often have no full stop."""
     return f"{text.rstrip('. ')}."

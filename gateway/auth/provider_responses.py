@@ -17,6 +17,7 @@ from gateway.oauth.token_responses import (
     retry_after,
 )
 from gateway.records.provider_call import Reply
+from gateway.text import printable
 
 # ── Makes a provider's text safe to show: short, one line, printable.
 
@@ -41,8 +42,7 @@ _CONTAINER_MEMBERS: Final = (
 def safe_text(words: str) -> str:
     """Return at most `MAX_TEXT` characters of `words`, as one printable line without a full stop at the end. The result
     can be quoted in a sentence."""
-    printable = "".join(char if char.isprintable() else " " for char in words[:MAX_TEXT])
-    return " ".join(printable.split()).rstrip(" .")
+    return printable(words[:MAX_TEXT]).rstrip(" .")
 
 
 def refusal_text(reply: Reply) -> str:

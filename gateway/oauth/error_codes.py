@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from gateway.http.json_depth import prune, prune_text
+from gateway.text import printable
 
 # ── Reads the JSON of a token response. Invalid values next to the tokens must not make the response unreadable,
 # because the tokens exist nowhere else.
@@ -143,7 +144,7 @@ def refusal_in(body: bytes) -> Refusal | None:
     gone = next((code for code in named if code in GRANT_GONE), None)
     if gone is None and any(map(_says_gone, codes.values())):
         gone = "invalid_refresh_token"
-    return Refusal(gone, " ".join("".join(char if char.isprintable() else " " for char in words).split()))
+    return Refusal(gone, printable(words))
 
 
 def _parsed(body: bytes) -> Any:

@@ -13,6 +13,7 @@ from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
+from gateway.text import printable
 
 # ── Limits for token endpoints and for APIs: how often a refusal must repeat before it changes the state of a
 # connection. docs/connections.md lists them.
@@ -90,6 +91,7 @@ REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
+MAX_WORDS: Final = 500  # maximum characters of a stored message
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
@@ -127,11 +129,12 @@ def refresh_failure(
             final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
+    words = printable(words)  # from the provider; a text that the database refuses would leave the failure unrecorded
     if lost_at is not None and (gone or (final and code == REFUSED)):
         sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its response never arrived here"
         words = f"{sent}; the provider now refuses it ({code}: {words})"
-        return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
-    return RefreshFailure(code, words[:500], final, now, attempts, None if gone else now + wait)
+        return RefreshFailure(ROTATION_LOST, words[:MAX_WORDS], True, now, attempts, None)
+    return RefreshFailure(code, words[:MAX_WORDS], final, now, attempts, None if gone else now + wait)
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.oauth.token_responses import TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connection import RefreshFailure
 from gateway.refresh import backoff
 from gateway.refresh.backoff import (
@@ -31,6 +31,17 @@ SHAPES: dict[str, Any] = {
     "another shape": {"status": 400, "text": '{"error": {"code": 17}}', "content_type": "application/json"},
     "an error with status 200": {"status": 200, "text": '{"error": "E1"}', "content_type": "application/json"},
 }
+
+
+@pytest.mark.parametrize("odd", ["\ud83d", "\0", "\r\n"])
+@pytest.mark.parametrize("lost_at", [None, NOW])
+def test_message_of_a_failure_can_be_stored(odd: str, lost_at: datetime | None) -> None:
+    refused = TokenRefused("invalid_grant", f"Bye {odd}!")
+    unavailable = TokenUnavailable(f"it returned text/{odd}html")
+    failures = [backoff.refresh_failure(fault, None, NOW, lost_at=lost_at) for fault in (refused, unavailable)]
+    for failure, shown in zip(failures, ("Bye !", "it returned text/ html"), strict=True):
+        assert shown in failure.message
+        assert failure.message.isprintable()
 
 
 @pytest.mark.parametrize("status", TOKEN_ENDPOINT)

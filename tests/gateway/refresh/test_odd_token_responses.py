@@ -8,8 +8,10 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.errors import ReconnectNeeded
 from gateway.oauth.token_responses import read_response, retry_after
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.states import State
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.providers import provider
 from tests.fakes.tracker import Tracker
@@ -166,6 +168,23 @@ async def test_unexpected_value_does_not_fail_a_code_exchange(
         shared_tracker.response = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
         status, html = await walk_flow(shared, await shared.session_token())
         assert status == 200, (names, html[-600:])
+
+
+async def test_final_refusal_is_recorded_with_half_of_an_emoji_in_its_description(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    """A provider that cuts its text to a length can cut an emoji into two halves, and UTF-8 has no form for a half."""
+    await running.imported(tracker.grant())
+    row = await running.runtime.store.connections.get(REF)
+    assert row is not None
+    body = b'{"error":"invalid_grant","error_description":"Bye \\ud83d"}'
+    tracker.response = web.Response(status=400, body=body, content_type="application/json")
+    with pytest.raises(ReconnectNeeded, match="invalid_grant"):
+        await running.runtime.refresher.refreshed(row, force=True)
+    now = await running.runtime.store.connections.get(REF)
+    assert now is not None
+    assert now.failure is not None
+    assert (now.state, now.failure.message, now.intent) == (State.NEEDS_REAUTH, "Bye", None)
 
 
 @pytest.mark.parametrize("refresh", ["7", '"r\\n"', '["r"]', "true", '"\\ud800"', "{}"])
