@@ -36,6 +36,7 @@ UNFINISHED: Final = ".new"
 MAGIC: Final = b"gwj1"
 RECORD_HEAD: Final = struct.Struct(">4sBII")
 BEGUN, REPLY, RELEASED = 1, 2, 3
+CLOSED: Final = -1  # no file has this descriptor, so that using it fails with EBADF
 sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
@@ -91,9 +92,14 @@ class Segment:
         sync_data(self._fd)
 
     def close(self, *, remove: bool) -> None:
+        """Close the file. From then on, `append` and `sync` raise OSError, also for a call that is still in flight.
+
+        The descriptor is forgotten, because its number soon belongs to another file of this process.
+        """
         if remove:
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
+        self._fd = CLOSED
 
 
 def frame(kind: int, payload: bytes) -> bytes:

@@ -211,6 +211,21 @@ async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
     await writer.close()
 
 
+async def test_call_that_ends_after_the_close_is_written_to_no_other_file(tmp_path: Path) -> None:
+    """A plugin's gateway can be closed during a token request, while the host's process goes on."""
+    writer = JournalWriter(tmp_path / "journal")
+    (tmp_path / "journal").mkdir()
+    answered, refused = entry(tmp_path), entry(tmp_path, "a2")
+    begun, other_begun = await writer.begin(answered, 0), await writer.begin(refused, 0)
+    assert begun is not None
+    assert other_begun is begun
+    await writer.close()
+    with (tmp_path / "database").open("w+b") as database:  # gets the descriptor of the closed file, the lowest free one
+        assert not await writer.reply(answered, 0, begun, CALL, reply())
+        writer.release_call(refused, 0, begun)
+        assert os.fstat(database.fileno()).st_size == 0
+
+
 def test_unfinished_file_of_a_killed_process_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "x-refresh-journal"
     folder.mkdir()
