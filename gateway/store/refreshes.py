@@ -136,10 +136,13 @@ SELECT_LEASED_WITH_STATE: Final = (
 SELECT_OPEN_INTENTS: Final = (
     select(connections)
     .where(connections.c.lease_until.is_not(None), connections.c.intent_digest.is_not(None))
-    .order_by(connections.c.lease_until)
+    .order_by(connections.c.failure_final.is_(True), connections.c.lease_until)
     .limit(bindparam("most"))
 )
-"""The rows with an open intent and a lease, expired or not. The lease that ends first comes first."""
+"""The rows with an open intent and a lease, expired or not. The lease that ends first comes first.
+
+The rows with a final failure come last: their loss is already reported, and they stay until the end user connects again.
+"""
 
 
 class LeaseStatements:
@@ -405,7 +408,11 @@ class RefreshStore:
             values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
             values["seen_owner"] = holder
         if intent is not None:
-            values |= {"intent_digest": intent, "intent_at": clock.now()}
+            open_intent = seen.intent if seen is not None else None
+            # The time of the first claim with this token: an earlier attempt's reply can be in a journal, sealed under
+            # the data key of that time (`rotation.kept_for_replies`).
+            first = open_intent.at if open_intent is not None and open_intent.digest == intent else clock.now()
+            values |= {"intent_digest": intent, "intent_at": first}
 
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from gateway.records.connection import Connection
+from gateway.records.connection import Connection, RefreshFailure
 from gateway.store import Store
 from gateway.vault.seal import KEY_ID
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -111,3 +111,19 @@ async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> Non
     assert newest is not None
     assert after.credential.ciphertext[KEY_ID].hex() == newest.id
     await renewed(here, after, "c")
+
+
+async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: Store) -> None:
+    """A reported loss stays until the end user connects again, so many of them must not hide an unfinished refresh."""
+    lost, _ = await store.connections.put(new(), now=NOW)
+    assert await store.refreshes.lease_refresh(REF, owner="lost", ttl=timedelta(0), seen=lost, intent="digest")
+    row = await store.connections.get(REF)
+    assert row is not None
+    failure = RefreshFailure("rotation_lost", "lost", True, NOW, 1)
+    reported = store.refreshes.record_failure
+    assert await reported(REF, owner="lost", version=1, failure=failure, still_open=True, former=row.lease) is not None
+    ref = REF._replace(connection_id="c2")
+    seen, _ = await store.connections.put(new(ref), now=NOW)
+    assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, seen=seen, intent="digest")
+    assert [one.ref for one in await store.refreshes.unsettled(limit=1)] == [ref]
+    assert [one.ref for one in await store.refreshes.unsettled(limit=9)] == [ref, REF]

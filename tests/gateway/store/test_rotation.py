@@ -360,6 +360,43 @@ def test_batches_are_smaller_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) 
 async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply on the disk is sealed with the previous data key, which is kept until the refresh ends."""
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
+    row = await reply_of_a_killed_process(opener)
+    both = await opener(NEXT, KEY)
+    done = await both.rotation.rotate(quietly)
+    assert (done.new_keys, done.removed_keys, done.kept_keys, done.left) == (2, 1, 1, 0)
+    await both.close()
+
+    after = await opener(NEXT)
+    (noted,) = (await after.journal.earlier_replies(row)).replies
+    assert noted.reply.body == b"fresh"
+    assert (await after.rotation.rotate(quietly)).removed_keys == 0
+    await after.refreshes.release_lease(row.ref, owner="o")
+    assert (await after.rotation.rotate(quietly)).removed_keys == 1
+
+
+@sqlite_only
+async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claimed_again(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process claims the refresh, but cannot finish it yet, for example because a setting is missing."""
+    monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
+    row = await reply_of_a_killed_process(opener)
+    store = await opener(NEXT, KEY)
+    assert (await store.rotation.rotate(quietly)).kept_keys == 1
+    seen = await store.connections.get(row.ref)
+    assert seen is not None
+    claim = store.refreshes.lease_refresh(row.ref, owner="next", ttl=TTL, seen=seen, intent="digest", from_holder=True)
+    assert await claim
+    assert (await store.rotation.rotate(quietly)).removed_keys == 0
+    await store.close()
+
+    after = await opener(NEXT)
+    (noted,) = (await after.journal.earlier_replies(row)).replies
+    assert noted.reply.body == b"fresh"
+
+
+async def reply_of_a_killed_process(opener: Opener) -> Connection:
+    """Return a connection with an open refresh, whose reply is only in the journal of a process that was killed."""
     store = await opener(KEY)
     await fill(store, 2)
     row = await store.connections.get(nth(1, "prod"))
@@ -374,15 +411,4 @@ async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypat
     file.reply(entry, ProviderCall("https://a.example/token"), reply)
     file.die()
     await store.close()
-
-    both = await opener(NEXT, KEY)
-    done = await both.rotation.rotate(quietly)
-    assert (done.new_keys, done.removed_keys, done.kept_keys, done.left) == (2, 1, 1, 0)
-    await both.close()
-
-    after = await opener(NEXT)
-    (noted,) = (await after.journal.earlier_replies(row)).replies
-    assert noted.reply.body == b"fresh"
-    assert (await after.rotation.rotate(quietly)).removed_keys == 0
-    await after.refreshes.release_lease(row.ref, owner="o")
-    assert (await after.rotation.rotate(quietly)).removed_keys == 1
+    return row
