@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway.journal import marker, slot_files
 from gateway.journal.place import slot_files_of
-from gateway.journal.segment import BEGUN, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
+from gateway.journal.segment import BEGUN, NOT_FOR_US, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
 
 HEAD_KEYS: Final = {"ref", "row", "version", "attempt", "key", "step"}
 # Creating a file takes milliseconds. A file that is unfinished after this many seconds belongs to a killed process.
@@ -33,7 +33,10 @@ class OpenRecord:
 
 
 def open_records(folder: Path) -> list[OpenRecord]:
-    """Return the records that are not released, from all files. Slot files of earlier releases are included. Blocks."""
+    """Return the records that are not released, from all files. Slot files of earlier releases are included. Blocks.
+
+    Raises OSError like `read`.
+    """
     records = []
     for path in all_files(folder):
         is_writer_alive = not is_dead(path)  # check before reading: a dead writer adds no record after this check
@@ -44,12 +47,13 @@ def open_records(folder: Path) -> list[OpenRecord]:
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Return the head and the sealed reply of each record in the file that is not released.
 
-    Return an empty list if the file was removed in the meantime.
+    Return an empty list if the file was removed in the meantime, or if it is another user's file. Raises OSError if the
+    file cannot be read now, for example because too many files are open: it can have a reply that is needed.
     """
     if path.suffix != SUFFIX:
         return slot_files.read(path)
     calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(*NOT_FOR_US):
         for kind, payload in records(path):
             head, _, sealed = payload.partition(b"\n")
             try:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.journal.segment import NOT_FOR_US
+
 SLOT_BYTES: Final = 16 << 10
 HEAD: Final = struct.Struct("<4sI")
 MAGIC: Final = b"pair"
@@ -37,7 +39,8 @@ def unfinished_files(place: Path) -> list[Path]:
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Return the JSON head and the sealed part of each record.
 
-    Return an empty list if the file was removed in the meantime.
+    Return an empty list if the file was removed in the meantime, or if it is another user's file. Raises OSError if the
+    file cannot be read now.
     """
     found = []
     try:
@@ -49,7 +52,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
                 continue
             if isinstance(about, dict) and about.keys() in KEYS:
                 found.append((about, sealed))
-    except OSError:
+    except NOT_FOR_US:
         pass
     return found
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
+from gateway.errors import Unavailable
 from gateway.journal import Entry, ProcessMarker, RecordedReply, new_attempt, new_key, open_reply
 from gateway.journal.reader import OpenRecord, all_files, markers, open_records, read, unfinished_files
 from gateway.journal.segment import is_dead
@@ -31,6 +32,7 @@ LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # in seconds; longer than any token exchange
 # In seconds. A refresh takes less time. After this time, its record or a dead process's marker is possibly not needed.
 OVERDUE_S: Final = 60.0
+RETRY_AFTER_S: Final = 5
 
 Current = Callable[[ConnectionRef], Awaitable[Connection | None]]
 
@@ -60,7 +62,9 @@ class EarlierReplies:
 class RefreshJournal:
     """The refresh journal of this machine.
 
-    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded.
+    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded. The
+    methods that read replies raise Unavailable if the journal cannot be read now: it is not an empty journal, because a
+    token that is sent again is lost.
     """
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
@@ -83,7 +87,7 @@ class RefreshJournal:
         """Return whether the journal has a readable reply for the present credential of `row`. Does not wait."""
         if self.folder is None:
             return False
-        for record in await asyncio.to_thread(open_records, self.folder):
+        for record in await self._open_records(self.folder):
             if not record.sealed or (record.about["row"], record.about["version"]) != (row.uid, row.version):
                 continue
             reading = self._reply(row, record) if "attempt" in record.about else self._credential(row, record.sealed)
@@ -122,7 +126,7 @@ class RefreshJournal:
         until = clock.monotonic() + WAIT_S
         while True:
             in_flight, attempts = False, dict[str, list[RecordedReply]]()
-            for record in await asyncio.to_thread(open_records, self.folder):
+            for record in await self._open_records(self.folder):
                 if (record.about["row"], record.about["version"]) != (row.uid, row.version):
                     continue
                 if "attempt" not in record.about:
@@ -146,7 +150,7 @@ class RefreshJournal:
         """
         if self.folder is None:
             return []
-        found = await asyncio.to_thread(open_records, self.folder)
+        found = await self._open_records(self.folder)
         return [
             (
                 ConnectionRef(*record.about["ref"]),
@@ -232,6 +236,13 @@ class RefreshJournal:
         assert self.folder is not None
         return [path for path in markers(self.folder) if is_dead(path)]
 
+    @staticmethod
+    async def _open_records(folder: Path) -> list[OpenRecord]:
+        try:
+            return await asyncio.to_thread(open_records, folder)
+        except OSError as fault:
+            raise _unreadable_now(fault.strerror or str(fault)) from fault
+
     async def _credential(self, row: Connection, sealed: bytes) -> Credential | None:
         value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
         if value is None:
@@ -254,8 +265,18 @@ class RefreshJournal:
             return self._vault.open_json(sealed)
         # the record was cut off when the process was killed, or its data key no longer exists
         except VaultError as fault:
+            if self._keys.is_locked(sealed):
+                raise _unreadable_now("it needs an encryption key that store.encryption_keys does not have") from fault
             log.warning("refresh_record_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
             return None
+
+
+def _unreadable_now(cause: str) -> Unavailable:
+    return Unavailable(
+        "store_unavailable",
+        f"The gateway's refresh journal cannot be read now: {cause}. Retry in {RETRY_AFTER_S} seconds.",
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 def place_of(row: Connection, column: str) -> Any:

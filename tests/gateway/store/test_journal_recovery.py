@@ -1,6 +1,9 @@
 """The refresh journal with the keys of the store: the next process finds replies, and records without use are removed."""
 
+import errno
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +13,11 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway import clock
+from gateway.errors import Unavailable
 from gateway.journal import JournalWriter
 from gateway.records.connection import Connection
 from gateway.records.provider_call import ProviderCall, Reply
-from gateway.store import Store
+from gateway.store import Store, rotation
 from gateway.store.journal_recovery import OVERDUE_S, EarlierReplies
 from tests.fakes.journal import JournalFile, left, slot_file
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
@@ -119,6 +123,54 @@ async def test_unneeded_attempt_in_a_living_parents_file_is_released(
     await store.journal.sweep(store.connections.get, writer.released)
     assert left(folder(path)) == []
     await writer.close()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+async def test_journal_that_cannot_be_read_now_is_not_empty(
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A token that is sent again is lost, and a file that is removed can have the only copy of a token."""
+
+    def failing(_path: Path) -> Iterator[Any]:
+        raise OSError(code, os.strerror(code))
+
+    store = await opener()
+    row = await claimed(store)
+    (await recorded(store, row)).die()
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.journal.reader.records", failing)
+        for reading in (store.journal.earlier_replies(row), store.journal.recorded(row), store.journal.calls()):
+            with pytest.raises(Unavailable, match=os.strerror(code)):
+                await reading
+        with pytest.raises(OSError, match=os.strerror(code)):
+            await store.journal.sweep(store.connections.get, nobody)
+    assert (await store.journal.earlier_replies(row)).replies
+
+
+async def test_other_users_file_is_skipped(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_path: Path) -> Iterator[Any]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    store = await opener()
+    row = await claimed(store)
+    await recorded(store, row)
+    monkeypatch.setattr("gateway.journal.reader.records", failing)
+    assert await store.journal.earlier_replies(row) == EarlierReplies()
+
+
+async def test_reply_under_a_missing_encryption_key_is_waited_for(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process of this machine has rotated the keys, and this process has not loaded the new key yet."""
+    monkeypatch.setattr(rotation, "REFRESHES_S", 0.0)
+    behind = await opener(KEY)
+    row = await claimed(behind)
+    ahead = await opener(os.urandom(32), KEY)
+    await ahead.rotation.rotate(lambda _done, _total: None)
+    (await recorded(ahead, row)).die()
+    with pytest.raises(Unavailable, match="needs an encryption key"):
+        await behind.journal.earlier_replies(row)
+    assert (await ahead.journal.earlier_replies(row)).replies
 
 
 async def test_refresh_works_without_a_folder(opener: Opener) -> None:
