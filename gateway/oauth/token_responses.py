@@ -109,10 +109,11 @@ def _checked(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
     """Return `response` with ``access_token`` and ``refresh_token`` moved to the top level."""
     token, response = _token_in(provider, response)
     if not isinstance(token, str) or not token:
-        raise TokenUnavailable("the token endpoint returned no access_token")
+        raise TokenUnavailable("the token endpoint returned no access_token", maybe_done=True)
     if not fits_header(token):
         # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
-        raise TokenUnavailable("the token endpoint returned a token with characters that no token may have")
+        words = "the token endpoint returned a token with characters that no token may have"
+        raise TokenUnavailable(words, maybe_done=True)
     places = provider.token_response
     in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
     refresh = in_place or response.get("refresh_token")

@@ -380,7 +380,7 @@ class RefreshProtocol:
         known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
         failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
         settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
-        maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
             await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)

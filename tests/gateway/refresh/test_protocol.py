@@ -342,19 +342,47 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     assert await reasons(running) == [("active", "authorized"), ("needs_reauth", "rotation_lost")]
 
 
-@pytest.mark.parametrize(("day", "reason"), [(502, "rotation_lost"), (429, "invalid_grant")])
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ({"status": 502}, "rotation_lost"),
+        ({"text": '{"token": "elsewhere"}', "content_type": "application/json"}, "rotation_lost"),
+        ({"status": 429}, "invalid_grant"),
+    ],
+)
 async def test_refusal_after_a_lost_response_differs_from_a_revocation(
-    day: int, reason: str, running: RunningGateway, tracker: Tracker, later: Any
+    before: dict[str, Any], reason: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    tracker.response = web.Response(status=day)
+    tracker.response = web.Response(**before)
     assert await status_of(running) == 503
     tracker.response = GONE
     later(120)
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == reason
     assert (await row_of(running)).intent is None
+
+
+async def test_refused_client_does_not_close_a_refresh_whose_response_was_lost(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    """A refusal of the client says nothing about the token. The response can still be in another machine's journal."""
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.response = web.Response(status=502)
+    assert await status_of(running) == 503
+    sent = (await row_of(running)).intent
+    tracker.response = web.json_response({"error": "invalid_client"}, status=401)
+    later(120)
+    assert await status_of(running) == 424
+    row = await row_of(running)
+    assert (row.state_reason, row.intent) == ("invalid_client", sent)
+    tracker.response = GONE
+    later(3600)
+    assert await status_of(running) == 424
+    row = await row_of(running)
+    assert (row.state_reason, row.intent) == ("rotation_lost", None)
 
 
 async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracker, later: Any) -> None:
