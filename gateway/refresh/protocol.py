@@ -25,6 +25,7 @@ from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.generation import Current
 from gateway.journal import RecordedReply
+from gateway.journal.reader import OpenRecord
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
@@ -84,18 +85,21 @@ class FactCollector:
         self._store = store
         self._current = current
 
-    async def step(self, row: Connection) -> RefreshStep:
-        """Return the next step that this node may take with `row` now."""
-        return next_step(await self.facts(row))
+    async def step(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> RefreshStep:
+        """Return the next step that this node may take with `row` now.
 
-    async def facts(self, row: Connection) -> Facts:
+        `records`: the journal's records, for a caller that asks about many rows; None to read the journal.
+        """
+        return next_step(await self.facts(row, records))
+
+    async def facts(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> Facts:
         intent, lease = row.intent is not None, _lease(row, clock.now())
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
             # Read the journal only if the step depends on it.
             depends_on_journal = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
-            recorded = depends_on_journal and await self._store.journal.recorded(row)
+            recorded = depends_on_journal and await self._store.journal.recorded(row, records)
         return Facts(
             node=await self._node(),  # read last, so that the state is fresh when the caller claims the lease
             intent=intent,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -18,6 +19,7 @@ from gateway.refresh.save_tokens import LEASE, is_over, token_digest
 from gateway.store import Store
 from gateway.store.cluster import process_of
 from gateway.store.failover import Claim
+from gateway.store.journal_recovery import JournalUnreadable
 
 # ── After a failover, restores the claims that the database lost, so that other nodes do not send the same tokens.
 #
@@ -156,11 +158,18 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     connections: list[Connection] = []
+    # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
+    records = await store.journal.open_records() if rows else ()
     for row in rows.values():
         if len(connections) >= AT_ONCE:
             break
-        if refresher.has_entry(row) and not _postponed(row) and await refresher.next_step(row) in UNFINISHED:
-            connections.append(row)
+        with suppress(JournalUnreadable):  # this row's reply needs an encryption key that is missing now
+            if (
+                refresher.has_entry(row)
+                and not _postponed(row)
+                and await refresher.next_step(row, records) in UNFINISHED
+            ):
+                connections.append(row)
     return connections
 
 

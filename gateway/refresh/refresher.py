@@ -7,7 +7,7 @@ the same time, with pauses between their starts.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ import structlog
 from gateway import clock
 from gateway.errors import GatewayError, Unavailable
 from gateway.generation import Current
+from gateway.journal.reader import OpenRecord
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.operation import RecordOperation
@@ -240,9 +241,12 @@ class Refresher:
         """Return whether this process refreshes the connection now or has queued its refresh."""
         return ref in self._running
 
-    async def next_step(self, row: Connection) -> RefreshStep:
-        """Return the next step that this node may take with `row`. The caller has just read `row` from the store."""
-        return await self._protocol.fact_collector.step(row)
+    async def next_step(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> RefreshStep:
+        """Return the next step that this node may take with `row`. The caller has just read `row` from the store.
+
+        `records`: the journal's records, for a caller that asks about many rows; None to read the journal.
+        """
+        return await self._protocol.fact_collector.step(row, records)
 
     def has_entry(self, row: Connection) -> bool:
         """Return whether the catalog has the provider's entry. Without the entry, no refresh is possible."""

@@ -7,7 +7,7 @@ the files.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -59,12 +59,20 @@ class EarlierReplies:
     credential: Credential | None = None
 
 
+class JournalUnreadable(Unavailable):
+    """The journal, or a reply in it, cannot be read now."""
+
+    def __init__(self, cause: str) -> None:
+        message = f"The gateway's refresh journal cannot be read now: {cause}. Retry in {RETRY_AFTER_S} seconds."
+        super().__init__("store_unavailable", message, retry_after_s=RETRY_AFTER_S)
+
+
 class RefreshJournal:
     """The refresh journal of this machine.
 
     `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded. The
-    methods that read replies raise Unavailable if the journal cannot be read now: it is not an empty journal, because a
-    token that is sent again is lost.
+    methods that read replies raise JournalUnreadable if the journal cannot be read now: it is not an empty journal,
+    because a token that is sent again is lost.
     """
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
@@ -83,11 +91,16 @@ class RefreshJournal:
         """
         return None if self.marker is None else await self.marker.name() or None
 
-    async def recorded(self, row: Connection) -> bool:
-        """Return whether the journal has a readable reply for the present credential of `row`. Does not wait."""
-        if self.folder is None:
-            return False
-        for record in await self._open_records(self.folder):
+    async def open_records(self) -> Sequence[OpenRecord]:
+        """Return the records that are not released."""
+        return [] if self.folder is None else await self._open_records(self.folder)
+
+    async def recorded(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> bool:
+        """Return whether the journal has a readable reply for the present credential of `row`. Does not wait.
+
+        `records`: the result of `open_records`, for a caller that asks about many rows; None to read the journal.
+        """
+        for record in await self.open_records() if records is None else records:
             if not record.sealed or (record.about["row"], record.about["version"]) != (row.uid, row.version):
                 continue
             reading = self._reply(row, record) if "attempt" in record.about else self._credential(row, record.sealed)
@@ -241,7 +254,7 @@ class RefreshJournal:
         try:
             return await asyncio.to_thread(open_records, folder)
         except OSError as fault:
-            raise _unreadable_now(fault.strerror or str(fault)) from fault
+            raise JournalUnreadable(fault.strerror or str(fault)) from fault
 
     async def _credential(self, row: Connection, sealed: bytes) -> Credential | None:
         value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
@@ -266,17 +279,11 @@ class RefreshJournal:
         # the record was cut off when the process was killed, or its data key no longer exists
         except VaultError as fault:
             if self._keys.is_locked(sealed):
-                raise _unreadable_now("it needs an encryption key that store.encryption_keys does not have") from fault
+                raise JournalUnreadable(
+                    "it needs an encryption key that store.encryption_keys does not have"
+                ) from fault
             log.warning("refresh_record_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
             return None
-
-
-def _unreadable_now(cause: str) -> Unavailable:
-    return Unavailable(
-        "store_unavailable",
-        f"The gateway's refresh journal cannot be read now: {cause}. Retry in {RETRY_AFTER_S} seconds.",
-        retry_after_s=RETRY_AFTER_S,
-    )
 
 
 def place_of(row: Connection, column: str) -> Any:

@@ -15,9 +15,11 @@ from gateway.errors import NotFound
 from gateway.observe.metrics import REFRESH_WAITS
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
+from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.refresh.recovery import recover, unfinished
 from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S, token_digest
+from gateway.store.journal_recovery import JournalUnreadable
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import left
 from tests.fakes.patience import PATIENCE_S
@@ -321,6 +323,28 @@ async def test_recovery_continues_after_a_failed_sweep(
         await until(lambda: recovering.done() or tracker.calls["refresh_token"])
     assert not recovering.done()
     recovering.cancel()
+
+
+async def test_recovery_skips_a_row_whose_reply_needs_a_missing_encryption_key(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
+    for ref in (REF, REF._replace(connection_id="c2")):
+        await running.imported(tracker.grant(), ref.connection_id)
+        row = await store.connections.get(ref)
+        assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, seen=row, intent="digest")
+    later(LEASE.total_seconds() + 1)
+    next_step = refresher.next_step
+
+    async def next_step_of(row: Connection, *more: Any) -> RefreshStep:
+        asked.append(row.ref.connection_id)
+        if len(asked) == 1:
+            raise JournalUnreadable("it needs an encryption key that store.encryption_keys does not have")
+        return await next_step(row, *more)
+
+    monkeypatch.setattr(refresher, "next_step", next_step_of)
+    assert [row.ref.connection_id for row in await unfinished(store, refresher, print)] == asked[1:]
+    assert len(asked) == 2
 
 
 async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(

@@ -19,6 +19,7 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway import clock
+from gateway.journal.reader import OpenRecord, open_records
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
@@ -220,6 +221,31 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     assert tracker.calls["refresh_token"] == 0
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_recovery_reads_the_journal_once_for_all_rows(
+    start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refreshes that other machines lost stay in the database until the end users connect again."""
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    node = await start("b")
+    store, refresher = node.runtime.store, node.runtime.refresher
+    for number in range(3):
+        ref = REF._replace(connection_id=f"c{number}")
+        await node.imported(tracker.grant(), ref.connection_id)
+        row = await store.connections.get(ref)
+        owner, claim = f"elsewhere.dead.{number}", store.refreshes.lease_refresh
+        assert await claim(ref, owner=owner, ttl=timedelta(0), seen=row, intent="digest")
+    reads = list[Path]()
+
+    def counted(folder: Path) -> list[OpenRecord]:
+        reads.append(folder)
+        return open_records(folder)
+
+    monkeypatch.setattr("gateway.store.journal_recovery.open_records", counted)
+    assert await unfinished(store, refresher, print) == []
+    assert len(await store.refreshes.unsettled(limit=9)) == 3
+    assert len(reads) == 1
 
 
 async def test_token_that_the_entry_declares_rotating_is_not_sent_again(
