@@ -16,6 +16,7 @@ from sqlalchemy import (
     DateTime,
     Interval,
     Row,
+    RowMapping,
     Text,
     Update,
     and_,
@@ -133,15 +134,20 @@ SELECT_LEASED: Final = select(connections).where(_FENCED).with_for_update()
 SELECT_LEASED_WITH_STATE: Final = (
     select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_FENCED).with_for_update()
 )
-SELECT_OPEN_INTENTS: Final = (
+_OPEN_INTENTS: Final = (
     select(connections)
     .where(connections.c.lease_until.is_not(None), connections.c.intent_digest.is_not(None))
-    .order_by(connections.c.failure_final.is_(True), connections.c.lease_until)
+    .order_by(connections.c.lease_until)
     .limit(bindparam("most"))
+)
+SELECT_OPEN_INTENTS: Final = (
+    _OPEN_INTENTS.where(connections.c.failure_final.is_not(True)),
+    _OPEN_INTENTS.where(connections.c.failure_final.is_(True)),
 )
 """The rows with an open intent and a lease, expired or not. The lease that ends first comes first.
 
-The rows with a final failure come last: their loss is already reported, and they stay until the end user connects again.
+The second statement returns the rows with a final failure. Their loss is already reported, and they stay until the end
+user connects again. Two statements, so that both read the index in its order.
 """
 
 
@@ -359,9 +365,14 @@ class RefreshStore:
         return await self._transactions.write(write)
 
     async def unsettled(self, *, limit: int) -> list[Connection]:
-        """Return at most `limit` connections with an open intent and a lease. The lease that ends first comes first."""
+        """Return at most `limit` connections with an open intent and a lease.
+
+        The lease that ends first comes first; reported losses come last.
+        """
+        rows: list[RowMapping] = []
         async with self._transactions.read() as db:
-            rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": limit})).mappings().all()
+            for statement in SELECT_OPEN_INTENTS:
+                rows += (await db.execute(statement, {"most": limit - len(rows)})).mappings()
         return await self._rows.records(rows)
 
     async def forget_previous(self, now: datetime) -> None:
