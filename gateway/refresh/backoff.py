@@ -91,6 +91,7 @@ REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
+PARENT_ENDED_RETRY_S: Final = 5
 MAX_WORDS: Final = 500  # maximum characters of a stored message
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
@@ -190,6 +191,16 @@ def clock_off(offset_s: float) -> Unavailable:
         "tokens. Synchronize the clocks with NTP.",
         payload={"reason": "clock_offset"},
         retry_after_s=CLOCK_RETRY_S,
+    )
+
+
+def parent_ended() -> Unavailable:
+    """Return the error of a worker whose parent, which sends the token requests, has ended."""
+    return Unavailable(
+        "token_endpoint_unavailable",
+        f"This process of the gateway is ending and refreshes no tokens. Retry in {PARENT_ENDED_RETRY_S} s.",
+        payload={"reason": "parent_ended"},
+        retry_after_s=PARENT_ENDED_RETRY_S,
     )
 
 

@@ -185,6 +185,8 @@ class TokenSource:
             except (TokenRefused, TokenUnavailable):
                 if again.has_sent:
                     raise  # the failure comes from the provider itself, not from an old reply in the journal
+        if not self._dialogues.exchange.available:  # not a failure of the token endpoint: other nodes can refresh now
+            raise backoff.parent_ended()
         first = self._attempt(row)
         try:
             return first, await self._run_dialogue(mode.renew(kept, context), first)

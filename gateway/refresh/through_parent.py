@@ -85,6 +85,10 @@ class ParentExchange:
     def journal_fault(self) -> str | None:
         return self._parent.journal_fault
 
+    @property
+    def available(self) -> bool:
+        return self._parent.up
+
     async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:

@@ -69,6 +69,10 @@ class TokenExchange(Protocol):
     def journal_fault(self) -> str | None:
         """Why replies cannot be journalled now; None if they can, or if no call was sent yet."""
 
+    @property
+    def available(self) -> bool:
+        """Whether calls can be sent. Without its parent, a worker sends none until it ends."""
+
     async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
@@ -129,6 +133,10 @@ class LocalExchange:
     @property
     def journal_fault(self) -> str | None:
         return self._journals.fault
+
+    @property
+    def available(self) -> bool:
+        return True
 
     async def send(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int

@@ -176,6 +176,28 @@ async def test_lost_exchange_keeps_its_record(
     assert left(folder(running)) == [], "the attempt that finished the refresh released the record"
 
 
+async def test_worker_without_its_parent_records_no_failure(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes share the record, and each of them would wait before it tries again."""
+
+    async def unsent(*_: Any, **__: Any) -> Reply:
+        raise ExchangeLost("unreachable", "the parent process has ended.", sent=False)
+
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    before = await row_of(running)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalExchange, "send", unsent)
+        patch.setattr(LocalExchange, "available", False, raising=False)
+        async with running.proxied("c1") as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    after = await row_of(running)
+    assert (after.failure, after.state, after.intent, after.lease) == (None, before.state, None, None)
+    assert (await called(running))[0] == 200
+
+
 async def test_journalled_reply_is_kept_while_a_setting_is_missing(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
