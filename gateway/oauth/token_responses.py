@@ -155,20 +155,21 @@ def expires_at(provider: OAuthEntry, response: Mapping[str, Any], asked_at: date
     `token_ttl` seconds after `asked_at`. Return None if the expiry is unknown. `asked_at`: when the token request was
     sent.
 
-    The entry's `token_response` can name another member, also one with a timestamp. A lifetime that is not a positive
+    The entry's `token_response` can name another member, also one with a timestamp. An expiry can be a number of
+    seconds or milliseconds, an ISO 8601 text, or the time left, ``D:HH:MM``. A lifetime that is not a positive
     number is ignored, and so is an expiry that is not after `asked_at` or not valid in UTC. A lifetime is limited to
     ten years and never extended.
     """
     places = provider.token_response
     stated = dig(response, places.expiry_path) if places and places.expiry_path else response.get("expires_in")
     if places and places.expiry_kind == "timestamp":
-        lifetime, stamp = None, _epoch(stated)
+        lifetime, stamp = None, _epoch(stated, asked_at)
     else:
         lifetime, stamp = positive_seconds(stated), None
         if lifetime is not None and provider.expires_in_unit == "milliseconds":
             lifetime /= 1000
     if lifetime is None:
-        stamp = stamp or _epoch(response.get("expires_at"))
+        stamp = stamp or _epoch(response.get("expires_at"), asked_at)
         if stamp is not None and stamp > asked_at:
             return min(stamp, asked_at + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
@@ -233,7 +234,13 @@ def jwt_claims(token: object) -> Mapping[str, Any]:
     return claims if isinstance(claims, dict) else {}
 
 
-def _epoch(value: object) -> datetime | None:
+_TIME_LEFT: Final = re.compile(r"([0-9]{1,4}):([0-9]{2}):([0-9]{2})")  # days, hours and minutes, as Nango reads it
+
+
+def _epoch(value: object, asked_at: datetime) -> datetime | None:
+    if isinstance(value, str) and (left := _TIME_LEFT.fullmatch(value)):
+        days, hours, minutes = map(int, left.groups())
+        return asked_at + timedelta(days=days, hours=hours, minutes=minutes)
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         try:
             when = datetime.fromisoformat(value)

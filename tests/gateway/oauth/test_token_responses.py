@@ -179,6 +179,8 @@ def test_a_response_without_a_token_is_reported_with_its_content_type() -> None:
         ({"expires_at": 1_795_694_400_000}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
         ({"expires_at": "2026-11-26T12:00:00Z"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
         ({"expires_at": "2026-11-26T12:00:00"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
+        ({"expires_at": "9:23:59"}, NOW + timedelta(days=9, hours=23, minutes=59)),
+        ({"expires_at": "0:00:00"}, None),
         ({"expires_at": "never"}, None),
         ({"expires_at": "0001-01-01T00:00:00+14:00"}, None),
         ({"expires_at": "9999-12-31T23:59:59-14:00"}, None),
