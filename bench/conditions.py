@@ -129,7 +129,10 @@ def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
     """Return the table of latencies, and the goal for p99.9."""
     lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
     for name, rounds in found.items():
-        cells = [f"{statistics.median(getattr(one, what) for one in rounds):.2f}" for what in ("p50", "p99", "p999")]
+        cells = [
+            f"{statistics.median(getattr(measured, what) for measured in rounds):.2f}"
+            for what in ("p50", "p99", "p999")
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     pairs = zip(found.get(GATEWAY, []), found.get("go", []), strict=False)
     ratios = [ours.p999 / theirs.p999 for ours, theirs in pairs]

@@ -57,7 +57,7 @@ SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "b
 MESSAGES: Final = ("agent", "agent-ids")  # the shapes that are messages to the agent door
 AGENT_BODY: Final = json.dumps(BODY)  # body of the call that the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
-AT_ONCE: Final = 100
+REQUESTS_PER_FIGURE: Final = 100
 TOGETHER: Final = 1000
 IN_TURN: Final = 5000  # number of connections that the shape `turns` calls one after the other
 
@@ -241,7 +241,7 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
                 assert response.status == 400, await response.text()
         runtime = app[RUNTIME]
         for number in range(IN_TURN if measure.shape == "turns" else 1):
-            await runtime.live.opened("bench", INTEGRATION, f"c{number}")
+            await runtime.live.open_connection("bench", INTEGRATION, f"c{number}")
         server: Any = runner.server
         stage = Stage(server.fast_path, runtime, server(), key, agent)
         await stage.open()
@@ -254,8 +254,8 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
 
 @dataclass(slots=True)
 class Costs:
-    """CPU time in µs per request of one shape: one figure per `AT_ONCE` requests, and one for the records of each
-    batch.
+    """CPU time in µs per request of one shape: one figure per `REQUESTS_PER_FIGURE` requests, and one for the records of
+    each batch.
     """
 
     fast_path: list[float] = field(default_factory=list)
@@ -267,7 +267,7 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
     costs = {shape: Costs() for shape in shapes}
     for shape in shapes:
         stage.response_with(shape)
-        await stage.run_shape(shape, stage.requests(shape, AT_ONCE))
+        await stage.run_shape(shape, stage.requests(shape, REQUESTS_PER_FIGURE))
     await stage.write_records()
     before, batches = stage.fast_path.taken, measure.requests // TOGETHER
     profile = cProfile.Profile(time.process_time) if measure.profile else None
@@ -283,7 +283,7 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
         sys.stdout.write(
             f"{shape}: fast path {min(cost.fast_path):.1f} µs ({median(cost.fast_path):.1f}), "
             f"records {min(cost.records):.1f} µs ({median(cost.records):.1f}): "
-            f"the quickest (and the median) of {len(cost.fast_path)} rounds of {AT_ONCE}\n"
+            f"the quickest (and the median) of {len(cost.fast_path)} rounds of {REQUESTS_PER_FIGURE}\n"
         )
     if measure.beside is not None:
         least = [min(costs[shape].fast_path) + min(costs[shape].records) for shape in shapes]
@@ -302,16 +302,16 @@ async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Pro
     """
     stage.response_with(shape)
     figures = []
-    for _ in range(TOGETHER // AT_ONCE):
-        await stage.runtime.live.opened("bench", INTEGRATION, "c0")
-        requests = stage.requests(shape, AT_ONCE)
+    for _ in range(TOGETHER // REQUESTS_PER_FIGURE):
+        await stage.runtime.live.open_connection("bench", INTEGRATION, "c0")
+        requests = stage.requests(shape, REQUESTS_PER_FIGURE)
         began = time.process_time()
         if profile is not None:
             profile.enable()
         await stage.run_shape(shape, requests)
         if profile is not None:
             profile.disable()
-        figures.append((time.process_time() - began) / AT_ONCE * 1e6)
+        figures.append((time.process_time() - began) / REQUESTS_PER_FIGURE * 1e6)
     began = time.process_time()
     await stage.write_records()
     cost.records.append((time.process_time() - began) / TOGETHER * 1e6)

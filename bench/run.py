@@ -75,7 +75,10 @@ def _available(contenders: Sequence[Contender], options: Options, result: Result
 def _measure_all(
     contenders: Sequence[Contender], options: Options, folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> list[Row]:
-    rows = {one.name: Row(one.name, one.title, one.note, one.version()) for one in contenders}
+    rows = {
+        contender.name: Row(contender.name, contender.title, contender.note, contender.version())
+        for contender in contenders
+    }
     with _running_contenders(contenders, rows, folder / "small", say, streamed=False) as servers:
         _take_turns(servers, rows, options, say)
         for server in servers if streamed else []:

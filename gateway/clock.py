@@ -54,12 +54,12 @@ class Offset:
         return self._value.total_seconds()
 
     @property
-    def reported(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the offset is large enough to be reported to operators."""
         return abs(self.seconds) > REPORTED_OFFSET_S
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether the offset is so large that this node claims no lease."""
         return abs(self.seconds) > MAX_OFFSET_S
 
@@ -78,7 +78,7 @@ class Offset:
             self._value, self._round_trip = least + round_trip / 2, round_trip
         if abs(self.seconds - self._reported_s) <= REPORTED_OFFSET_S:
             return False
-        self._reported_s = self.seconds if self.reported else 0.0
+        self._reported_s = self.seconds if self.is_reported else 0.0
         return True
 
 

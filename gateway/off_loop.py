@@ -32,7 +32,7 @@ class FairTurns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the waiters by name, in the order of the turns
 
     @asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
+    async def hold(self, name: str) -> AsyncIterator[None]:
         """Hold the lock during the block. If another caller holds the lock, wait for the turn of `name` first."""
         if self._busy:
             await self._wait_for_turn(name)
@@ -82,7 +82,7 @@ async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.
         with _without_collector():
             return work(*args, **kwargs)
 
-    async with _TURNS.setdefault(loop, FairTurns()).turn(share):
+    async with _TURNS.setdefault(loop, FairTurns()).hold(share):
         return await loop.run_in_executor(_THREAD, run)
 
 

@@ -6,14 +6,14 @@ from typing import Final
 from gateway import clock
 
 FIRST_PAUSE_S: Final = 5.0
-LONGEST_PAUSE_S: Final = 60.0
+MAX_PAUSE_S: Final = 60.0
 
 
 class Pauses:
     """Remembers, for the id of each missing master key, when to look for the key again."""
 
-    def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
+    def __init__(self, *, first_s: float = FIRST_PAUSE_S, max_pause_s: float = MAX_PAUSE_S) -> None:
+        self._first_s, self._max_pause_s = first_s, max_pause_s
         self._next: dict[str, tuple[float, float]] = {}  # by id: time of the next attempt, pause after it (seconds)
 
     def due(self, ids: Collection[str]) -> list[str]:
@@ -25,5 +25,5 @@ class Pauses:
         due = sorted(key_id for key_id in ids if now >= self._next.get(key_id, (0.0, 0.0))[0])
         for key_id in due:
             pause_s = self._next.get(key_id, (0.0, self._first_s))[1]
-            self._next[key_id] = now + pause_s, min(2 * pause_s, self._longest_s)
+            self._next[key_id] = now + pause_s, min(2 * pause_s, self._max_pause_s)
         return due

@@ -9,21 +9,23 @@ from typing import Final
 # ── The closest match for a name that does not exist.
 
 # The minimum similarity, from 0 to 1. With a lower minimum, unrelated names match: 'zoom' and 'zoho-crm' share letters.
-CLOSE: Final = 0.75
+MIN_SIMILARITY: Final = 0.75
 
-LONGEST: Final = 64  # maximum characters to compare: comparing takes quadratic time, and a longer name is not a typo
+MAX_NAME_CHARS: Final = (
+    64  # maximum characters to compare: comparing takes quadratic time, and a longer name is not a typo
+)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the name in `known` that is most similar to `name`, ignoring case; None if no name is similar enough."""
     from difflib import SequenceMatcher  # imported here: an idle gateway does not need it
 
-    if len(name) > LONGEST:
+    if len(name) > MAX_NAME_CHARS:
         return None
-    given = _folded(name)
-    best, best_ratio = None, CLOSE
+    given = _fold(name)
+    best, best_ratio = None, MIN_SIMILARITY
     for candidate in known:
-        matcher = SequenceMatcher(None, _folded(candidate), given)
+        matcher = SequenceMatcher(None, _fold(candidate), given)
         if matcher.real_quick_ratio() >= best_ratio and matcher.quick_ratio() >= best_ratio:
             ratio = matcher.ratio()
             if ratio >= best_ratio and (best is None or ratio > best_ratio):
@@ -34,11 +36,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def close_matches(name: str, known: Iterable[str], limit: int, cutoff: float = 0.6) -> list[str]:
     """Return up to `limit` names from `known` that are similar to `name`, the closest first.
 
-    `cutoff`: the minimum similarity, from 0 to 1. The list is empty if `name` is longer than LONGEST.
+    `cutoff`: the minimum similarity, from 0 to 1. The list is empty if `name` is longer than MAX_NAME_CHARS.
     """
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
-    return get_close_matches(name, list(known), limit, cutoff) if len(name) <= LONGEST else []
+    return get_close_matches(name, list(known), limit, cutoff) if len(name) <= MAX_NAME_CHARS else []
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -47,14 +49,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{near}'?" if near else ""
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
 
 
-ID_DIGITS: Final = 18  # maximum digits of a row's id in the database
+MAX_ID_DIGITS: Final = 18  # maximum digits of a row's id in the database
 
 
-def whole_number(text: str, max_digits: int = ID_DIGITS) -> int | None:
+def whole_number(text: str, max_digits: int = MAX_ID_DIGITS) -> int | None:
     """Return the number in a text of ASCII digits; None for any other text, and for more than `max_digits` digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= max_digits else None
 
@@ -92,7 +94,7 @@ def sentence(text: str) -> str:
     return f"{text.rstrip('. ')}."
 
 
-def unconnected(fault: OSError) -> str:
+def connect_failure(fault: OSError) -> str:
     """Return why a network connection failed, without IP addresses.
 
     The text of asyncio is not used, because it shows IP addresses as Python tuples.

@@ -34,7 +34,7 @@ from gateway.middleware.response_shape import MARK, error_shape
 from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
-from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord, Timing
+from gateway.records.proxied_call import PROXY_PATH, CallTiming, ExchangeRecord
 from gateway.records.trace import current_trace
 from gateway.runtime import RUNTIME
 
@@ -44,13 +44,13 @@ UNLOGGED_PROBE_ERRORS: Final = (None, "not_ready")
 CUT_OFF: Final = 499  # recorded if the client closed the connection before the response; nginx records the same status
 STOPPED: Final = 503  # recorded if the gateway stops before the response; the client would have received this status
 TRACEPARENT: Final = istr("traceparent")
-PATH_LIMIT: Final = 1024  # maximum length of a logged path in characters
+MAX_PATH_CHARS: Final = 1024  # maximum length of a logged path in characters
 
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set TIMING, and record the request when it ends, whatever its result."""
-    timing = request[TIMING] = Timing(clock.monotonic())
+    timing = request[TIMING] = CallTiming(clock.monotonic())
     _begin_trace(request, timing)
     try:
         response = await handler(request)
@@ -70,7 +70,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     return response
 
 
-def _begin_trace(request: web.Request, timing: Timing) -> None:
+def _begin_trace(request: web.Request, timing: CallTiming) -> None:
     """Set TRACE if the request is sampled. A request that the fast path handed over already has a trace."""
     tracing = request.app[RUNTIME].tracing
     trace = None
@@ -107,10 +107,10 @@ def logged_path(base_path: str, target: str) -> str:
     The base path is removed, because it comes from the catalog entry and can contain a secret setting.
     """
     path = target.removeprefix(base_path).partition("?")[0]
-    return mask_keys(path)[:PATH_LIMIT]
+    return mask_keys(path)[:MAX_PATH_CHARS]
 
 
-def _refused_path(request: web.Request, timing: Timing) -> str:
+def _refused_path(request: web.Request, timing: CallTiming) -> str:
     """Return the path to log for a request that failed before the gateway knew its provider URL.
 
     A proxied path is returned without its prefix ``/proxy`` or ``/c/<capability>``.
@@ -123,7 +123,7 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
     return target.partition(PROXY_PATH)[2] or "/"
 
 
-def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | None:
+def _named_connection(request: web.Request, timing: CallTiming) -> ConnectionRef | None:
     """Return the connection that the request names; None if the request names no connection.
 
     The record has this connection even if the request failed before the connection was opened, so that a search of the
@@ -142,7 +142,7 @@ def _named_connection(request: web.Request, timing: Timing) -> ConnectionRef | N
     return ConnectionRef(request[ENVIRONMENT].name, integration_id, connection_id)
 
 
-def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
+def _split_ms(timing: CallTiming, now: float) -> tuple[float, float, float]:
     """Return the milliseconds spent in the gateway, on the wait for a token, and on the wait for the provider."""
     return timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000
 
@@ -152,7 +152,7 @@ def _key_id(request: web.Request) -> int | None:
     return None if caller is None or caller.key is None else caller.key.id
 
 
-def _record_exchange(request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None) -> None:
+def _record_exchange(request: web.Request, timing: CallTiming, status: int, bytes_out: int, error: str | None) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)

@@ -14,11 +14,11 @@ from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
 from gateway.records.access import Capability, Environment
 from gateway.records.connecting import ConnectSession
-from gateway.records.proxied_call import Paging, ResponseShape, Timing, UpstreamRequest
+from gateway.records.proxied_call import CallTiming, Paging, ResponseShape, UpstreamRequest
 from gateway.records.trace import CallTrace, trace_id_in
 
 REQUEST_ID = web.RequestKey("request_id", str)  # set by request_id
-TIMING = web.RequestKey("timing", Timing)  # set by access_log; `connection` and `forward` add their waiting times
+TIMING = web.RequestKey("timing", CallTiming)  # set by access_log; `connection` and `forward` add their waiting times
 TRACE = web.RequestKey("trace", CallTrace)  # set by access_log; absent if the request is not sampled
 CALLER = web.RequestKey("caller", Caller)  # set by bearer_key or capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # set by bearer_key, capability or session_token

@@ -32,7 +32,7 @@ from gateway.middleware.facts import (
     UPSTREAM,
     handover_of,
 )
-from gateway.middleware.request_message import read_within
+from gateway.middleware.request_message import read_limited_body
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.proxied_call import UpstreamRequest
 
@@ -159,7 +159,7 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
         if rule:
             request[RULE] = rule
         if caller.access.meter is not None and not request[PROXY_OPTIONS].dry_run and handover_of(request) is None:
-            await caller.access.meter.spend()
+            await caller.access.meter.count_against_budget()
     return await handler(request)
 
 
@@ -199,7 +199,7 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     """
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body_error("The gateway would send a different body")
-    await read_within(request, MAX_BODY_BYTES, _TOO_LARGE)
+    await read_limited_body(request, MAX_BODY_BYTES, _TOO_LARGE)
     raw = await request.read()
     head = [(name, value) for name, value in upstream.headers.items()]
     arguments = head, upstream.target.partition("?")[2], raw

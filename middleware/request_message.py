@@ -17,7 +17,7 @@ from gateway.text import counted
 
 # ── Refuses messages that the parser accepts, but that another HTTP parser could read differently (RFC 9112 §11.2).
 
-# Our server's protocol class has an attribute with this name, because it calls `check_head` before the chain runs.
+# The attribute by which a protocol class says that it calls `check_head` itself, before the chain runs.
 HEADS_CHECKED: Final = "checks_heads"
 
 
@@ -148,7 +148,7 @@ def bodies_full_error() -> Unavailable:
     )
 
 
-async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
+async def read_limited_body(request: web.Request, limit_bytes: int, detail: str) -> None:
     """Read the whole body, so that `request.read()` returns the body immediately.
 
     The body size limit of a host application does not apply. `limit_bytes`: the maximum size. `detail`: the message of
@@ -222,7 +222,7 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
             "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
         )
     if request.body_exists:
-        await read_within(request, MAX_JSON_BYTES, TOO_LARGE)
+        await read_limited_body(request, MAX_JSON_BYTES, TOO_LARGE)
     return await handler(request)
 
 

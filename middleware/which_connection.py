@@ -13,7 +13,7 @@ from gateway.errors import NotFound, ReconnectNeeded
 from gateway.http import proxy_options
 from gateway.middleware.facts import CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, PROXY_OPTIONS, TIMING
 from gateway.records.connection import ConnectionRef
-from gateway.records.proxied_call import Timing
+from gateway.records.proxied_call import CallTiming
 from gateway.runtime import RUNTIME, Runtime
 
 
@@ -28,7 +28,7 @@ async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Find the connection that the request names, and set PROXY_OPTIONS and CONNECTION.
 
-    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.opened`.
+    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.open_connection`.
 
     A connection that is in memory and fresh is returned without yielding to the event loop.
     """
@@ -71,12 +71,12 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
 
 
 async def _load_connection(
-    runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool
+    runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: CallTiming, *, pollable: bool
 ) -> Opened:
     with timing.waiting_for_token():
         try:
             await check_tags(runtime, caller, ref)
-            return await runtime.live.opened(*ref)
+            return await runtime.live.open_connection(*ref)
         except (NotFound, ReconnectNeeded) as fault:
             if fault.code == "unknown_provider_config" and caller.policy.limits_resources:
                 # The new error does not suggest an existing name, which this key may not learn.

@@ -42,9 +42,9 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     if mode.optional_fields:
         yield f"| and may have | {_names(mode.optional_fields)} |"
     if mode.placeholders:
-        yield "| fills | " + " ".join(f"`${{{one}}}`" for one in mode.placeholders) + " |"
+        yield "| fills | " + " ".join(f"`${{{placeholder}}}`" for placeholder in mode.placeholders) + " |"
     if mode.members:
-        yield "| and | " + " ".join(f"`${{credentials.{one}}}`" for one in mode.members) + " |"
+        yield "| and | " + " ".join(f"`${{credentials.{member}}}`" for member in mode.members) + " |"
 
 
 def _names(names: tuple[str, ...]) -> str:

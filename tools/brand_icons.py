@@ -43,7 +43,7 @@ def main() -> None:
 
 def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str, Any]]) -> dict[str, str]:
     """Return the icon of each entry, as a mapping: name of the entry ▸ slug of the icon."""
-    by_name = {name: one["slug"] for one in reversed(icons) if is_free(one) for name in _names(one)}
+    by_name = {name: icon["slug"] for icon in reversed(icons) if is_free(icon) for name in _names(icon)}
     own: dict[str, str] = {}
     for name, entry in entries.items():
         shown = _plain(_BRACKETS.sub("", entry.get("display_name", "")))

@@ -88,9 +88,9 @@ def _value(annotation: Any) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"[{_named(annotation)}](#{_anchor(annotation)})"
     if origin is Literal:
-        return " ".join(f"`{one}`" for one in arguments)
+        return " ".join(f"`{argument}`" for argument in arguments)
     if origin in {Union, UnionType}:
-        return " or ".join(dict.fromkeys(_value(one) for one in arguments if one is not NoneType))
+        return " or ".join(dict.fromkeys(_value(argument) for argument in arguments if argument is not NoneType))
     if origin is list:
         return f"list of {_value(arguments[0])}"
     if origin is dict:
@@ -138,8 +138,8 @@ def _shapes() -> Iterator[type[BaseModel]]:
 def _placeholders() -> str:
     lines = ["| `auth_mode` | placeholders it fills | of the credential besides |", "|---|---|---|"]
     for name, mode in sorted(AUTH_MODES.items()):
-        fills = " ".join(f"`${{{one}}}`" for one in sorted(mode.placeholders))
-        members = " ".join(f"`${{credentials.{one}}}`" for one in sorted(mode.members))
+        fills = " ".join(f"`${{{placeholder}}}`" for placeholder in sorted(mode.placeholders))
+        members = " ".join(f"`${{credentials.{member}}}`" for member in sorted(mode.members))
         lines.append(f"| `{name}` | {fills} | {members} |")
     return "\n".join(lines)
 

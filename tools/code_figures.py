@@ -172,7 +172,7 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
     gateway = RunningGateway(folder, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]), fast_path=False)
     await gateway.start()
     (folder / "gateway.yaml").write_text(_yaml(gateway.document))
-    await gateway.imported(tracker.grant(), connection_config={"cloudId": "cloud-1"})
+    await gateway.import_connection(tracker.grant(), connection_config={"cloudId": "cloud-1"})
     ref = ConnectionRef("dev", "tracker", "c1")
     runtime = gateway.runtime
 

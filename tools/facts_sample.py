@@ -26,7 +26,7 @@ FIELDS: Final = (
 
 def draw_providers(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
     """Return `count` providers of `facts` that have a generated entry. The same `seed` always draws the same providers."""
-    known = [one for one in facts if one["name"] in made and one["auth_mode"] in MODES]
+    known = [fact for fact in facts if fact["name"] in made and fact["auth_mode"] in MODES]
     chosen = random.Random(seed).sample(known, count)  # noqa: S311 - a draw, not a secret
     return [_trim(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
 

@@ -75,7 +75,7 @@ def _names(tree: ast.AST, function: ast.AST | None, call: ast.Call) -> Sequence[
         return [str(event.value)]
     if not isinstance(event, ast.Name) or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return []
-    parameters = [one.arg for one in function.args.args if one.arg != "self"]
+    parameters = [arg.arg for arg in function.args.args if arg.arg != "self"]
     if event.id not in parameters:
         return []
     place = parameters.index(event.id)
@@ -98,7 +98,9 @@ def _fields(keyword: ast.keyword, function: ast.AST | None) -> Sequence[str] | N
         return None
     found: list[str] = []
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and [getattr(one, "id", "") for one in node.targets] == [keyword.value.id]:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == [
+            keyword.value.id
+        ]:
             literal = node.value.body if isinstance(node.value, ast.IfExp) else node.value
             keys = literal.keys if isinstance(literal, ast.Dict) else [None]
             if not all(isinstance(key, ast.Constant) for key in keys):

@@ -102,7 +102,7 @@ class Meter:
         self._calls_in_minute += 1
         return RateState(self.rate, self.rate - self._calls_in_minute, reset_at)
 
-    async def spend(self) -> None:
+    async def count_against_budget(self) -> None:
         """Spend one call of the budget.
 
         Raises Forbidden if no call is left, and Unavailable if the store cannot be written.
@@ -125,7 +125,8 @@ class Meter:
         """Count one call against the rate and the budget, if this needs no I/O and both limits allow the call.
 
         Return whether the call was counted, and the state of the rate limit (None if the key has no rate). If the call
-        was not counted, call `count_against_rate` and `spend`: they reserve calls in the store, or raise the error.
+        was not counted, call `count_against_rate` and `count_against_budget`: they reserve calls in the store, or raise
+        the error.
         """
         if self.budget is not None and not self._reserved:
             return False, None

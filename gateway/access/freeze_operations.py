@@ -184,7 +184,7 @@ def _pack_operations(
             )  # raises ValueError if the line is not a valid rule by itself
     left_out = [
         f"{operation.method} {base_path}{_PLACEHOLDER.sub('*', operation.path)}"
-        for operation in _unselected(operations, chosen)
+        for operation in _other_matching_operations(operations, chosen)
     ]
     return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
 
@@ -240,7 +240,9 @@ def rule_path(path: str) -> str:
     return _PLACEHOLDER.sub(name, path)
 
 
-def _unselected(operations: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+def _other_matching_operations(
+    operations: ProviderOperations, chosen: Sequence[ApiOperation]
+) -> Iterator[ApiOperation]:
     """Yield each operation that is not in `chosen` but has requests that can match the path of a chosen operation."""
     ids = {operation.id for operation in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}

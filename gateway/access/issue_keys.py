@@ -74,7 +74,7 @@ class KeyIssuer:
         inherited = old.limits if old is not None else above.limits if above is not None else ()
         all_limits = (requested.limits, *inherited)
         check_rules_together(all_limits)
-        ends = [requested.expires_at, *(one.expires_at for one in (above, requester) if one is not None)]
+        ends = [requested.expires_at, *(key.expires_at for key in (above, requester) if key is not None)]
         secret = mint(requested.kind)
         new = NewMintedKey(
             digest=digest(secret.reveal()),
@@ -126,8 +126,8 @@ class KeyIssuer:
         """
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
-        for one in ended:
-            self._minted.forget(one)
+        for key_digest in ended:
+            self._minted.forget(key_digest)
         log.info("key_revoked", key_id=key.id, environment=environment, name=key.name, keys=len(ended), by=revoked_by)
         return len(ended)
 

@@ -131,8 +131,8 @@ class Policy:
 
     def reaches(self, integration_id: str, connection_id: str) -> bool:
         """Return whether this key is allowed to see the connection. Does not check tags; `fits` checks tags."""
-        for one in self.limits:  # noqa: SIM110 (each proxied call comes here, and `all` with a generator takes longer)
-            if not _reaches(one, integration_id, connection_id):
+        for key_limits in self.limits:  # noqa: SIM110 (each proxied call comes here, and `all` with a generator takes longer)
+            if not _reaches(key_limits, integration_id, connection_id):
                 return False
         return True
 

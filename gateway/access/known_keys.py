@@ -56,17 +56,17 @@ class CachedSize:
 
     def add(self, limits: Iterable[KeyLimits]) -> None:
         self.total += KEY_BYTES
-        for one in limits:
-            self.total += _own_bytes(one)
-            for shared in one.operations.items():
+        for key_limits in limits:
+            self.total += _own_bytes(key_limits)
+            for shared in key_limits.operations.items():
                 self.total += 0 if self._sharing[shared] else OPERATION_CHAR_BYTES * len(shared[1])
                 self._sharing[shared] += 1
 
     def subtract(self, limits: Iterable[KeyLimits]) -> None:
         self.total -= KEY_BYTES
-        for one in limits:
-            self.total -= _own_bytes(one)
-            for shared in one.operations.items():
+        for key_limits in limits:
+            self.total -= _own_bytes(key_limits)
+            for shared in key_limits.operations.items():
                 self._sharing[shared] -= 1
                 if not self._sharing[shared]:
                     del self._sharing[shared]
@@ -197,11 +197,11 @@ class MintedKeyCache:
             return False
         return not now.access.is_valid
 
-    def changed(self, ref: ConnectionRef) -> None:
+    def handle_change(self, ref: ConnectionRef) -> None:
         if not ref.integration_id:  # a change of a key (`minted_keys.changed_key`), not of a connection
             self.forget(ref.connection_id)
 
-    def missed(self) -> None:
+    def handle_missed_changes(self) -> None:
         """Remove all keys from the cache, because this process may have missed changes."""
         for caller in self._callers.values():
             self._record_use(caller)
@@ -243,7 +243,8 @@ class MintedKeyCache:
             policy = await off_loop(str(root), compiled_policy, key)
             # Read the key again, because the key may have ended in the meantime. The limits of a key never change.
             key, parents = await self._read(key_digest)
-        # `forget` and `missed` remove the task: then the result can be older than the change, so it is not cached.
+        # `forget` and `handle_missed_changes` remove the task. The result can then be older than the change, so it
+        # is not cached.
         may_cache = self._loading.get(key_digest) is asyncio.current_task()
         if key is None:
             if may_cache:
@@ -283,7 +284,8 @@ class MintedKeyCache:
     def _meter_for(self, key: MintedKey) -> Meter | None:
         """Return the key's meter; None if the key has neither a rate nor a budget.
 
-        The meter stays when the key leaves the cache, so that the key's minute does not restart. At most `MAX_CACHED`
+        The meter is kept when the key is removed from the cache. Otherwise the key would get a new minute of calls when
+        it is loaded again. At most `MAX_CACHED`
         meters stay; `_reserving` keeps a dropped one until its unspent calls are back in the store.
         """
         if key.rate is None and key.budget is None:

@@ -138,8 +138,8 @@ async def create_agent_session(request: web.Request) -> web.Response:
     )
     if not rules:
         raise _not_offered_error(
-            f"The catalog has no operations that the toolset allows for {_quoted(connections)}, so the session would have "
-            "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
+            f"The catalog has no operations that the toolset allows for {_quote_names(connections)}, so the session would "
+            "have no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
     count = sum(len(session_tools.ids) for session_tools in connected)
     if any(body.pinned_tools.values()) and count > MAX_LISTED_TOOLS:
@@ -161,7 +161,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
         "session_token": token.reveal(),
         "mcp_url": f"{generation.public_url}/session/{key.id}/mcp",
         "expires_at": iso(key.expires_at or ends_at),
-        "toolset": {name: _summary(one, name in connections, count) for name, one in tools.items()},
+        "toolset": {name: _summary(session_tools, name in connections, count) for name, session_tools in tools.items()},
         "meta_tools": {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False},
     }
     return web.json_response(responses.AgentSessionResponse(data=session_json), headers={"Cache-Control": "no-store"})
@@ -236,14 +236,14 @@ def _tools_by_integration(
     toolset = body.toolset
     if toolset == "*":
         return {
-            name: SessionTools(one, *_catalog_operations(one, catalog), is_complete=True)
-            for name, one in integrations.items()
+            name: SessionTools(integration, *_catalog_operations(integration, catalog), is_complete=True)
+            for name, integration in integrations.items()
         }
     unknown = [name for name in toolset if name not in integrations]
     if unknown:
         raise _refusal(
             "unknown_integration",
-            f"The environment has no integration {_quoted(unknown)}. GET /integrations lists them.",
+            f"The environment has no integration {_quote_names(unknown)}. GET /integrations lists them.",
             {"integrations": unknown},
         )
     tools: dict[str, SessionTools] = {}
@@ -260,14 +260,14 @@ def _tools_by_integration(
         )
         denied = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
         known = set(ids)
-        wrong += [{"integration_id": name, "tool": one} for one in (*(allowed or ()), *denied) if one not in known]
+        wrong += [{"integration_id": name, "tool": tool} for tool in (*(allowed or ()), *denied) if tool not in known]
         chosen = [id_ for id_ in ids if (allowed is None or id_ in allowed) and id_ not in denied]
         tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
     if wrong:
         providers = sorted({integrations[tool["integration_id"]].provider for tool in wrong})
         raise _refusal(
             "unknown_tool",
-            f"{_quoted([tool['tool'] for tool in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_quote_names([tool['tool'] for tool in wrong])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
             {"tools": wrong},
         )
@@ -300,7 +300,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
     if outside:
         raise _refusal(
             "tool_not_in_toolset",
-            f"pinned_tools names {_quoted([tool['tool'] for tool in outside])}, which the toolset does not "
+            f"pinned_tools names {_quote_names([tool['tool'] for tool in outside])}, which the toolset does not "
             "allow. Allow it there too.",
             {"pinned": outside},
         )
@@ -311,7 +311,7 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
     if unknown:
         raise _refusal(
             "unknown_meta_tool",
-            f"There is no meta tool {_quoted(unknown)}, only {', '.join(META_TOOLS)}.",
+            f"There is no meta tool {_quote_names(unknown)}, only {', '.join(META_TOOLS)}.",
             {"meta_tools": unknown},
         )
     if meta_tools.get("nango_proxy"):
@@ -322,7 +322,7 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
     off = [name for name, wanted in meta_tools.items() if not wanted and name != "nango_proxy"]
     if off:
         raise _not_offered_error(
-            f"{_quoted(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
+            f"{_quote_names(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
             "call them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
@@ -330,12 +330,12 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
 def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
     """Raise NotImplementedHere if two integrations could share a host but have different tools. Key rules match by
     host, so the tools of one would also apply to the connection of the other."""
-    for one, other in combinations(connected, 2):
-        same = one.integration.provider == other.integration.provider and one.ids == other.ids
-        if same or (one.is_complete and other.is_complete) or not one.ids or not other.ids:
+    for first, second in combinations(connected, 2):
+        same = first.integration.provider == second.integration.provider and first.ids == second.ids
+        if same or (first.is_complete and second.is_complete) or not first.ids or not second.ids:
             continue
-        if patterns_may_overlap(one.host, other.host):
-            names = f"'{one.integration.integration_id}' and '{other.integration.integration_id}'"
+        if patterns_may_overlap(first.host, second.host):
+            names = f"'{first.integration.integration_id}' and '{second.integration.integration_id}'"
             raise _not_offered_error(
                 f"{names} may share a host, so one session cannot give them different tools. Create one session for each, "
                 "or give both the same tools."
@@ -369,8 +369,8 @@ async def _tenant_connections(
     if several:
         raise _refusal(
             "ambiguous_connections",
-            f"More than one connection matches for {_quoted(several)}: "
-            f"{'; '.join(f'{name}: {_quoted(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
+            f"More than one connection matches for {_quote_names(several)}: "
+            f"{'; '.join(f'{name}: {_quote_names(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
                     name: {"match_count": len(ids), "candidates": _candidates_json(ids)}
@@ -427,14 +427,14 @@ async def _check_pinned_connections(
     if unknown:
         raise _refusal(
             "unknown_pinned_connection",
-            f"There is no connection {_quoted([entry['connection_id'] for entry in unknown])} for an integration of "
+            f"There is no connection {_quote_names([entry['connection_id'] for entry in unknown])} for an integration of "
             "the toolset. GET /connections lists them.",
             {"pinned": unknown},
         )
     if unmatched:
         raise _refusal(
             "pinned_connection_not_matched",
-            f"The tags do not match {_quoted([entry['connection_id'] for entry in unmatched])}. Pin a candidate, or "
+            f"The tags do not match {_quote_names([entry['connection_id'] for entry in unmatched])}. Pin a candidate, or "
             "leave the tags out.",
             {"pinned": unmatched},
         )
@@ -444,7 +444,7 @@ def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
     return [{"connection_id": id_} for id_ in ids[:MAX_NAMES]]
 
 
-def _quoted(names: Collection[str]) -> str:
+def _quote_names(names: Collection[str]) -> str:
     shown = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 

@@ -383,7 +383,7 @@ def _check_integrations(
         *((("integrations_config_defaults", key), key) for key in body.integrations_config_defaults),
         *((("overrides", key), key) for key in body.overrides),
     ]
-    unknown = [one for one in named if generation.integrations.find(environment, one[1]) is None]
+    unknown = [entry for entry in named if generation.integrations.find(environment, entry[1]) is None]
     issues = [
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
     ]

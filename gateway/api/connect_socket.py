@@ -55,7 +55,7 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
         timeout=CLOSE_TIMEOUT_S, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False
     )
     client = outcomes.new_client()
-    with outcomes.waiting(client_digest(client) or "") as waiting:
+    with outcomes.waiter(client_digest(client) or "") as waiting:
         await response.prepare(request)
         await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
         closed = asyncio.create_task(_wait_until_closed(response))

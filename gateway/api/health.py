@@ -56,13 +56,13 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     store = _store_fault(runtime, away=away)
     offset = clock.offset
     serves = runtime.serving and (not away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
-    if required and (store or (offset.reported and offset.refused)):
+    if required and (store or (offset.is_reported and offset.is_refused)):
         serves = False
     body = responses.Readiness(result="ok" if serves else "not ready")
     if store is not None:
         body["store"] = store
-    if offset.reported:
-        body["clock"] = "refused" if offset.refused else "off"
+    if offset.is_reported:
+        body["clock"] = "refused" if offset.is_refused else "off"
         body["clock_offset_seconds"] = round(offset.seconds, 3)
     if runtime.serving and not runtime.journal_writable:
         body["journal"] = "unwritable"

@@ -62,7 +62,7 @@ class NewKeyBody(Strict):
     overlap_s: int | None = Field(default=None, ge=0, le=MAX_LIFETIME_S)
 
 
-class GoneKeyBody(Strict):
+class RevokeKeyBody(Strict):
     key_id: Annotated[int, Field(ge=0, lt=2**63)]
     environment_id: int | None = None
 
@@ -112,7 +112,7 @@ async def revoke_key(request: web.Request) -> web.Response:
     named = request.match_info.get("key_id")
     if named is not None:
         require_empty_body(request)
-    key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _key_id(named)
+    key_id = (await read_json(request, RevokeKeyBody)).key_id if named is None else _key_id(named)
     caller = request[CALLER]
     revoked = await request.app[RUNTIME].issuer.revoke(
         request[ENVIRONMENT].name, key_id, describe_requester(caller.key), caller

@@ -149,7 +149,7 @@ class Diagnosis(TypedDict):
 StateName = Annotated[str, Field(json_schema_extra={"enum": [state.value for state in State]})]
 
 
-class Trouble(TypedDict):
+class RefreshErrorJson(TypedDict):
     type: Literal["auth", "sync"]
     log_id: str
 
@@ -175,7 +175,9 @@ class AnyConnection(TypedDict):  # pydantic reads docstrings of members in the c
         Field(description="When the gateway refreshes the credential to prevent that; null: not planned."),
     ]
     account: AccountJson | None
-    errors: Annotated[list[Trouble], Field(description="The error of the last refresh, if it failed; else empty.")]
+    errors: Annotated[
+        list[RefreshErrorJson], Field(description="The error of the last refresh, if it failed; else empty.")
+    ]
     end_user: EndUserJson | None
     tags: dict[str, str]
     metadata: dict[str, Any] | None
@@ -188,7 +190,7 @@ class ConnectionState(TypedDict):
     provider_config_key: str
     provider: str
     state: StateName
-    errors: list[Trouble]
+    errors: list[RefreshErrorJson]
 
 
 class ListedConnection(AnyConnection):

@@ -159,7 +159,7 @@ async def complete_session(request: web.Request) -> web.Response:
     session = await runtime.sessions.find_by_digest(name)
     if session is not None and not await _fits_session(request, session):
         raise _unknown_session()
-    pending = await runtime.store.pending.of_session(name, now=clock.now())
+    pending = await runtime.store.pending.find_by_session(name, now=clock.now())
     policy = request[CALLER].policy
     pending = [
         connection
@@ -216,7 +216,8 @@ async def _with_fitting_tags(
     `fits_session`, outcomes without a connection."""
     store, policy = request.app[RUNTIME].store, request[CALLER].policy
     pending = {
-        connection.ref: connection for connection in await store.pending.of_session(session_digest, now=clock.now())
+        connection.ref: connection
+        for connection in await store.pending.find_by_session(session_digest, now=clock.now())
     }
     fits: dict[ConnectionRef, bool] = {}
     found: list[Outcome] = []
@@ -260,7 +261,7 @@ async def _wait_for_outcomes(
 ) -> Sequence[Outcome]:
     """Return the stored outcomes. If there are none, wait up to `wait_s` seconds for the first outcome."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    with runtime.outcomes.waiting(client or session_digest) as waiting:
+    with runtime.outcomes.waiter(client or session_digest) as waiting:
         outcomes = await _read_outcomes(runtime, session_digest, client)
         if not outcomes and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
@@ -269,7 +270,7 @@ async def _wait_for_outcomes(
 
 
 async def _read_outcomes(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
-    outcomes = await runtime.store.flow_results.of_session(session_digest)
+    outcomes = await runtime.store.flow_results.find_by_session(session_digest)
     outcomes = [outcome for outcome in outcomes if outcome.error_type != SESSION_ENDED]
     return outcomes if client is None else [outcome for outcome in outcomes if outcome.client_digest == client]
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.errors import NotFound
 from gateway.middleware.facts import REQUEST_ID, TIMING
-from gateway.middleware.request_message import read_within
+from gateway.middleware.request_message import read_limited_body
 from gateway.middleware.response_shape import MARK
 from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
@@ -38,7 +38,7 @@ async def receive_webhook(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
     limits = generation.config.webhooks
-    await read_within(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
+    await read_limited_body(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
     if environment not in generation.config.environments:
         return _refused_response(request, "unknown environment", is_known=False)
     try:

@@ -19,8 +19,8 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
     yield ("gateway_clock_offset_seconds",), clock.offset.seconds
     yield ("gateway_request_log_dropped_total",), runtime.call_queue.dropped
     if runtime.tracing is not None:
-        yield ("gateway_spans_exported_total",), runtime.tracing.exported
-        for reason, number in runtime.tracing.dropped.items():
+        yield ("gateway_spans_exported_total",), runtime.tracing.exported_spans
+        for reason, number in runtime.tracing.dropped_spans.items():
             yield ("gateway_spans_dropped_total", reason), number
     for (environment, table), number in runtime.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number

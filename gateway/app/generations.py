@@ -15,7 +15,7 @@ from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.egress.limits import ConcurrencySettings
 from gateway.generation import Generation
-from gateway.integrations.declared import Examined, all_faults, examined
+from gateway.integrations.declared import Examined, all_faults, examine_catalog
 from gateway.integrations.registry import Integrations, ManagedIntegrations
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
@@ -48,9 +48,9 @@ def read(config: ConfigurationSource) -> Config:
 
 
 def check_configuration(config: Config, result: Examined | None = None) -> Checked:
-    """Check `config` with its catalog; return the configuration and the catalog. `result`: the result of `examined` for
-    `config`; None: check now. Raises config.Faults."""
-    result = result or examined(config)
+    """Check `config` with its catalog; return the configuration and the catalog. `result`: the result of
+    `examine_catalog` for `config`; None: check now. Raises config.Faults."""
+    result = result or examine_catalog(config)
     if result.faults:
         raise Faults(result.faults)
     return Checked(config, result.catalog, result.integrations)

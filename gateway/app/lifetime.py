@@ -192,7 +192,7 @@ async def open_runtime(
         pool=config.store.pool,
     )
     try:
-        since = await store.changes.end()  # read before the integrations, so that the change feed misses no change
+        since = await store.changes.log_end()  # read before the integrations, so that the change feed misses no change
         managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
         await store.close()
@@ -234,7 +234,7 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
             since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
         ),
         "stay_alive": store.failover.stay(),
-        "recover_refreshes": recover(store, refresher, runtime.exchange.released),
+        "recover_refreshes": recover(store, refresher, runtime.exchange.release),
         "keep_alive": _after_delay(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
         "keep_events": _after_delay(runtime.keeper.run),

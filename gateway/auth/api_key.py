@@ -22,7 +22,7 @@ class ApiKey(AuthMode):
         fields = CredentialForm(form, self.types())
         credential = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
         credential |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
-        credential |= fields.declared(provider.credentials)
+        credential |= fields.read_other_declared_fields(provider.credentials)
         fields.finish()
         return credential
 

@@ -127,10 +127,10 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
     app. The app authenticates with a JWT."""
     provider, url = context.provider, context.url(place)
     context = context.for_destinations(url)
-    proof = _proof(context, app_id)
-    headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
-    headers |= context.texts(provider.token_headers, {"jwt": proof})
-    reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[proof])
+    app_jwt = _app_jwt(context, app_id)
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {app_jwt.reveal()}"}
+    headers |= context.texts(provider.token_headers, {"jwt": app_jwt})
+    reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[app_jwt])
     response = accepted_response(reply)
     token = token_at(response, (*token_paths(provider, "token"), "access_token"))
     ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
@@ -166,7 +166,7 @@ def check_app_key(context: AuthContext) -> None:
     context.for_destinations("", fixed_in_code=True).app_key()
 
 
-def _proof(context: AuthContext, app_id: str | None) -> Secret:
+def _app_jwt(context: AuthContext, app_id: str | None) -> Secret:
     """Return the JWT that authenticates the app. The JWT is built as the entry's `jwt` says, or in GitHub's format
     without one. `app_id`: the app's ID, None for the integration's app."""
     key = context.app_key()

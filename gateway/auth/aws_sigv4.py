@@ -242,7 +242,7 @@ class AwsSigV4(TokenExchangeMode):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
         ends = fields.moment("expires_at")
         credential["expires_at"] = iso(ends) if ends else ""
-        credential |= fields.declared(provider.credentials)
+        credential |= fields.read_other_declared_fields(provider.credentials)
         fields.finish("raw")
         return {name: value for name, value in credential.items() if value}
 

@@ -24,7 +24,7 @@ class Basic(AuthMode):
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
         shown = certificate_fields(fields, provider) if provider.require_client_certificate else {}
-        more = fields.declared(provider.credentials)
+        more = fields.read_other_declared_fields(provider.credentials)
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in the name would move text to the password.

@@ -9,7 +9,7 @@ from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.mode import Dialogue, TokenExchangeMode
 from gateway.auth.provider_responses import accepted_response, token_at, token_paths
 from gateway.catalog.provider import Provider
-from gateway.oauth.token_requests import encoded
+from gateway.oauth.token_requests import encode_call
 from gateway.oauth.token_responses import dig, expires_at
 from gateway.secret import Secret
 from gateway.timestamps import iso
@@ -39,7 +39,7 @@ class Bill(TokenExchangeMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         credential = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED_FIELDS}}
-        credential |= fields.declared(provider.credentials)
+        credential |= fields.read_other_declared_fields(provider.credentials)
         fields.finish(*TOKEN_MEMBERS)
         return credential
 
@@ -53,7 +53,7 @@ class Bill(TokenExchangeMode):
             PARAMETER_NAMES[name]: credential[name] for name in TYPED_FIELDS
         }
         headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
-        call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
+        call = encode_call(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.with_secrets(call, secrets=known.values())
         response = accepted_response(reply)
         fresh = {

@@ -25,7 +25,7 @@ LIFETIME: Final = timedelta(minutes=55)  # used if the provider reports no lifet
 METHODS_WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
 ASSERTION_METHODS: Final = frozenset({"private_key_jwt"})
 ASSERTION_LIFETIME_S: Final = 300
-TYPED_LIMIT: Final = 16_384
+MAX_TYPED_CHARS: Final = 16_384
 
 
 class ClientCredentialsMode(TokenExchangeMode):
@@ -42,12 +42,12 @@ class ClientCredentialsMode(TokenExchangeMode):
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         credential["client_id"] = fields.text("client_id", limit=1024)
-        credential["client_secret"] = fields.text("client_secret", limit=TYPED_LIMIT, required=False, empty=True)
+        credential["client_secret"] = fields.text("client_secret", limit=MAX_TYPED_CHARS, required=False, empty=True)
         credential |= certificate_fields(fields, provider)
-        credential |= fields.declared(provider.credentials)
+        credential |= fields.read_other_declared_fields(provider.credentials)
         if not (credential["client_secret"] or credential.get("client_private_key")) and not needs_no_secret(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
-        credential["token"] = fields.token("token", limit=TYPED_LIMIT, required=False)
+        credential["token"] = fields.token("token", limit=MAX_TYPED_CHARS, required=False)
         ends = fields.moment("expires_at")
         if credential["token"]:
             credential["expires_at"] = iso(ends or now + LIFETIME)

@@ -43,7 +43,7 @@ def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterabl
     return found
 
 
-TYPED_LIMIT: Final = 16_384
+MAX_TYPED_CHARS: Final = 16_384
 
 
 class CredentialForm:
@@ -91,7 +91,7 @@ class CredentialForm:
             self._fault(name, "invalid_format", f"'{name}' has characters that are not allowed in a header.")
         return value
 
-    def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
+    def read_declared_field(self, name: str, setting: Setting, *, limit: int = MAX_TYPED_CHARS) -> Any:
         """Return a field that the entry declares: a text that matches its setting, or the setting's default if the
         field is absent.
 
@@ -112,10 +112,10 @@ class CredentialForm:
                 self._fault(name, "invalid_format", f"'{name}' {fault.why}.")
         return text
 
-    def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    def read_other_declared_fields(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
         """Return the fields that the entry declares and that no other method has read yet."""
         others = {name: setting for name, setting in settings.items() if name not in self._read}
-        given = {name: self.given(name, setting) for name, setting in others.items()}
+        given = {name: self.read_declared_field(name, setting) for name, setting in others.items()}
         return {name: value for name, value in given.items() if value is not None}
 
     def fault(self, name: str, message: str) -> None:

@@ -77,7 +77,7 @@ class JwtMode(TokenExchangeMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
-        typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
+        typed = {name: fields.read_declared_field(name, setting) for name, setting in provider.credentials.items()}
         fields.finish(*TOKEN_MEMBERS)  # an imported token is ignored, because the gateway signs its own token
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 

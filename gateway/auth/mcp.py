@@ -16,7 +16,7 @@ from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Dialog
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_responses import accepted_response
 from gateway.errors import InvalidRequest
-from gateway.oauth.token_requests import BASIC_AND_ID, OAuthClient, encoded
+from gateway.oauth.token_requests import BASIC_AND_ID, OAuthClient, encode_call
 from gateway.oauth.token_responses import TokenRefused
 from gateway.secret import Secret
 
@@ -70,8 +70,8 @@ def _metadata(context: AuthContext, auth_method: str) -> dict[str, Any]:
 def secret_method(context: AuthContext, methods: Sequence[str] | None) -> str:
     """Return how a client with a secret authenticates: with the method that the entry names, else with a method that
     the server supports, else with ``body``. `methods`: the server's methods as RFC 7591 names them, None if unknown."""
-    offered = (REGISTERED_METHODS[one] for one in ("body", "basic"))
-    supported = next((CATALOG_METHODS[one] for one in offered if methods is None or one in methods), "body")
+    offered = (REGISTERED_METHODS[method] for method in ("body", "basic"))
+    supported = next((CATALOG_METHODS[method] for method in offered if methods is None or method in methods), "body")
     return context.provider.token_request_auth_method or supported
 
 
@@ -89,7 +89,7 @@ def register_client(
     supported = (method for method in CATALOG_METHODS if methods is None or method in methods)
     wanted = REGISTERED_METHODS.get(chosen or "") or next(supported, "client_secret_basic")
     metadata: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
-    reply = yield encoded("POST", url, {"Accept": "application/json"}, metadata, "json")
+    reply = yield encode_call("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
     client_id, secret = response.get("client_id"), response.get("client_secret")
     if not isinstance(client_id, str) or not client_id:

@@ -174,7 +174,7 @@ def _sign_with_rsa(private_key: str, text: str) -> str:
 
 # ── OAUTH1: the end user consents at the provider, and every request is signed with the token's secret (RFC 5849).
 
-TOKEN_LIMIT: Final = 2048
+MAX_TOKEN_CHARS: Final = 2048
 REFUSAL_PARAMETERS: Final = ("denied", "oauth_problem", "error")
 
 
@@ -188,7 +188,7 @@ class OAuth1(GrantingMode):
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         for name in ("oauth_token", "oauth_token_secret"):
-            credential[name] = fields.token(name, limit=TOKEN_LIMIT)
+            credential[name] = fields.token(name, limit=MAX_TOKEN_CHARS)
         fields.finish("raw")
         return {**credential, "raw": {name: value for name, value in form.items() if name != "raw"}}
 

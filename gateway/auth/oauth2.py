@@ -31,7 +31,7 @@ from gateway.records.provider_call import Reply
 from gateway.secret import Secret
 from gateway.timestamps import iso, moment
 
-TOKEN_LIMIT: Final = 16_384
+MAX_TOKEN_CHARS: Final = 16_384
 # Members of an earlier step's response that describe only that step's own token.
 _MEMBERS_OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
@@ -47,9 +47,9 @@ class OAuth2(GrantingMode):
         fields = CredentialForm(form, (*self.types(), self.name))
         credential: dict[str, Any] = {
             "type": self.types()[0],
-            "access_token": fields.token("access_token", limit=TOKEN_LIMIT),
+            "access_token": fields.token("access_token", limit=MAX_TOKEN_CHARS),
         }
-        refresh = fields.token("refresh_token", limit=TOKEN_LIMIT, required=False)
+        refresh = fields.token("refresh_token", limit=MAX_TOKEN_CHARS, required=False)
         if refresh:
             credential["refresh_token"] = refresh
         stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)

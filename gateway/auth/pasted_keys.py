@@ -101,7 +101,7 @@ def check_identity(certificate: str, private_key: str) -> None:
 
 CERTIFICATE: Final = "client_certificate"
 PRIVATE_KEY: Final = "client_private_key"
-TYPED_LIMIT: Final = 16_384
+MAX_TYPED_CHARS: Final = 16_384
 
 
 def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, str]:
@@ -111,7 +111,7 @@ def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, 
     Records an error if certificate and key do not match. If the provider requires mutual TLS, a missing certificate or
     key is also an error.
     """
-    given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
+    given = {name: fields.text(name, limit=MAX_TYPED_CHARS, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
     certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]
     if provider.require_client_certificate and not (certificate and key):
         fields.fault(CERTIFICATE, f"This provider requires mutual TLS: give {CERTIFICATE} and {PRIVATE_KEY}.")

@@ -8,7 +8,7 @@ from gateway.auth.context import AuthContext
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
 from gateway.auth.provider_responses import refusal_text, safe_text
 from gateway.catalog.provider_parts import TokenCall
-from gateway.oauth.token_requests import authenticate, encoded, renamed
+from gateway.oauth.token_requests import authenticate, encode_call, rename_params
 from gateway.oauth.token_responses import TokenUnavailable, parse_object
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
@@ -89,8 +89,8 @@ def _call(
     ):
         authenticate(revocation.client, method, headers, params)
         secrets += revocation.client.secrets()
-    params = renamed(params, spec.param_renames)
-    call = encoded(spec.method, revocation.url, headers, params, spec.body_format, secrets=tuple(secrets))
+    params = rename_params(params, spec.param_renames)
+    call = encode_call(spec.method, revocation.url, headers, params, spec.body_format, secrets=tuple(secrets))
     return context.with_secrets(call, identity=revocation.identity)
 
 

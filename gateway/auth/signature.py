@@ -38,7 +38,7 @@ class SignatureMode(TokenExchangeMode):
         fields = CredentialForm(form, self.types())
         username = fields.text("username", limit=1024)
         password = fields.text("password", limit=1024)
-        more = fields.declared(provider.credentials)
+        more = fields.read_other_declared_fields(provider.credentials)
         fields.finish("token", "expires_at")
         if not username.isprintable() or '"' in username or not username.isascii():
             issue = Issue(

@@ -12,7 +12,7 @@ from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
 
-TOKEN_LIMIT: Final = 2048
+MAX_TOKEN_CHARS: Final = 2048
 
 
 class TokenBased(AuthMode):
@@ -26,9 +26,9 @@ class TokenBased(AuthMode):
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
         for name in ("token_id", "token_secret"):
-            credential[name] = fields.token(name, limit=TOKEN_LIMIT)
+            credential[name] = fields.token(name, limit=MAX_TOKEN_CHARS)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
-        credential |= fields.declared(provider.credentials)
+        credential |= fields.read_other_declared_fields(provider.credentials)
         fields.finish("raw")
         return {**credential, **({"config_override": override} if override else {})}
 

@@ -7,7 +7,7 @@ from gateway.auth.context import AuthContext
 from gateway.catalog.provider_parts import Step
 from gateway.catalog.render import Moment
 from gateway.catalog.value import flat_values
-from gateway.oauth.token_requests import encoded
+from gateway.oauth.token_requests import encode_call
 from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret
 
@@ -38,7 +38,7 @@ def step_call(
     if not params and step.method == "POST" and body_format != "json":
         call = ProviderCall(url, headers, b"", (), step.method)
     else:
-        call = encoded(step.method, url, headers, params, body_format)
+        call = encode_call(step.method, url, headers, params, body_format)
     return context.with_secrets(call, identity=identity, secrets=secrets)
 
 

@@ -41,7 +41,9 @@ class TwoStep(TokenExchangeMode):
         """Return the credential to store. The `token` is optional; without it, the gateway requests the first one."""
         fields = CredentialForm(form, self.types())
         credential: dict[str, Any] = {"type": self.name}
-        credential |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
+        credential |= {
+            name: fields.read_declared_field(name, setting) for name, setting in provider.credentials.items()
+        }
         if provider.require_client_certificate:
             credential |= certificate_fields(fields, provider)
         credential["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None

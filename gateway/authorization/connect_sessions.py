@@ -50,7 +50,7 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
 def check_connection_limit(session: ConnectSession) -> None:
     """Raise Forbidden if the session has already made its maximum number of connections. Check this before the browser
     is redirected to a provider."""
-    if session.used_up:
+    if session.is_used_up:
         raise session_used_up(session.max_connections)
 
 
@@ -82,14 +82,20 @@ class ConnectSessions:
         self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # counts by environment and key
 
     async def open(
-        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **fields: Any
+        self,
+        environment: str,
+        key_id: str,
+        *,
+        lifetime: timedelta = LIFETIME,
+        for_provider_response: bool = False,
+        **fields: Any,
     ) -> tuple[str, ConnectSession]:
         """Create a session, and return its token and the session. `fields`: the other fields of ConnectSession.
-        `by_provider`: whether a provider's response caused the session. Such sessions may use only half of the key's
-        limits, so that a provider cannot use up the limits. Raises TooManyRequests if the key has reached a limit.
+        `for_provider_response`: whether a provider's response caused the session. Such sessions may use only half of the
+        key's limits, so that a provider cannot use up the limits. Raises TooManyRequests if the key has reached a limit.
         """
         limits = self._current.generation.config.connect
-        divisor = 2 if by_provider else 1
+        divisor = 2 if for_provider_response else 1
         self._count_new_session(environment, key_id, -(-limits.sessions_per_minute // divisor))
         token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
         session = ConnectSession(

@@ -358,7 +358,7 @@ class Flows:
             self._check_browser(flow, state, cookies)
             if pending.choice is not None:
                 raise failed_callback(
-                    flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to.")
+                    flow, InvalidRequest("invalid_state", "Go back to the page that lists the sites, and choose one.")
                 )
             _, mode, context = self._load_context(flow, pending)
             if not mode.has_provider_response(context, query):

@@ -49,7 +49,7 @@ class Grants:
 
     async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
         """Store the connection and return it, or return the sites from which the end user must choose. Raises the same
-        errors as `Creator.prepare` and `SessionConnections.keep`."""
+        errors as `Creator.prepare` and `SessionConnections.store`."""
         flow, pending = returned.flow, returned.pending
         config = pending.config
         given = {name: config[name] for name in pending.given if name in config}
@@ -79,7 +79,7 @@ class Grants:
             limited=pending.limited,
             code_challenge=pending.code_challenge,
         )
-        kept = await self._session_connections.keep(row, terms, reconnects=pending.reconnects)
+        kept = await self._session_connections.store(row, terms, reconnects=pending.reconnects)
         return ConnectedResult(kept, flow.session_digest, pending.lang)
 
     async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> Choice:

@@ -162,7 +162,7 @@ class Outcomes:
                 del self._sockets[client]
 
     @contextmanager
-    def waiting(self, key: str) -> Iterator[WaitingWindow]:
+    def waiter(self, key: str) -> Iterator[WaitingWindow]:
         """Yield a waiter for the next outcome. `key`: the digest of a `ws_client_id`, or of a session's token."""
         window = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(window)

@@ -177,14 +177,14 @@ class ReconnectLinks:
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
-    def changed(self, ref: ConnectionRef) -> None:
+    def handle_change(self, ref: ConnectionRef) -> None:
         """End the links of this connection if it works now. Called after the connection was written."""
         if ref in self._kept:
             task = asyncio.create_task(self._end_if_working(ref))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def missed(self) -> None:
+    def handle_missed_changes(self) -> None:
         """Forget all links, because changes of their connections may have been missed. The next request creates a new
         link."""
         self._kept.clear()
@@ -207,7 +207,7 @@ class ReconnectLinks:
             connection_id=ref.connection_id,
             integration_id=ref.integration_id if exists else None,
             pinned=exists,
-            by_provider=until_granted is not None,
+            for_provider_response=until_granted is not None,
         )
         while len(self._kept) >= MAX_LINKS:
             del self._kept[next(iter(self._kept))]

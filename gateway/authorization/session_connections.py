@@ -45,7 +45,7 @@ class SessionConnections:
         self._outcomes = outcomes
         self._revoker = revoker
 
-    async def keep(
+    async def store(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
         """Store the connection and return it. If the session has a code challenge, store the connection as pending.
@@ -132,8 +132,8 @@ class SessionConnections:
                 await self._report_dropped(pending, fault.message, "pending_connection_refused")
             raise
         if stored is None:
-            again = await self._store.pending.of_session(pending.session_digest, now=clock.now())
-            return any(other.uid == pending.uid and other.new is None for other in again)
+            in_session = await self._store.pending.find_by_session(pending.session_digest, now=clock.now())
+            return any(other.uid == pending.uid and other.new is None for other in in_session)
         connection, created = stored
         self._creator.record_stored(connection, new, created=created)
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))

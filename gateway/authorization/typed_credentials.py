@@ -112,7 +112,7 @@ class TypedCredentialConnector:
             )
         except GatewayError as fault:
             raise _fault_for_form(fault, provider, config) from fault
-        return await self._session_connections.keep(row, session.terms(browser), reconnects=session.reconnects)
+        return await self._session_connections.store(row, session.terms(browser), reconnects=session.reconnects)
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:

@@ -266,7 +266,7 @@ class ScopesNeeded:
         groups = (*((scope,) for scope in self.all_of), *self.any_of)
         return tuple(group for group in groups if not held.intersection(group))
 
-    def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
+    def unneeded_scopes(self, granted: Sequence[str]) -> tuple[str, ...]:
         """Return the scopes in `granted` that no operation names. An operation in `unstated` can still need a scope."""
         named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
         return tuple(scope for scope in granted if scope not in named)
@@ -276,10 +276,10 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
     """Return the scopes that these operations of `provider` need, as stated in the operations' sources.
 
     If one of several scopes is enough (`ProviderOperations.every_scope` is false), the reader chooses the scope to
-    request. Only for Microsoft, the first scope in the file is the least privileged. `missing` and `unneeded` compare
-    the result with granted scopes, as text: they do not know that scopes such as ``repo`` or ``Mail.ReadWrite`` include
-    other scopes. `unneeded` also returns scopes that belong to no API operation, such as ``offline_access`` or
-    ``openid``.
+    request. Only for Microsoft, the first scope in the file is the least privileged. `missing` and `unneeded_scopes`
+    compare the result with granted scopes, as text: they do not know that scopes such as ``repo`` or ``Mail.ReadWrite``
+    include other scopes. `unneeded_scopes` also returns scopes that belong to no API operation, such as
+    ``offline_access`` or ``openid``.
     """
     all_of: dict[str, None] = {}
     any_of: dict[tuple[str, ...], None] = {}
@@ -320,7 +320,7 @@ def scopes_json(
     if granted is not None:
         scopes = granted.replace(",", " ").split()
         shown["missing"] = [list(group) for group in needed.missing(scopes)]
-        shown["unneeded"] = list(needed.unneeded(scopes))
+        shown["unneeded"] = list(needed.unneeded_scopes(scopes))
     return shown
 
 

@@ -172,16 +172,16 @@ def _remove(value: Any, place: Sequence[int | str]) -> None:
 def _fault(error: ErrorDetails) -> Finding:
     path = error["loc"]
     if error["type"] == "missing":
-        return path[:-1], f"{_dotted(path)} is missing" + _missing_hint(path)
+        return path[:-1], f"{_dotted_path(path)} is missing" + _missing_hint(path)
     return path, _fault_text(error, path)
 
 
 def _fault_text(error: ErrorDetails, path: Sequence[int | str]) -> str:
     if error["type"] == "extra_forbidden":
-        hint = _misplaced(str(path[0]), error["input"]) if len(path) == 1 else ""
+        hint = _misplaced_key_hint(str(path[0]), error["input"]) if len(path) == 1 else ""
         return f"unknown key {str(path[-1])!r}" + (hint or _did_you_mean(str(path[-1]), keys_at(Provider, path[:-1])))
     colon = ":" if error["type"] == "value_error" else ""
-    return f"{_dotted(path)}{colon} {pydantic_message(error, 'yaml')}"
+    return f"{_dotted_path(path)}{colon} {pydantic_message(error, 'yaml')}"
 
 
 _OF_INTEGRATIONS: Final = frozenset(
@@ -189,7 +189,7 @@ _OF_INTEGRATIONS: Final = frozenset(
 )
 
 
-def _misplaced(key: str, value: object) -> str:
+def _misplaced_key_hint(key: str, value: object) -> str:
     """Return the end of a message about a top-level key that belongs elsewhere; empty for any other key."""
     if key in _OF_INTEGRATIONS:
         return "; it belongs to an integration in gateway.yaml"
@@ -211,7 +211,7 @@ def _did_you_mean(key: str, known: Collection[str]) -> str:
     return did_you_mean(key, known)
 
 
-def _dotted(path: Sequence[int | str]) -> str:
+def _dotted_path(path: Sequence[int | str]) -> str:
     # For a field of type ``str | list[str]``, pydantic adds the name of a type to the path, as if it were a key.
     return dotted([step for step in path if step not in {"str", "list[str]"}])
 

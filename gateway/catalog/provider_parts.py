@@ -308,12 +308,12 @@ class Paginate(Shape):
     cursor_path_in_response: str | None = None
     """Dotted path in the response to the next page's cursor. `-1` is the last item of an array."""
     limit_name_in_request: str | None = None
-    """Query parameter that carries the page size; with `in_body` a dotted path in the body."""
+    """Query parameter that carries the page size; with `in_body`, a dotted path in the body."""
     cursor_name_in_request: str | None = None
-    """Query parameter that carries the cursor; with `in_body` a dotted path in the body; for
-    `graphql` `variables.after` if absent."""
+    """Query parameter that carries the cursor; with `in_body`, a dotted path in the body. For
+    `graphql`, the default is `variables.after`."""
     response_path: str | None = None
-    """Dotted path in the response to the array of records, for `graphql` to the connection. Absent: the response is
+    """Dotted path in the response to the array of records; for `graphql`, to the connection. Absent: the response is
     the array, or the path differs by resource."""
     has_more_path_in_response: str | None = None
     """Dotted path to the flag that says whether another page follows."""
@@ -522,5 +522,5 @@ class Sunset(Shape):
     def sentence(self) -> str:
         """Return one sentence, without a full stop: what ends, when, and what replaces it."""
         when = f" on {self.date}" if self.date else ""
-        instead = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
-        return f"sunset{when}: {self.what} (source: {self.source}){instead}"
+        replacement = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
+        return f"sunset{when}: {self.what} (source: {self.source}){replacement}"

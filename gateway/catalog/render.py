@@ -229,7 +229,7 @@ def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
         value = known.value(piece.name)
         if has_dot_segment(value):
             raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
-        path += _encoded(piece.name, value)
+        path += _encode_value(piece.name, value)
         if has_dot_segment(path):
             raise BadValue(_bare(piece.name), "makes a '.' or '..' segment")
     return path
@@ -237,11 +237,11 @@ def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
 
 def _render_query(pieces: tuple[Piece, ...], known: _Known) -> str:
     return "".join(
-        piece if isinstance(piece, str) else _encoded(piece.name, known.value(piece.name)) for piece in pieces
+        piece if isinstance(piece, str) else _encode_value(piece.name, known.value(piece.name)) for piece in pieces
     )
 
 
-def _encoded(name: str, value: str) -> str:
+def _encode_value(name: str, value: str) -> str:
     if any(c < " " or c == "\x7f" for c in value):
         raise BadValue(_bare(name), "contains a control character")
     try:

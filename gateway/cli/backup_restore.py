@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 # ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
 
 
-def sqlite_file(file: Path, instead: str, how: str = "") -> "tuple[Path, Keyring]":
+def sqlite_file(file: Path, other_command: str, how: str = "") -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
     If the store is PostgreSQL, print a command to run instead, and exit with code 1. `file`: the configuration.
-    `instead`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `how`: a
-    condition for the command.
+    `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `how`:
+    a condition for the command.
     """
     from gateway.config import load
     from gateway.vault import Keyring
 
     config = load(file)
-    _refuse_postgresql(config.store.url, instead, how)
+    _refuse_postgresql(config.store.url, other_command, how)
     from gateway.store.sqlite.file_preflight import sqlite_path
 
     return sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
 
 
-def _refuse_postgresql(url: str, instead: str, how: str) -> None:
+def _refuse_postgresql(url: str, other_command: str, how: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "postgresql":
         return
@@ -46,7 +46,7 @@ def _refuse_postgresql(url: str, instead: str, how: str) -> None:
     bare = f"{user.partition(':')[0]}@{host}" if user else host
     shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
     condition = f", {how}" if how else ""
-    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {instead.format(url=shown)}"
+    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {other_command.format(url=shown)}"
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 

@@ -283,7 +283,7 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
     The configuration is None if there is a fault.
     """
     from gateway.config import Faults, load
-    from gateway.integrations.declared import examined
+    from gateway.integrations.declared import examine_catalog
 
     known: list[ReportedFault] = []
     left_out: Collection[tuple[str, ...]] = ()
@@ -294,11 +294,11 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
         if error.readable is None:
             return None, known, ()
         config, left_out = error.readable.config, error.readable.left_out
-    examined_ = examined(config, left_out)
-    faults = [*known, *start_faults(config), *examined_.faults]
+    examination = examine_catalog(config, left_out)
+    faults = [*known, *start_faults(config), *examination.faults]
     if faults:
-        return None, faults, examined_.warnings
-    return config, (), [*examined_.warnings, *configuration_warnings(config, examined_.catalog)]
+        return None, faults, examination.warnings
+    return config, (), [*examination.warnings, *configuration_warnings(config, examination.catalog)]
 
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
@@ -328,7 +328,7 @@ def _report(
             "callback_url": config.callback_url,
             "public_url": config.server.public_url,
             "store": _without_password(config.store.url),
-            "environments": {name: sorted(it.integrations) for name, it in config.environments.items()},
+            "environments": {name: sorted(stage.integrations) for name, stage in config.environments.items()},
         }
     return report
 

@@ -43,9 +43,9 @@ def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[F
     Raises FilesExist with every other file that exists, and OSError. After an error, the files that were already
     written are deleted.
     """
-    there = [path for path in contents if os.path.lexists(path) and path != replaceable]
-    if there:
-        raise FilesExist(there)
+    existing = [path for path in contents if os.path.lexists(path) and path != replaceable]
+    if existing:
+        raise FilesExist(existing)
     written: list[Path] = []
     try:
         for path, content in contents.items():
@@ -293,9 +293,9 @@ def _secret_key() -> str:
 
 
 def _refuse_existing(paths: list[Path], force: bool) -> None:
-    there = [] if force else [path for path in paths if path.exists()]
-    if there:
-        raise click.ClickException(_refusal(there))
+    existing = [] if force else [path for path in paths if path.exists()]
+    if existing:
+        raise click.ClickException(_refusal(existing))
 
 
 def _refusal(paths: list[Path]) -> str:

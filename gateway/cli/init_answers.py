@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS_TRIED: Final = 20  # number of ports that `free_port` tries
+MAX_PORTS_TRIED: Final = 20  # number of ports that `free_port` tries
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
@@ -84,9 +84,9 @@ def default_url(answers: Answers) -> str:
 def free_port(host: str) -> int:
     """Return the first free port from `DEFAULT_PORT` on.
 
-    If `PORTS_TRIED` ports in a row are in use, return `DEFAULT_PORT`.
+    If `MAX_PORTS_TRIED` ports in a row are in use, return `DEFAULT_PORT`.
     """
-    tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED)
+    tried = range(DEFAULT_PORT, DEFAULT_PORT + MAX_PORTS_TRIED)
     return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
 
 

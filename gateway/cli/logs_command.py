@@ -47,7 +47,10 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--trace", metavar="ID", help="Only operations of this trace.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
 @click.option(
-    "--cursor", type=RowId(), metavar="NUMBER", help="Continue an earlier search, with the number that it printed."
+    "--cursor",
+    type=RowId(),
+    metavar="CURSOR",
+    help="Continue after an earlier search, which printed its cursor at the end.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Also print new rows as they are stored, until Ctrl-C.")
 @as_json
@@ -168,10 +171,23 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
 
 
 def _cells(stored: "StoredOperation") -> Sequence[str]:
-    it = stored.operation
-    whose = f"{it.integration_id}/{it.connection_id}" if it.connection_id else it.integration_id
-    key = "" if it.key_id is None else str(it.key_id)
-    ms = f"{it.duration_ms:.0f}"
-    at = f"{it.at:%m-%d %H:%M:%S}.{it.at.microsecond // 1000:03}"
-    what = it.path or (it.detail or {}).get("what", "") or it.host
-    return (at, it.kind, whose, key, it.method, what, str(it.status or ""), ms, it.error_code or "", it.request_id)
+    operation = stored.operation
+    subject = (
+        f"{operation.integration_id}/{operation.connection_id}" if operation.connection_id else operation.integration_id
+    )
+    key = "" if operation.key_id is None else str(operation.key_id)
+    ms = f"{operation.duration_ms:.0f}"
+    at = f"{operation.at:%m-%d %H:%M:%S}.{operation.at.microsecond // 1000:03}"
+    what = operation.path or (operation.detail or {}).get("what", "") or operation.host
+    return (
+        at,
+        operation.kind,
+        subject,
+        key,
+        operation.method,
+        what,
+        str(operation.status or ""),
+        ms,
+        operation.error_code or "",
+        operation.request_id,
+    )

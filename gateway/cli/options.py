@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gateway import resources
-from gateway.text import ID_DIGITS, whole_number
+from gateway.text import MAX_ID_DIGITS, whole_number
 from gateway.timestamps import UNITS
 
 DEMO: Final = Path(".gateway", "gateway.yaml")
@@ -46,7 +46,9 @@ class RowId(click.ParamType[int]):
         match = whole_number(str(value))
         if match is None or match < self._least:
             self.fail(
-                f"{value!r} must be a whole number, {self._least} or more, of at most {ID_DIGITS} digits", param, ctx
+                f"{value!r} must be a whole number, {self._least} or more, of at most {MAX_ID_DIGITS} digits",
+                param,
+                ctx,
             )
         return match
 

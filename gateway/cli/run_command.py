@@ -152,12 +152,12 @@ def select_environment(runtime: "Runtime", name: str | None) -> str:
     """
     import click
 
-    there = list(runtime.generation.config.environments)
-    if name is None and len(there) == 1:
-        return there[0]
-    if name not in there:
+    names = list(runtime.generation.config.environments)
+    if name is None and len(names) == 1:
+        return names[0]
+    if name not in names:
         wrong = "" if name is None else f"There is no environment '{name}'. "
-        choice = "|".join(there) or "(gateway.yaml has none)"
+        choice = "|".join(names) or "(gateway.yaml has none)"
         raise click.UsageError(f"{wrong}Name the environment: --environment {choice}.")
     return name
 
@@ -215,12 +215,12 @@ async def run_for_each(items: Sequence[Item], action: Callable[[Item], Awaitable
     with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
         bar = progress.add_task(label, total=len(items))
 
-        async def one(item: Item) -> None:
+        async def run_action(item: Item) -> None:
             await action(item)
             progress.advance(bar)
 
         # There is no task for each item, because 100,000 items are possible.
-        await run_bounded(items, one, at_once=MAX_PARALLEL)
+        await run_bounded(items, run_action, at_once=MAX_PARALLEL)
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:

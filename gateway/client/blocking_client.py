@@ -33,7 +33,7 @@ class Loop:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop and return its result. Raises Unreachable if the loop is stopped during `work`."""
         with self._lock:  # so that `stop` either cancels this call, or the call runs in a new loop
-            future = asyncio.run_coroutine_threadsafe(work, self._running())
+            future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -83,7 +83,7 @@ class Loop:
             thread.join()
             loop.close()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._pid != os.getpid():
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-client", daemon=True)

@@ -141,7 +141,7 @@ def _without(tree: Any, places: set[Place]) -> Any:
 # ── Rules across keys, and required keys.
 
 LOGO_TYPES: Final = (".svg", ".png", ".webp", ".jpg", ".jpeg")
-LOGO_BYTES: Final = 256 << 10
+MAX_LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
@@ -237,8 +237,8 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
     elif status is None or not stat.S_ISREG(status.st_mode):
         yield Finding(place, f"there is no file {file}".replace("\0", "?"))
-    elif status.st_size > LOGO_BYTES:
-        yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
+    elif status.st_size > MAX_LOGO_BYTES:
+        yield Finding(place, f"is larger than {MAX_LOGO_BYTES >> 10} KiB")
 
 
 def _console(console: ConsoleShape, faulty: set[Place]) -> Iterator[Finding]:

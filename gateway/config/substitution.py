@@ -39,7 +39,7 @@ class Substitution:
         """
         faults: list[str] = []
 
-        def filled(match: re.Match[str]) -> str:
+        def replace_match(match: re.Match[str]) -> str:
             if match.group() == "$${":
                 return "${"
             try:
@@ -48,7 +48,7 @@ class Substitution:
                 faults.append(str(error))
                 return ""
 
-        result = _REFERENCE.sub(filled, text)
+        result = _REFERENCE.sub(replace_match, text)
         left_out = not result and not faults and text.endswith(":-}") and text.count("${") == 1
         return (None if left_out else result), faults
 

@@ -53,7 +53,7 @@ def public_url(text: str) -> str:
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
     if name in ANY_ADDRESS:
-        raise ValueError(f"names {name}, an address to listen on (server.host) that no browser can open")
+        raise ValueError(f"must have a host that browsers can open; {name} is an address to listen on (server.host)")
     if parts.scheme == "http" and not is_loopback(name):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
     if parts.query or parts.fragment or text[-1] in "?#":
@@ -220,7 +220,7 @@ def is_address(name: str) -> bool:
 
 # ── Keys and secrets. These functions too return the value as the gateway uses it, or raise ValueError.
 
-SECRET_KEY_MIN: Final = 16
+MIN_SECRET_KEY_CHARS: Final = 16
 ENCRYPTION_KEY_BYTES: Final = 32
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
 
@@ -228,7 +228,7 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+---
 def encryption_key(text: str) -> Secret:
     """Return a master key in standard base64 with padding. The given text can also be base64url or lack padding."""
     try:
-        raw = base64.b64decode(_padded(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
+        raw = base64.b64decode(_pad_base64(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError(f"is not base64; {_make_a_key()}") from None
     if len(raw) != ENCRYPTION_KEY_BYTES:
@@ -244,9 +244,9 @@ def secret_key(text: str) -> Secret:
         raise ValueError(f"is empty; {_make_a_secret_key()}")
     if not VISIBLE.fullmatch(text):
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
-    if len(text) < SECRET_KEY_MIN:
+    if len(text) < MIN_SECRET_KEY_CHARS:
         raise ValueError(
-            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; {_make_a_secret_key()}"
+            f"is {counted(len(text), 'character')} and must be {MIN_SECRET_KEY_CHARS} or more; {_make_a_secret_key()}"
         )
     return Secret(text)
 
@@ -281,7 +281,7 @@ def private_key(text: str) -> Secret:
     return Secret(unfolded + "\n")
 
 
-def _padded(text: str) -> str:
+def _pad_base64(text: str) -> str:
     return text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
 
 

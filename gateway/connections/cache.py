@@ -169,7 +169,7 @@ class ConnectionCache:
     def reopen(self, ref: ConnectionRef) -> Opened | None:
         """Open the connection again, without await, if its row is in memory and its token needs no refresh.
 
-        Otherwise return None; the caller must then use `opened`.
+        Otherwise return None; the caller must then use `open_connection`.
         """
         entry = self._entries.get(ref)
         if entry is None or (entry.opened is not None and entry.opened.for_one_request):
@@ -177,14 +177,14 @@ class ConnectionCache:
         connection, now = entry.connection, clock.now()
         try:
             due = refresh_from(connection, self.provider_of(connection))
-            if _expired(connection, now) or (due is not None and now >= due):
+            if _has_expired(connection, now) or (due is not None and now >= due):
                 return None
             found = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
         except (GatewayError, VaultError):
             return None
         return None if found.for_one_request else found
 
-    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
         """Return the connection, loaded and refreshed if needed. Raises NotFound if the connection does not exist,
         ReconnectNeeded if the end user must authorize again, and Unavailable if the token cannot be refreshed now."""
         ref = ConnectionRef(environment, integration_id, connection_id)
@@ -193,16 +193,16 @@ class ConnectionCache:
             return found
         self._current.generation.integrations.get(environment, integration_id)
         began = clock.monotonic()
-        connection = await self.known_row(ref)
+        connection = await self.read_row(ref)
         provider = self.provider_of(connection)
         now = clock.now()
         good_s = OPEN_FOR_S
-        if _expired(connection, now):
+        if _has_expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # raised without a read of the store
-            connection = await self._refreshed(connection)
+            connection = await self._refresh_connection(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
-            connection, good_s = await self._refreshed_if_urgent(connection, provider, now), RECHECK_S
+            connection, good_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
         return self._open_and_cache(connection, good_s, began)
 
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
@@ -216,15 +216,15 @@ class ConnectionCache:
         provider = self.provider_of(connection)
         due = refresh_from(connection, provider)
         now = clock.now()
-        expired = _expired(connection, now)
+        expired = _has_expired(connection, now)
         is_due = force or (due is not None and now >= due and (expired or self.may_try(connection, now)))
         credential = self._store.open(connection.credential)
         if not is_due or (not expired and not mode_for(provider, credential, ref).refreshable(credential, provider)):
             return connection, None
         try:
-            connection = await self._refresher.refreshed(connection, force=force)
+            connection = await self._refresher.refresh(connection, force=force)
         except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
-            if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
+            if _has_expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
             # The row is read again, because the earlier row has neither the failure nor a token that another node got
             # meanwhile.
@@ -233,7 +233,7 @@ class ConnectionCache:
         self.replace(connection)
         return connection, None
 
-    async def known_row(self, ref: ConnectionRef) -> Connection:
+    async def read_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory, or from the store if it is not in memory. Raises NotFound if the connection does
         not exist."""
         entry = self._entries.get(ref)
@@ -305,12 +305,12 @@ class ConnectionCache:
         since = self._current.generation.integrations.client_since(*connection.ref[:2])
         return backoff.may_try(connection, now, since)
 
-    async def _refreshed(self, connection: Connection) -> Connection:
+    async def _refresh_connection(self, connection: Connection) -> Connection:
         """Refresh the connection. If the new token is so short-lived that it has already expired, refresh once more."""
-        connection = await self._refresher.refreshed(connection)
-        return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
+        connection = await self._refresher.refresh(connection)
+        return await self._refresher.refresh(connection) if _has_expired(connection, clock.now()) else connection
 
-    async def _refreshed_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
+    async def _refresh_if_urgent(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
         """Refresh a connection with a valid token that is due for a refresh, and return the connection to use. The
         refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
@@ -327,9 +327,9 @@ class ConnectionCache:
                 return connection  # the refresh is slow or failed; the token is still valid for this request
             return task.result()
         try:
-            return await self._refresher.refreshed(connection)
+            return await self._refresher.refresh(connection)
         except (ReconnectNeeded, Unavailable):
-            if _expired(connection, clock.now()):
+            if _has_expired(connection, clock.now()):
                 raise
             return connection
 
@@ -509,5 +509,5 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
 
-def _expired(connection: Connection, now: datetime) -> bool:
+def _has_expired(connection: Connection, now: datetime) -> bool:
     return connection.expires_at is not None and now >= connection.expires_at

@@ -22,11 +22,11 @@ log = structlog.get_logger(__name__)
 class Follower(Protocol):
     """Another cache that the same change log keeps up to date."""
 
-    def changed(self, ref: ConnectionRef) -> None:
+    def handle_change(self, ref: ConnectionRef) -> None:
         """Handle a change of the connection `ref`. If `ref` has no integration, it refers to a key
         (`store.minted_keys`)."""
 
-    def missed(self) -> None:
+    def handle_missed_changes(self) -> None:
         """Handle missed changes: every entry may be outdated."""
 
 
@@ -144,7 +144,7 @@ class ChangeFeed:
         """
         async with asyncio.timeout(MAX_RUN_S):
             if position is None:
-                position = await self._store.changes.end()
+                position = await self._store.changes.log_end()
                 self._cache.forget_all()
             if self._integrations_missed:
                 changes = self._managed.changes
@@ -160,7 +160,7 @@ class ChangeFeed:
                     self._on_change()
             for ref in changed:
                 for follower in self._followers:
-                    follower.changed(ref)
+                    follower.handle_change(ref)
             changed = {ref: mark for ref, mark in changed.items() if ref.integration_id}  # others are of keys
             self.changed_at.update(dict.fromkeys(changed, clock.monotonic()))
             refs = {**dict.fromkeys(self.unread), **changed}
@@ -174,7 +174,7 @@ class ChangeFeed:
     def announce_missed(self) -> None:
         """Notify the followers that their entries may be outdated."""
         for follower in self._followers:
-            follower.missed()
+            follower.handle_missed_changes()
 
 
 async def _result_despite_cancellation(

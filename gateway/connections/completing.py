@@ -32,7 +32,7 @@ from gateway.text import sentence
 
 # ── The interface that an entry's script uses before the connection exists.
 
-LIMIT_BYTES: Final = 1 << 20
+MAX_RESPONSE_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
 NO_FIELDS: Final[Mapping[str, str]] = {}
 
@@ -120,7 +120,7 @@ class NewCredential:
                 request.url,
                 headers=request.headers,
                 body=body,
-                limit_bytes=LIMIT_BYTES,
+                limit_bytes=MAX_RESPONSE_BYTES,
                 timeout_s=TIMEOUT_S,
                 identity=self._mode.identity(self._credential),
             )

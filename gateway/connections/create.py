@@ -28,7 +28,7 @@ from gateway.records.connection import Account, Connection, ConnectionRef, EndUs
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.backoff import no_catalog_entry
-from gateway.refresh.ending_connections import ended
+from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
@@ -63,7 +63,7 @@ def new_row(
         metadata=context.metadata,
         life=life,
         account=account,
-        ended=ended(now) if over else None,
+        ended=token_end_failure(now) if over else None,
         warning=_warning(context, credential),
     )
 

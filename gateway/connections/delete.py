@@ -62,9 +62,9 @@ class Revoker:
             mode = mode_for(provider, credential, ref)
             return await self._revoke_tokens(mode, credential, AuthContext(provider, integration, config, metadata))
         except (GatewayError, TokenRefused, TokenUnavailable) as fault:
-            return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
+            return [self.record_failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
 
-    def failed(self, ref: ConnectionRef, reason: str) -> RevocationOutcome:
+    def record_failed(self, ref: ConnectionRef, reason: str) -> RevocationOutcome:
         """Log and return the outcome of a credential for which no revocation could be tried."""
         log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
         return RevocationOutcome("credential", "failed", safe_text(reason))
@@ -77,11 +77,13 @@ class Revoker:
             return []
         how, values = mode.revocation(credential, context), dict(mode.values(credential))
         outcomes = await self._dialogues.run(revoke(context, how, tokens, values))
-        again = [token for token, one in zip(tokens, outcomes, strict=True) if one.outcome == "unavailable"]
-        if not again:
+        unavailable = [
+            token for token, outcome in zip(tokens, outcomes, strict=True) if outcome.outcome == "unavailable"
+        ]
+        if not unavailable:
             return outcomes
         await clock.sleep(RETRY_S)
-        second = await self._dialogues.run(revoke(context, how, again, values))
+        second = await self._dialogues.run(revoke(context, how, unavailable, values))
         return _with_second_outcomes(outcomes, second)
 
 
@@ -186,5 +188,5 @@ class Deleter:
             credential = self._store.open(row.credential)
             config = {**row.config, **self._store.open(row.secret_config)}
         except GatewayError as fault:
-            return [self._revoker.failed(row.ref, fault.message)]
+            return [self._revoker.record_failed(row.ref, fault.message)]
         return await self._revoker.revoke(row.ref, row.provider, integration, credential, config, row.metadata)

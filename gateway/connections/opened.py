@@ -250,19 +250,19 @@ def _body_members(
 
     def select(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):
-            inner = {name: select(one, slots=slots) for name, one in value.items()}
-            return {name: one for name, one in inner.items() if one is not None}
+            inner = {name: select(member, slots=slots) for name, member in value.items()}
+            return {name: member for name, member in inner.items() if member is not None}
         carries = any(
             is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
         )
         return value if carries is slots else None
 
-    slots, defaults = (fill_json(select(templates, slots=one), values, moment) for one in (True, False))
+    slots, defaults = (fill_json(select(templates, slots=is_chosen), values, moment) for is_chosen in (True, False))
     return BodyMembers(slots, defaults)
 
 
 def _combined_signer(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
-    both = tuple(one for one in (templates, signer) if one is not None)
+    both = tuple(part for part in (templates, signer) if part is not None)
     return Signers(both) if len(both) > 1 else next(iter(both), None)
 
 

@@ -47,14 +47,14 @@ log = structlog.get_logger(__name__)
 class ConnectionRows(Protocol):
     """The cache of connections (`connections.cache`)."""
 
-    async def known_row(self, ref: ConnectionRef) -> Connection:
+    async def read_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory or, if it is not there, from the store. Raises NotFound if the connection does not
         exist."""
 
     def replace(self, connection: Connection) -> None:
         """Replace the cached row by a row that was just written."""
 
-    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
         """Return the connection, ready for use."""
 
     def may_try(self, connection: Connection, now: datetime) -> bool:
@@ -112,12 +112,12 @@ class EarlyRefreshes:
     async def _newer_credential(self, sent: Opened) -> Opened | None:
         ref, version = sent.connection.ref, sent.connection.version
         try:
-            known_row = await self._rows.known_row(ref)
+            known_row = await self._rows.read_row(ref)
             row = known_row if known_row.version > version else await self._refresh_early(known_row)
             if row is None:
                 return None
             self._rows.replace(row)
-            return await self._rows.opened(*ref)
+            return await self._rows.open_connection(*ref)
         except GatewayError as fault:
             log.info("no_newer_credential", connection_id=ref.connection_id, integration=ref[1], detail=fault.message)
             return None
@@ -138,7 +138,7 @@ class EarlyRefreshes:
         self._refreshed_at.move_to_end(row.ref)
         if len(self._refreshed_at) > MAX_REMEMBERED:
             self._refreshed_at.popitem(last=False)
-        return await self._refresher.refreshed(row)
+        return await self._refresher.refresh(row)
 
 
 def refresh_interval(row: Connection) -> timedelta:

@@ -132,7 +132,7 @@ def _account_text(value: object) -> str | None:
 log = structlog.get_logger(__name__)
 
 TIMEOUT_S: Final = 15.0
-LIMIT_BYTES: Final = 1 << 20
+MAX_RESPONSE_BYTES: Final = 1 << 20
 
 
 class Verifier:
@@ -198,7 +198,7 @@ class Verifier:
             request.url,
             headers=request.headers,
             body=body,
-            limit_bytes=LIMIT_BYTES,
+            limit_bytes=MAX_RESPONSE_BYTES,
             timeout_s=TIMEOUT_S,
             identity=request.identity,
         )

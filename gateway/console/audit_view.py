@@ -14,7 +14,7 @@ from gateway.records.audit import AuditAction, AuditFilter, CredentialUseFilter
 from gateway.records.filters import single_or_any_set
 from gateway.runtime import RUNTIME
 
-ROWS: Final = 50
+ROWS_PER_PAGE: Final = 50
 MAX_USES: Final = 20
 USES_WITHIN: Final = timedelta(days=1)
 QUERY_FIELDS: Final = ("since", "until", "action", "integration", "connection", "end_user", "key", "before")
@@ -38,7 +38,7 @@ async def audit(request: web.Request, environment: str) -> View:
         connection_id=query["connection"] or None,
         end_user_id=query["end_user"] or None,
         before=number_in(query, "before"),
-        limit=ROWS + 1,
+        limit=ROWS_PER_PAGE + 1,
     )
     records = await store.audit.find(record_filter)
     until_or_now = until or now
@@ -57,8 +57,8 @@ async def audit(request: web.Request, environment: str) -> View:
         "title": "Audit",
         "asked": query,
         "actions": [str(action) for action in AuditAction],
-        "records": [audit_record_json(record) for record in records[:ROWS]],
-        "following": records[ROWS - 1].sequence if len(records) > ROWS else None,
+        "records": [audit_record_json(record) for record in records[:ROWS_PER_PAGE]],
+        "following": records[ROWS_PER_PAGE - 1].sequence if len(records) > ROWS_PER_PAGE else None,
         "uses": credential_uses_json(uses, await store.uses.find(uses)),
     }
     return View("audit.html", data, "audit")

@@ -64,7 +64,7 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
         runtime.store.flows.not_returned(
             environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
         ),
-        runtime.store.flow_results.returned(environment, since=began_after),
+        runtime.store.flow_results.count_returned(environment, since=began_after),
     )
     sums = {}
     for key in sorted(not_returned.keys() | returned.keys()):

@@ -23,7 +23,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.store import Store
 from gateway.text import whole_number
 
-ROWS: Final = 50
+ROWS_PER_PAGE: Final = 50
 LIVE_S: Final = 2
 QUERY_FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
@@ -100,7 +100,7 @@ async def _operation_filter(request: web.Request, environment: str, query: dict[
         request_id=query["request"] or None,
         trace_id=query["trace"] or None,
         before=number_in(query, "before"),
-        limit=ROWS,
+        limit=ROWS_PER_PAGE,
     )
     if not query["end_user"]:
         return operation_filter

@@ -26,7 +26,7 @@ from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import EventFilter, ListFilter, cursor_after
 
-ROWS: Final = 50
+ROWS_PER_PAGE: Final = 50
 QUERY_FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
@@ -46,22 +46,24 @@ async def connections(request: web.Request, environment: str) -> View:
         end_user_id=query["end_user"] or None,
         in_trouble=bool(query["trouble"]),
         cursor=query["cursor"] or None,
-        limit=ROWS + 1,
+        limit=ROWS_PER_PAGE + 1,
     )
     store = request.app[RUNTIME].store
     if query["scopes"]:
-        lacking = await find_lacking(store, generation_of(request), environment, replace(list_filter, limit=ROWS))
+        lacking = await find_lacking(
+            store, generation_of(request), environment, replace(list_filter, limit=ROWS_PER_PAGE)
+        )
         connections, following = lacking.rows, lacking.cursor
     else:
         connections = await store.connections.list(environment, list_filter)
-        following = cursor_after(connections[ROWS - 1]) if len(connections) > ROWS else None
+        following = cursor_after(connections[ROWS_PER_PAGE - 1]) if len(connections) > ROWS_PER_PAGE else None
     data = {
         "title": "Connections",
         "asked": query,
         "integrations": [
             integration.integration_id for integration in generation_of(request).integrations.of(environment)
         ],
-        "connections": [summary(connection) for connection in connections[:ROWS]],
+        "connections": [summary(connection) for connection in connections[:ROWS_PER_PAGE]],
         "following": following,
     }
     return View("connections.html", data, "connections")
@@ -96,7 +98,7 @@ async def connection(request: web.Request, environment: str) -> View:
         "expires_at": None if connection.expires_at is None else timestamp_with_offset(connection.expires_at),
         "diagnosis": story["diagnosis"],
         "scopes": story["scopes"],
-        "blocked": _blocked(runtime, connection),
+        "blocked": _blocked_reason(runtime, connection),
         "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
         "operations": await rows(runtime.store, environment, operations.operations),
         "events": [
@@ -116,7 +118,7 @@ async def connection(request: web.Request, environment: str) -> View:
     return View("connection.html", data, "connections")
 
 
-def _blocked(runtime: Runtime, connection: Connection) -> str | None:
+def _blocked_reason(runtime: Runtime, connection: Connection) -> str | None:
     """Return why the connection's calls are refused, if the reason is outside the connection; else None."""
     if runtime.store.full and connection.expires_at is not None and connection.expires_at <= clock.now():
         return "Its token has expired and is not refreshed while the database's disk is full, so its calls are refused."

@@ -53,7 +53,7 @@ class SignedIn:
         return self.session.name
 
     @property
-    def may_act(self) -> bool:
+    def is_operator(self) -> bool:
         return self.session.role == "operator"
 
 

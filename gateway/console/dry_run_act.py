@@ -28,36 +28,36 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
 
     Nothing is sent to the provider's API, but an expired token is refreshed as in a normal call.
     """
-    it = (await operation_of(request, environment, fields.get("id", ""))).operation
-    if it.kind != "call" or not it.connection_id:
+    call = (await operation_of(request, environment, fields.get("id", ""))).operation
+    if call.kind != "call" or not call.connection_id:
         raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be repeated as a dry run.")
     runtime = request.app[RUNTIME]
     data: dict[str, Any] = {
         "title": "Dry run",
-        "call": {"method": it.method, "path": it.path, "id": fields["id"]},
+        "call": {"method": call.method, "path": call.path, "id": fields["id"]},
         "preview": None,
         "refusal": None,
-        "key_id": it.key_id,
+        "key_id": call.key_id,
         "verdict": None,
         "back": console_path(request, environment, "call", id=fields["id"]),
     }
     try:
-        opened = await runtime.live.opened(environment, it.integration_id, it.connection_id)
+        opened = await runtime.live.open_connection(environment, call.integration_id, call.connection_id)
         base = opened.base
-        rest = without_base(parse_proxied_target(PROXY_PATH + it.path, PROXY_PATH), base)
+        rest = without_base(parse_proxied_target(PROXY_PATH + call.path, PROXY_PATH), base)
         upstream = UpstreamRequest(
-            method=it.method,
+            method=call.method,
             scheme=base.scheme,
             host=base.host,
             port=base.port,
             target=join_target(base.path, rest),
             base_path=base.path,
         )
-        has_body = it.method in WITH_BODY
+        has_body = call.method in WITH_BODY
         path, _, query = upstream.target.partition("?")
-        if it.key_id is not None:
-            key = await runtime.issuer.find(environment, it.key_id)
-            sent = SentRequest(it.method, base.host, opened.path_for_rules(path), query, ())
+        if call.key_id is not None:
+            key = await runtime.issuer.find(environment, call.key_id)
+            sent = SentRequest(call.method, base.host, opened.path_for_rules(path), query, ())
             data["verdict"] = await off_loop(str(key.id), verdict, key, sent, opened.connection)
         place_credential(opened, upstream, has_body=has_body)
         data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)

@@ -14,7 +14,7 @@ from gateway.runtime import RUNTIME
 from gateway.store import EventFilter
 from gateway.text import counted
 
-ROWS: Final = 50
+ROWS_PER_PAGE: Final = 50
 
 
 async def events(request: web.Request, environment: str) -> View:
@@ -26,7 +26,7 @@ async def events(request: web.Request, environment: str) -> View:
         environment=environment,
         state=state,
         connection_id=query["connection"] or None,
-        limit=ROWS + 1,
+        limit=ROWS_PER_PAGE + 1,
         cursor=number_in(query, "cursor"),
     )
     deliveries = await request.app[RUNTIME].store.event_log.list(event_filter)
@@ -34,8 +34,8 @@ async def events(request: web.Request, environment: str) -> View:
         "title": "Events",
         "asked": query,
         "states": [state.value for state in DeliveryState],
-        "deliveries": [delivery_fields(delivery) for delivery in deliveries[:ROWS]],
-        "following": deliveries[ROWS - 1].id if len(deliveries) > ROWS else None,
+        "deliveries": [delivery_fields(delivery) for delivery in deliveries[:ROWS_PER_PAGE]],
+        "following": deliveries[ROWS_PER_PAGE - 1].id if len(deliveries) > ROWS_PER_PAGE else None,
     }
     return View("events.html", data, "events")
 

@@ -29,7 +29,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
 
 PAGE_SIZE: Final = 50
-ROWS: Final = 10
+ROWS_PER_TABLE: Final = 10
 TEST_USER: Final = "console-test"
 
 TRUST: Final = {
@@ -62,7 +62,7 @@ def _integration_json(generation: Generation, integration: Integration) -> dict[
         "provider": integration.provider,
         "name": integration.display_name or (provider.display_name if provider else integration.provider),
         "made_by": "gateway.yaml"
-        if (integration.environment, integration.integration_id) in _declared(generation)
+        if (integration.environment, integration.integration_id) in _declared_integrations(generation)
         else "API",
         "auth_mode": provider.auth_mode if provider else None,
         "client_id": integration.client_id,
@@ -96,8 +96,10 @@ async def integration(request: web.Request, environment: str) -> View:
     integration = _find_integration(generation, environment, request.query.get("key", ""))
     key = integration.integration_id
     newest, trouble, day, sums = await asyncio.gather(
-        runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
-        runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS)),
+        runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS_PER_TABLE + 1)),
+        runtime.store.connections.list(
+            environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS_PER_TABLE)
+        ),
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
         authorization_sums(runtime, environment),
     )
@@ -111,10 +113,10 @@ async def integration(request: web.Request, environment: str) -> View:
             *_authorizations(generation, integration, sums.get(key)),
         ],
         "calls": sum(each.calls for each in places if each.kind == "call"),
-        "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS],
+        "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],
         "trouble": [summary(each) for each in trouble],
-        "connections": [summary(each) for each in newest[:ROWS]],
-        "more": len(newest) > ROWS,
+        "connections": [summary(each) for each in newest[:ROWS_PER_TABLE]],
+        "more": len(newest) > ROWS_PER_TABLE,
         "test_user": TEST_USER,
     }
     return View("integration.html", data, "integrations")
@@ -196,7 +198,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     return View("outcome.html", data, "integrations")
 
 
-def _declared(generation: Generation) -> set[tuple[str, str]]:
+def _declared_integrations(generation: Generation) -> set[tuple[str, str]]:
     return {
         (name, key) for name, integration in generation.config.environments.items() for key in integration.integrations
     }

@@ -26,7 +26,7 @@ from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
-ROWS: Final = 80
+ROWS_PER_PAGE: Final = 80
 RECENT: Final = 20
 MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
 
@@ -36,8 +36,10 @@ async def keys(request: web.Request, environment: str) -> View:
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
     before = number_in(fields_of(request.query, ("before",)), "before")
-    keys = await runtime.store.keys.list(environment, alive_at=None if ended else now, before_id=before, limit=ROWS + 1)
-    keys, more = keys[:ROWS], len(keys) > ROWS
+    keys = await runtime.store.keys.list(
+        environment, alive_at=None if ended else now, before_id=before, limit=ROWS_PER_PAGE + 1
+    )
+    keys, more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
     declared = generation_of(request).config.environments[environment]
     data = {
         "title": "Keys",
@@ -138,7 +140,7 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    body = validated(_wished(fields), NewKeyBody, "invalid_body")
+    body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
     caller = None
     if parent := fields.get("parent", ""):
         above = await _find_key(request, environment, parent)
@@ -159,7 +161,7 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
     return View("outcome.html", data, "keys")
 
 
-def _wished(fields: dict[str, str]) -> dict[str, Any]:
+def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
     """Return the fields of the form as the body of the API request that mints a key. Raises InvalidRequest."""
     # The whole form has at most FORM_BYTES, so no field is cut here. A rule that is cut would allow other requests.
     given = fields_of(fields, MINTED, FORM_BYTES)

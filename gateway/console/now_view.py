@@ -22,7 +22,7 @@ from gateway.records.traffic import SLOT_S, SlotTotal, Traffic, quantile_ms
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store import EventFilter, ListFilter
 
-ROWS: Final = 10
+ROWS_PER_TABLE: Final = 10
 LIVE_S: Final = 15
 ENDING_WITHIN: Final = timedelta(days=7)
 SLOTS_A_BAR: Final = 2
@@ -35,9 +35,11 @@ async def now(request: web.Request, environment: str) -> View:
     store = runtime.store
     wrong = alarms(runtime)
     trouble, ending, dead, backlog, sums, totals = await asyncio.gather(
-        store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
-        store.connections.list(environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS)),
-        store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
+        store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS_PER_TABLE + 1)),
+        store.connections.list(
+            environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS_PER_TABLE)
+        ),
+        store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS_PER_TABLE + 1)),
         store.deliveries.backlog(),
         authorization_sums(runtime, environment),
         _day(runtime, environment, at, wrong),
@@ -58,16 +60,16 @@ async def now(request: web.Request, environment: str) -> View:
             for total in sums.values()
             if total.too_few
         ],
-        "trouble": [summary(connection) for connection in trouble[:ROWS]],
-        "more_trouble": len(trouble) > ROWS,
+        "trouble": [summary(connection) for connection in trouble[:ROWS_PER_TABLE]],
+        "more_trouble": len(trouble) > ROWS_PER_TABLE,
         "ending": [summary(connection) for connection in ending],
-        "dead": [delivery_fields(delivery) for delivery in dead[:ROWS]],
-        "more_dead": len(dead) > ROWS,
+        "dead": [delivery_fields(delivery) for delivery in dead[:ROWS_PER_TABLE]],
+        "more_dead": len(dead) > ROWS_PER_TABLE,
         "waiting": [
             {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting
         ],
-        "failures": failed[:ROWS],
-        "more_failures": max(len(failed) - ROWS, 0),
+        "failures": failed[:ROWS_PER_TABLE],
+        "more_failures": max(len(failed) - ROWS_PER_TABLE, 0),
         "traffic": traffic(totals, at),
     }
     live = None if request.query.get("still") else Live("now_live.html", console_path(request, environment), LIVE_S)

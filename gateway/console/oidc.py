@@ -21,7 +21,7 @@ from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import Forbidden, GatewayError, Unavailable
 from gateway.oauth.authorize import challenge, with_params
-from gateway.oauth.token_requests import OAuthClient, authenticate, encoded
+from gateway.oauth.token_requests import OAuthClient, authenticate, encode_call
 from gateway.records.console import ConsoleRole
 from gateway.secret import Secret
 
@@ -118,7 +118,7 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
                 f"Its metadata has the issuer {metadata['issuer']}, but console.oidc.issuer is {config.issuer}"
             )
         authorize, token, jwks = (
-            _endpoint(metadata[name], config.issuer)
+            _endpoint(metadata, name, config.issuer)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         )
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
@@ -133,9 +133,21 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
             at=now,
         )
     except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
-        raise _provider_error(f"Its metadata or its keys are not valid ({type(fault).__name__})") from fault
+        raise _provider_error(_metadata_fault(fault)) from fault
     _known[config.issuer] = issuer
     return issuer
+
+
+def _metadata_fault(fault: Exception) -> str:
+    """Describe what is wrong with the metadata or the keys of the identity provider."""
+    match fault:
+        case KeyError():
+            return f"Its metadata or its key set has no '{fault.args[0]}'"
+        case ValueError():
+            return f"Its metadata or its key set {fault}"
+    return (
+        f"Its metadata or its key set is not of the form that OpenID Connect Discovery defines ({type(fault).__name__})"
+    )
 
 
 def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
@@ -152,17 +164,19 @@ def signature_keys(jwks: list[dict[str, Any]]) -> "KeySet":
             with suppress(JoseError, KeyError, TypeError, ValueError):
                 keys += KeySet.import_key_set({"keys": [jwk]}).keys
     if not keys:
-        raise ValueError("no usable key")
+        raise ValueError("has no usable key for signatures")
     return KeySet(keys)
 
 
-def _endpoint(value: object, issuer: str) -> str:
-    """Return the endpoint's URL. Raises ValueError if `value` is not a URL, or uses HTTP and the issuer uses HTTPS."""
-    if not isinstance(value, str) or not value.startswith(("https://", "http://")):
-        raise ValueError("no URL")
-    if issuer.startswith("https://") and not value.startswith("https://"):
-        raise ValueError("an endpoint without https")
-    return value
+def _endpoint(metadata: dict[str, Any], name: str, issuer: str) -> str:
+    """Return the endpoint's URL. Raises KeyError if `metadata` lacks it, and ValueError if it is no URL, or uses HTTP
+    while the issuer uses HTTPS."""
+    url = metadata[name]
+    if not isinstance(url, str) or not url.startswith(("https://", "http://")):
+        raise ValueError(f"has no URL in '{name}'")
+    if issuer.startswith("https://") and not url.startswith("https://"):
+        raise ValueError(f"has a URL in '{name}' that does not use https")
+    return url
 
 
 async def _fetch_json(egress: Egress, url: str) -> Any:
@@ -236,7 +250,7 @@ async def _id_token(
     }
     client = OAuthClient(config.client_id or "", config.client_secret)
     authenticate(client, "basic" if issuer.basic else "body", headers, params)
-    call = encoded("POST", issuer.token_endpoint, headers, params, "form")
+    call = encode_call("POST", issuer.token_endpoint, headers, params, "form")
     try:
         response = await egress.fetch(
             call.method, call.url, headers=call.headers, body=call.body, limit_bytes=RESPONSE_BYTES

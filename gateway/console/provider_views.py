@@ -19,7 +19,7 @@ from gateway.console.query_fields import fields_of, number_in
 from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
-ROWS: Final = 40
+ROWS_PER_PAGE: Final = 40
 FAILURE_CLASSES: Final = (
     "rejected",
     "throttled",
@@ -61,8 +61,8 @@ async def providers(request: web.Request, environment: str) -> View:
     data = {
         "title": "Providers",
         "classes": list(FAILURE_CLASSES),
-        "providers": rows[first : first + ROWS],
-        "following": first + ROWS if len(rows) > first + ROWS else None,
+        "providers": rows[first : first + ROWS_PER_PAGE],
+        "following": first + ROWS_PER_PAGE if len(rows) > first + ROWS_PER_PAGE else None,
         "left_alone": sorted(open_origins),
         "guides": f"{generation.public_url}/guides",
         "public_url": generation.public_url,

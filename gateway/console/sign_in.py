@@ -125,7 +125,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
     """
     who = await signed_in(request)
     check_own_form(request, console_url(request))
-    if not who.may_act:
+    if not who.is_operator:
         raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")
     fields = await read_form(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):

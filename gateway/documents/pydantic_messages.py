@@ -111,7 +111,7 @@ def keys_at(shape: type[BaseModel], path: Sequence[int | str]) -> list[str]:
         field = shape.model_fields.get(str(step))
         shapes = set(_shapes_in(field.annotation)) if field else set()
         if len(shapes) > 1:
-            shapes = {one for one in shapes if "type" in one.model_fields and following in _types(one)}
+            shapes = {model for model in shapes if "type" in model.model_fields and following in _types(model)}
             if len(shapes) != 1:
                 return []
         shape = next(iter(shapes), shape)

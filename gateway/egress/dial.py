@@ -18,7 +18,7 @@ from gateway.egress.guard import Guard, Scheme, SocketAddress
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import handshake_failure
 from gateway.http.response_head import MalformedMessage, parse_head
-from gateway.text import unconnected
+from gateway.text import connect_failure
 
 # ── Resolves host names in threads, within a time limit. Concurrent callers share the look-up of a name.
 
@@ -80,7 +80,7 @@ def _look_up(host: str, port: int) -> list[str]:
 
 # ── Opens a tunnel through the outbound proxy with CONNECT (RFC 9110 §9.3.6).
 
-HEAD_BYTES: Final = 16_384
+MAX_HEAD_BYTES: Final = 16_384
 
 
 class _TunnelHandshake(asyncio.Protocol):
@@ -100,7 +100,7 @@ class _TunnelHandshake(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         end = self._buffer.find(b"\r\n\r\n")
-        if self.status.done() or (end < 0 and len(self._buffer) <= HEAD_BYTES):
+        if self.status.done() or (end < 0 and len(self._buffer) <= MAX_HEAD_BYTES):
             return
         try:
             status = parse_head(self._buffer[: max(end, 0)]).status
@@ -175,7 +175,7 @@ class Dialler:
         except ssl.SSLError as fault:
             raise EgressError("tls", f"TLS with {origin} failed: {handshake_failure(fault)}.") from fault
         except OSError as fault:
-            raise EgressError("unreachable", f"{origin} could not be reached: {unconnected(fault)}.") from fault
+            raise EgressError("unreachable", f"{origin} could not be reached: {connect_failure(fault)}.") from fault
 
     async def _dial(
         self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None

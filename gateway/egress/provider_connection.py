@@ -425,7 +425,7 @@ class ProviderConnection(asyncio.Protocol):
         response, self._new_response = self._new_response, None
         if self._receiver is not None:
             receiver, self._receiver = self._receiver, None
-            receiver.responded(response)
+            receiver.on_response(response)
             return
         waiter, self._waiter = self._waiter, None
         if waiter is None or response is None:
@@ -470,7 +470,7 @@ class ProviderConnection(asyncio.Protocol):
         """Report the fault to the receiver or the waiter, if no head has arrived. Otherwise the sink gets the fault."""
         if self._receiver is not None and not self._head_is_new:
             receiver, self._receiver = self._receiver, None
-            receiver.refused(fault)
+            receiver.on_failure(fault)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(fault)

@@ -9,7 +9,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.http.chunks import ChunkedDecoder
 from gateway.http.headers import Fields
 from gateway.http.passed_head import plain_head
-from gateway.http.response_head import HEAD_BYTES, HeadTooLarge, MalformedMessage, ResponseHead, parse_head
+from gateway.http.response_head import MAX_HEAD_BYTES, HeadTooLarge, MalformedMessage, ResponseHead, parse_head
 
 if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
@@ -67,7 +67,7 @@ class ProviderExchange(Protocol):
 
 # ── Reads one response after another from a connection: skips interim responses, parses heads, removes the framing.
 
-INTERIM_RESPONSES: Final = 32
+MAX_INTERIM_RESPONSES: Final = 32
 _BODILESS: Final = frozenset({204, 304})
 _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _ENDED = range(5)
 
@@ -150,7 +150,7 @@ class ResponseReader:
             data, self._incomplete_head = self._incomplete_head + data, b""
         while data:
             end = data.find(b"\r\n\r\n")
-            if end > HEAD_BYTES or (end < 0 and len(data) > HEAD_BYTES):
+            if end > MAX_HEAD_BYTES or (end < 0 and len(data) > MAX_HEAD_BYTES):
                 raise HeadTooLarge(data)
             if end < 0:
                 self._keep_incomplete_head(data)
@@ -162,8 +162,8 @@ class ResponseReader:
                 self._begin(head, data)
                 return
             self._interim += 1
-            if self._interim > INTERIM_RESPONSES:
-                raise MalformedMessage(f"more than {INTERIM_RESPONSES} interim responses precede it")
+            if self._interim > MAX_INTERIM_RESPONSES:
+                raise MalformedMessage(f"more than {MAX_INTERIM_RESPONSES} interim responses precede it")
 
     def _keep_incomplete_head(self, head_start: bytes) -> None:
         """Keep the beginning of a head for the next `feed`.
@@ -381,17 +381,17 @@ class ResponseSink(Protocol):
 class ResponseReceiver(Protocol):
     """Waits for a response without a task.
 
-    The connection calls `sink_for` and then `responded`, or only `refused`. If `sink_for` returns None, the connection
-    makes a `ProviderResponse` and passes it to `responded`.
+    The connection calls `sink_for` and then `on_response`, or only `on_failure`. If `sink_for` returns None, the
+    connection makes a `ProviderResponse` and passes it to `on_response`.
     """
 
     def sink_for(self, head: ResponseHead) -> ResponseSink | None: ...
 
-    def responded(self, response: ProviderResponse | None) -> None:
+    def on_response(self, response: ProviderResponse | None) -> None:
         """Called after the sink has received all bytes that arrived together with the head.
 
         `response`: the response if `sink_for` returned None; otherwise None.
         """
 
-    def refused(self, fault: Exception) -> None:
+    def on_failure(self, fault: Exception) -> None:
         """Called when no head can arrive any more. `fault`: ConnectionLost or EgressError."""

@@ -87,7 +87,7 @@ class AuditKeeper:
         self.failing = True
 
     async def _checkpoint(self, config: AuditConfig) -> None:
-        end, now = await self._store.audit.end(), clock.now()
+        end, now = await self._store.audit.chain_end(), clock.now()
         if end.sequence <= end.signed:
             self._may_need_checkpoint = False
             return

@@ -290,7 +290,7 @@ class Deliverer:
         soonest = POLL_S
         paces = [(queue, self._paces.setdefault(queue, TargetPace())) for queue in work.queues]
         unproven = sum(pace.running for pace in self._paces.values() if not pace.is_proven(monotonic_now))
-        for queue, pace in sorted(paces, key=lambda one: one[1].failures):
+        for queue, pace in sorted(paces, key=lambda item: item[1].failures):
             proven, running = pace.is_proven(monotonic_now), pace.running
             limit = min(pace.free_slots(monotonic_now), MAX_PARALLEL - len(self._sending))
             if not proven:

@@ -1,8 +1,8 @@
 """Signs events, with keys from gateway.yaml or generated keys.
 
 Each event has a signature for Standard Webhooks and signatures for Nango's SDKs, all from the same key text. For
-Standard Webhooks, the key is the decoded base64 after ``whsec_``. For Nango's SDKs, the key is the whole text. If a key
-from gateway.yaml does not begin with ``whsec_``, all signatures use the bytes of the text.
+Standard Webhooks, the key is the decoded base64 after ``whsec_``. For Nango's SDKs, the key is the whole text, with
+``whsec_``. If a key from gateway.yaml does not begin with ``whsec_``, all signatures use the bytes of the text.
 """
 
 import base64

@@ -6,8 +6,8 @@ from typing import Final
 from gateway.http.headers import FRAMING, normalized_name
 from gateway.http.response_head import MalformedMessage
 
-LINE_BYTES: Final = 1024
-REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the middleware chain uses
+MAX_LINE_BYTES: Final = 1024
+MAX_REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the middleware chain uses
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
@@ -43,7 +43,9 @@ class ChunkedDecoder:
 
     def __init__(self, *, of_request: bool = False) -> None:
         self._of_request = of_request
-        self._line_bytes, self._size = (REQUEST_LINE_BYTES, _REQUEST_SIZE) if of_request else (LINE_BYTES, _SIZE)
+        self._line_bytes, self._size = (
+            (MAX_REQUEST_LINE_BYTES, _REQUEST_SIZE) if of_request else (MAX_LINE_BYTES, _SIZE)
+        )
         self.rest: bytes | None = None
         self._stage = _AT_SIZE
         self._chunk_bytes_left = 0

@@ -36,7 +36,7 @@ class CodingDecoder(Protocol):
     """A decoder for one coding.
 
     `feed` yields pieces of at most `PIECE_BYTES` (zstd: 8 MiB). `finish` raises CodingError if the coding has not
-    ended. `members`: the number of members or frames after the first.
+    ended. `members`: the number of gzip members or zstd frames so far, without the first.
     """
 
     members: int

@@ -17,7 +17,7 @@ Fields = list[tuple[str, str]]
 """Header fields in order, with duplicates, as pairs of name and value. Bytes that are not UTF-8 become lone surrogates
 (``surrogateescape``)."""
 
-FIELD_BYTES: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
+BYTES_OF_FIELDS: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
 """The bytes that are allowed in a header line (RFC 9110 §5.5). To find forbidden bytes, `bytes.translate` deletes the
 allowed ones; line ends and forbidden bytes remain."""
 

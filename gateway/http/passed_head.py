@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from multidict import istr
 
 from gateway.http import headers
-from gateway.http.headers import FIELD_BYTES, Fields, MalformedResponse
-from gateway.http.response_head import HEADER_LINES, LENGTH_DIGITS, MalformedMessage, ResponseHead, parse_head
+from gateway.http.headers import BYTES_OF_FIELDS, Fields, MalformedResponse
+from gateway.http.response_head import MAX_HEADER_LINES, MAX_LENGTH_DIGITS, MalformedMessage, ResponseHead, parse_head
 
 # ── Chooses the framing of the response to the caller, and writes its head as bytes.
 
@@ -79,7 +79,7 @@ def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Field
     lines = [f"HTTP/{version[0]}.{version[1]} {status} {reason}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}\r\n".encode("utf-8", "surrogateescape")
-    if head.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) + 1):
+    if head.translate(None, BYTES_OF_FIELDS) != b"\r\n" * (len(lines) + 1):
         raise ValueError("a control character in the head of a response")
     return head
 
@@ -161,7 +161,7 @@ def plain_head(raw: bytes) -> PlainHead | None:
     `raw` ends before the empty line.
     """
     lines = raw.split(b"\r\n")
-    if len(lines) > HEADER_LINES:
+    if len(lines) > MAX_HEADER_LINES:
         return None
     start = _starts.get(lines[0]) or _status_line(lines[0])
     if start is None:
@@ -213,7 +213,7 @@ def _kind(line: bytes) -> int:
     """Return how a line is handled (`_PASSES`, `_DROPPED` …). Caches the result for short lines."""
     name, colon, value = line.partition(b": ")
     text = name.decode("utf-8", "surrogateescape")
-    if not colon or value.strip(b" \t") != value or line.translate(None, FIELD_BYTES):
+    if not colon or value.strip(b" \t") != value or line.translate(None, BYTES_OF_FIELDS):
         return _NOT_PLAIN
     kind = _KIND_BY_NAME.get(text.lower())
     try:
@@ -228,7 +228,7 @@ def _kind(line: bytes) -> int:
     elif (
         (kind == _KEEP_ALIVE and not _TIMEOUT.fullmatch(value))
         or (kind == _PLAIN_CHUNKED and value != b"chunked")
-        or (kind == _LENGTH and not (value.isdigit() and len(value) <= LENGTH_DIGITS))
+        or (kind == _LENGTH and not (value.isdigit() and len(value) <= MAX_LENGTH_DIGITS))
     ):
         return _NOT_PLAIN
     if len(line) <= _LINE_BYTES:

@@ -14,7 +14,7 @@ from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, hdrs
 from multidict import CIMultiDictProxy, istr
 
 from gateway.errors import ExpectationFailed, InvalidRequest, MethodNotAllowed, NotImplementedHere, VersionNotSupported
-from gateway.http.headers import FIELD_BYTES
+from gateway.http.headers import BYTES_OF_FIELDS
 from gateway.http.url import origin_form
 
 if TYPE_CHECKING:  # the parent process uses this module without the web framework
@@ -127,7 +127,7 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}{framing}\r\n".encode("utf-8", "surrogateescape")
     breaks = len(lines) + 2 + framing.count("\n")
-    if head.translate(None, FIELD_BYTES) != b"\r\n" * breaks or " " in target or " " in method:
+    if head.translate(None, BYTES_OF_FIELDS) != b"\r\n" * breaks or " " in target or " " in method:
         raise ValueError("a control character in the head of a request")
     return head
 

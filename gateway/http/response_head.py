@@ -8,14 +8,14 @@ body. This parser also takes only half the time of the C parsers.
 import re
 from typing import Final
 
-from gateway.http.headers import FIELD_BYTES, TOKEN, Fields
+from gateway.http.headers import BYTES_OF_FIELDS, TOKEN, Fields
 
-HEAD_BYTES: Final = 65_536
-HEADER_LINES: Final = 256
+MAX_HEAD_BYTES: Final = 65_536
+MAX_HEADER_LINES: Final = 256
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]")
 _TIMEOUT: Final = re.compile(r"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,6})", re.ASCII)
-LENGTH_DIGITS: Final = 18
+MAX_LENGTH_DIGITS: Final = 18
 
 _PLAIN, _LENGTH, _CODING, _CONNECTION, _KEEP_ALIVE = range(5)
 _MEANINGS: Final = {
@@ -33,10 +33,10 @@ class MalformedMessage(ValueError):
 
 
 class HeadTooLarge(MalformedMessage):
-    """The head is larger than `HEAD_BYTES`. `status`: the status in its first line; None if this is no status line."""
+    """The head is larger than `MAX_HEAD_BYTES`. `status`: the status in its first line; None if this is no status line."""
 
     def __init__(self, head_start: bytes) -> None:
-        super().__init__(f"its head is larger than {HEAD_BYTES} bytes")
+        super().__init__(f"its head is larger than {MAX_HEAD_BYTES} bytes")
         found = _STATUS.match(head_start)
         self.status = None if found is None else int(found[1])
 
@@ -71,10 +71,10 @@ def parse_head(raw: bytes) -> ResponseHead:
     `raw` ends before the empty line.
     """
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
-    if raw.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1):
+    if raw.translate(None, BYTES_OF_FIELDS) != b"\r\n" * (len(lines) - 1):
         raise MalformedMessage("it holds a control character, or a line that does not end in CR LF")
-    if len(lines) > HEADER_LINES + 1:
-        raise MalformedMessage(f"it has more than {HEADER_LINES} header lines")
+    if len(lines) > MAX_HEADER_LINES + 1:
+        raise MalformedMessage(f"it has more than {MAX_HEADER_LINES} header lines")
     status_line = _STATUS_LINE.fullmatch(lines[0])
     if status_line is None:
         raise MalformedMessage("its first line is not a status line")
@@ -141,6 +141,6 @@ def _set_body_end(head: ResponseHead, lengths: set[str], codings: list[str], *, 
         head.chunked = True
     elif lengths:
         length = lengths.pop()
-        if lengths or not (length.isascii() and length.isdigit()) or len(length) > LENGTH_DIGITS:
+        if lengths or not (length.isascii() and length.isdigit()) or len(length) > MAX_LENGTH_DIGITS:
             raise MalformedMessage("its Content-Length is not a valid number, or there are several")
         head.length = int(length)

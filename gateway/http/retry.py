@@ -66,7 +66,7 @@ def _date(text: str) -> datetime | None:
 
 
 MAX_RETRIES: Final = 10
-LONGEST_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, the caller gets the response and decides
+MAX_WAIT_S: Final = 30.0  # if the provider asks for a longer wait, the caller gets the response and decides
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
 JITTER: Final = 0.1  # maximum fraction that is added to a wait, so that waiting callers do not retry together
@@ -164,7 +164,7 @@ def wait_s(
     chance: float,
     *,
     waited_s: float,
-    longest_s: float = LONGEST_WAIT_S,
+    max_wait_s: float = MAX_WAIT_S,
     all_s: float = ALL_WAITS_S,
 ) -> float | None:
     """Return the seconds to wait before retry number `retry`, which begins at 1.
@@ -173,12 +173,12 @@ def wait_s(
     asked for; None if it asked for none. Without `asked_s`, the wait is a random part of an interval that doubles with
     each retry.
 
-    `chance`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `longest_s`: the
-    maximum of `asked_s`. `all_s`: the maximum of all waits together, in seconds.
+    `chance`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `max_wait_s`:
+    the maximum of `asked_s`. `all_s`: the maximum of all waits together, in seconds.
     """
     if asked_s is None:
-        wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance
-    elif asked_s > longest_s:
+        wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), MAX_WAIT_S) * chance
+    elif asked_s > max_wait_s:
         return None
     else:
         wait = asked_s * (1 + JITTER * chance)

@@ -7,11 +7,11 @@ from typing import Final
 from gateway.http.headers import TOKEN, Fields
 
 MAX_SCOPES: Final = 20
-SCOPE_CHARS: Final = 256
+MAX_SCOPE_CHARS: Final = 256
 SCHEMES: Final = frozenset({"bearer", "dpop"})
 _PART: Final = re.compile(rf'({TOKEN.pattern})(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|{TOKEN.pattern}))?')
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 §3.3
-_FIELD_CHARS: Final = 8192
+_MAX_FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
@@ -37,7 +37,7 @@ def challenges_in(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, dict
         if field.lower() != "www-authenticate":
             continue
         challenges = list[tuple[str, dict[str, str]]]()
-        for part in _PART.finditer(value[:_FIELD_CHARS]):
+        for part in _PART.finditer(value[:_MAX_FIELD_CHARS]):
             name, text = part[1].lower(), part[2]
             if text is None:
                 challenges.append((name, {}))
@@ -52,5 +52,5 @@ def _unquote(text: str) -> str:
 
 def well_formed_scopes(named: list[str]) -> tuple[str, ...]:
     """Return the well-formed scopes in `named` without duplicates, at most `MAX_SCOPES`."""
-    well_formed = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
+    well_formed = (scope for scope in named if len(scope) <= MAX_SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(well_formed))[:MAX_SCOPES]

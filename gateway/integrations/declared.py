@@ -57,7 +57,7 @@ class Examined:
     warnings: tuple[Fault, ...]
 
 
-def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
+def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> Examined:
     """Check the catalog of `config`, and the declared integrations.
 
     `left_out`: places of `config` whose error is already reported.
@@ -79,7 +79,7 @@ def all_faults(found: Faults) -> Faults:
     """
     if found.readable is None:
         return found
-    behind = examined(found.readable.config, found.readable.left_out)
+    behind = examine_catalog(found.readable.config, found.readable.left_out)
     return Faults([*found.faults, *behind.faults], found.readable)
 
 

@@ -134,10 +134,13 @@ class Integrations:
         Declared integrations come first, in file order. API-managed integrations follow, in the order in which this
         process has read or created them.
         """
-        return [one for (name, _), one in self._all().items() if name == environment]
+        return [integration for (name, _), integration in self._all().items() if name == environment]
 
     def _all(self) -> dict[Key, Integration]:
-        return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
+        return {
+            **self._declared,
+            **{key: integration for key, integration in self._managed.items() if key not in self._declared},
+        }
 
 
 def _client_of(integration: Integration) -> tuple[Any, ...]:

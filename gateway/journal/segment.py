@@ -199,7 +199,7 @@ class Entry:
         """Return the head of the record for one call of the attempt. `step`: the call's number, counted from 0."""
         return json.dumps({**self.about, "step": step}).encode()
 
-    def sealed(self, head: bytes, call: ProviderCall, reply: Reply) -> bytes:
+    def seal_reply(self, head: bytes, call: ProviderCall, reply: Reply) -> bytes:
         """Return `reply` in sealed form, with the name of its `call`. The result opens only with the same `head`."""
         nonce = os.urandom(NONCE_BYTES)
         plain = {
@@ -239,7 +239,7 @@ def call_name(call: ProviderCall) -> str:
 
 
 def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
-    """Return the reply that `Entry.sealed` sealed; None if `sealed` is incomplete or was changed.
+    """Return the reply that `Entry.seal_reply` sealed; None if `sealed` is incomplete or was changed.
 
     `about`: the parsed head of the record that has the reply.
     """

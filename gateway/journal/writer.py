@@ -70,7 +70,7 @@ class JournalWriter:
         After `SYNC_AFTER_S` seconds, the record is synced to the disk, unless it has been released.
         """
         head = entry.head(step)
-        payload = head + b"\n" + entry.sealed(head, call, reply)
+        payload = head + b"\n" + entry.seal_reply(head, call, reply)
         first.reserved -= RESERVED_BYTES
         segment = first if first.fits(len(payload)) else await self._segment_with_room(len(payload))
         if segment is None:
@@ -99,7 +99,7 @@ class JournalWriter:
             del self._segments_by_attempt[entry.attempt]
         self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
-    def released(self, attempt: str) -> None:
+    def release(self, attempt: str) -> None:
         """Release the records of `attempt`, because the database has their content or nobody needs them.
 
         An unknown attempt is ignored.
@@ -194,9 +194,9 @@ class JournalWriter:
             return
         syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
         self._syncs.add(syncing)
-        syncing.add_done_callback(partial(self._synced, segment))
+        syncing.add_done_callback(partial(self._on_synced, segment))
 
-    def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
+    def _on_synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
         # Without open records, a fault does not matter, and the segment can be closed already.

@@ -26,7 +26,7 @@ from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
 from gateway.records.trace import current_trace
 
-READ_LIMIT: Final = 1 << 16
+READ_BUFFER_BYTES: Final = 1 << 16
 
 
 class CallerEnd(asyncio.Transport):
@@ -203,7 +203,7 @@ def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReade
     if not body:
         return EMPTY_PAYLOAD
     # With more than twice its limit, the reader would pause its protocol, but this protocol has no transport to pause.
-    payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
+    payload = StreamReader(BaseProtocol(loop), max(READ_BUFFER_BYTES, len(body)), loop=loop)
     payload.feed_data(body)
     payload.feed_eof()
     return payload

@@ -39,9 +39,9 @@ class KeptResponses:
             return None
         self._sweep()
         own = sum(len(kept.body) for kept in self._kept.values() if kept.share == share)
-        for response_id, one in list(self._kept.items()):
-            if own + len(body) > SHARE_BYTES and one.share == share:
-                own -= len(one.body)
+        for response_id, kept in list(self._kept.items()):
+            if own + len(body) > SHARE_BYTES and kept.share == share:
+                own -= len(kept.body)
                 self._drop(response_id)
         while self._kept and self.size + len(body) > MAX_BYTES:
             self._drop(next(iter(self._kept)))

@@ -15,7 +15,7 @@ from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
 from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
-from gateway.mcp.tool_list import call_api, listed, tool_json
+from gateway.mcp.tool_list import call_api, tool_json, tools_to_show
 from gateway.off_loop import off_loop
 from gateway.records.access import ANY_INTEGRATION
 from gateway.records.integration import Integration
@@ -61,13 +61,13 @@ class KeyTools:
         return self._request.generation.integrations.of(self._request.environment)
 
     @property
-    def known(self) -> KnownTools:
+    def known_tools(self) -> KnownTools:
         """The key's tools, cached until the configuration, the catalog or an integration's provider changes."""
         if self._known is None:
             self._known = self._find()
         return self._known
 
-    def _cached(self) -> KnownTools | None:
+    def _cached_tools(self) -> KnownTools | None:
         """Return the cached tools; None if the generation or an API-managed integration has changed since."""
         known, generation = _cache.get(self._request.policy), self._request.generation
         if known is None or known.generation is not generation or known.changes != generation.integrations.changes:
@@ -77,7 +77,7 @@ class KeyTools:
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
         changes = generation.integrations.changes
-        if (known := self._cached()) is not None:
+        if (known := self._cached_tools()) is not None:
             return known
         known = _cache.get(policy)
         integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
@@ -88,7 +88,7 @@ class KeyTools:
         bases = self._bases(integrations, named)
         known_of = cache(self._operations)
         places = {text: self._place(each, bases, known_of) for text, each in policy.operation_sets.items()}
-        tools = {tool.name: self._paged(tool) for tool in tools_of(policy.rules, bases, places)}
+        tools = {tool.name: self._with_cursor_argument(tool) for tool in tools_of(policy.rules, bases, places)}
         may_list = policy.allows(LIST_SCOPE)
         candidates = dict.fromkeys(named, "") if named is not None and (not may_list or len(named) == 1) else {}
         known = KnownTools(generation, changes, integrations, bases, tools, named, candidates, may_list)
@@ -100,11 +100,11 @@ class KeyTools:
 
         A key with 1,000 rules takes 0.2 s.
         """
-        self._known = self._cached()
+        self._known = self._cached_tools()
         if self._known is None and is_slow_to_compile(self._request.policy.limits):
-            await off_loop(self._request.outer.caller.share, lambda: self.known)
+            await off_loop(self._request.outer.caller.share, lambda: self.known_tools)
 
-    def _paged(self, tool: RuleTool) -> RuleTool:
+    def _with_cursor_argument(self, tool: RuleTool) -> RuleTool:
         """Return `tool`, with a cursor argument if the catalog entry of one of its integrations can page its list."""
         if (
             tool.methods != ("GET",)
@@ -177,17 +177,17 @@ class KeyTools:
             return call_api(self._request.policy.rules, named, choose=self.choose)
         return tool_json(tool, named, choose=self.choose)
 
-    def shown(self) -> list[dict[str, Any]]:
+    def shown_tools(self) -> list[dict[str, Any]]:
         """Return the tools that `tools/list` shows."""
-        tools = list(self.known.tools.values())
-        return listed(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
+        tools = list(self.known_tools.tools.values())
+        return tools_to_show(tools, self._request.policy.rules, self.named_connections() or (), choose=self.choose)
 
     def named_connections(self) -> list[str] | None:
         """Return the connections that the key's limits name; None if the limits name no connection.
 
         A name such as ``*/CONNECTION`` gives one connection for each integration of the environment.
         """
-        return self.known.named
+        return self.known_tools.named
 
     def _named_connections(self) -> list[str] | None:
         names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
@@ -209,7 +209,7 @@ class KeyTools:
         the provider's name of the account. The label is empty if it is unknown, if the key is not allowed to list
         connections, or if the key's limits name only one connection.
         """
-        known, policy = self.known, self._request.policy
+        known, policy = self.known_tools, self._request.policy
         named, may_list = known.named, known.may_list
         if named is not None and (not may_list or len(named) == 1):
             return dict.fromkeys(named, "")

@@ -27,7 +27,7 @@ from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import SealedTokens, VaultError
 
 KEPT_S: Final = 3600.0
-LONGEST: Final = 8192  # maximum length of a target in a cursor
+MAX_TARGET_CHARS: Final = 8192  # maximum length of a target in a cursor
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class NextPage:
     skip: int = 0
 
 
-def sealed(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
+def seal_cursor(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
     """Return a cursor for `page`, which only this key can use, for this call, within `KEPT_S` seconds.
 
     `call`: the digest that identifies the call.
@@ -51,7 +51,7 @@ def sealed(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
     return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
 
 
-def opened_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
+def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
     """Return the page that the cursor requests; None if the cursor is not valid.
 
     A cursor is valid only for its own key and call, until it expires.
@@ -127,7 +127,7 @@ def _target(opened: Opened, target: str, following: Position, shown_at: str) -> 
         if request.origin != base.origin or not request.target.startswith(base.path):
             return None
         found = request.target.removeprefix(base.path)
-    return found if found.startswith(("/", "?")) and len(found) <= LONGEST and found != target else None
+    return found if found.startswith(("/", "?")) and len(found) <= MAX_TARGET_CHARS and found != target else None
 
 
 def items_at(value: Any, path: str) -> list[Any] | None:

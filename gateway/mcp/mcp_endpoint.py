@@ -168,7 +168,7 @@ async def _result(request: DoorRequest) -> DoorResult:
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return DoorResult({"tools": tools.shown()}, TOOLS_HOLD_MS)
+        return DoorResult({"tools": tools.shown_tools()}, TOOLS_HOLD_MS)
     if method in LISTS:
         return DoorResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":
@@ -180,5 +180,5 @@ async def _result(request: DoorRequest) -> DoorResult:
         return DoorResult(about, TOOLS_HOLD_MS)
     if method == "ping":
         return DoorResult({})
-    about = {"protocolVersion": rpc.negotiated(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
+    about = {"protocolVersion": rpc.negotiate_revision(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
     return DoorResult({**about, "instructions": INSTRUCTIONS})

@@ -37,9 +37,9 @@ HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 
-DEEPEST: Final = 64  # maximum nesting of arrays and objects in a message
-LONGEST_ID: Final = 256
-LONGEST_METHOD: Final = 128
+MAX_LEVELS: Final = 64  # maximum nesting of arrays and objects in a message
+MAX_ID_CHARS: Final = 256
+MAX_METHOD_CHARS: Final = 128
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
@@ -168,7 +168,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 
     Raises RpcError. For the error reply, use `id_in` to find the message's id.
     """
-    message = _parsed(body)
+    message = _parse_body(body)
     routing = _routing(headers)
     if not isinstance(message, dict):
         what = "a batch" if isinstance(message, list) else "no object"
@@ -179,8 +179,8 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     if "method" not in message and ("result" in message or "error" in message):
         _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification("")
-    if not isinstance(method, str) or not 0 < len(method) <= LONGEST_METHOD:
-        raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {LONGEST_METHOD} characters.")
+    if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
+        raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {MAX_METHOD_CHARS} characters.")
     _check_sent(routing, method, params)
     if "id" not in message:
         _check_revision(routing.get(VERSION_HEADER))
@@ -204,7 +204,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 def id_of(message: Any) -> int | str | None:
     """Return a message's id; None if the message has no valid id."""
     request_id = message.get("id") if isinstance(message, dict) else None
-    if isinstance(request_id, str) and len(request_id) <= LONGEST_ID:
+    if isinstance(request_id, str) and len(request_id) <= MAX_ID_CHARS:
         return request_id
     return request_id if isinstance(request_id, int) and not isinstance(request_id, bool) else None
 
@@ -212,7 +212,7 @@ def id_of(message: Any) -> int | str | None:
 def id_in(body: bytes) -> int | str | None:
     """Return the id of a refused message; None if the id cannot be read."""
     try:
-        return id_of(_parsed(body))
+        return id_of(_parse_body(body))
     except RpcError:
         return None
 
@@ -279,7 +279,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 # ── Parses JSON strictly.
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
         if text.startswith("\ufeff"):
@@ -289,8 +289,8 @@ def _parsed(body: bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
         raise RpcError(PARSE_ERROR, f"The body is not valid, unambiguous JSON: {_brief(fault)}.") from fault
-    if text.count("[") + text.count("{") > DEEPEST and nests_deeper(value, DEEPEST):
-        raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
+    if text.count("[") + text.count("{") > MAX_LEVELS and nests_deeper(value, MAX_LEVELS):
+        raise RpcError(PARSE_ERROR, f"The body nests deeper than {MAX_LEVELS} levels.")
     return value
 
 
@@ -325,7 +325,7 @@ _DECODER: Final = json.JSONDecoder(
 # ── Builds replies.
 
 
-def negotiated(params: Mapping[str, Any]) -> str:
+def negotiate_revision(params: Mapping[str, Any]) -> str:
     """Return the revision for a client that begins with ``initialize``.
 
     Return the client's revision if the gateway supports it, else the newest revision with a handshake.

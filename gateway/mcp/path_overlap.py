@@ -19,21 +19,21 @@ class Overlaps:
     def __init__(self) -> None:
         self._left = MAX_STEPS
 
-    def may(self, one: str, other: str) -> bool:
+    def may(self, first: str, second: str) -> bool:
         """Return whether one request can match both rules' paths.
 
         Compares the segments one by one, up to the first ``**``.
         """
-        if one == other or self._left <= 0:
+        if first == second or self._left <= 0:
             return True
-        mine, theirs = one.split("/"), other.split("/")
+        mine, theirs = first.split("/"), second.split("/")
         for a, b in zip(mine, theirs, strict=False):
             self._left -= 1
             if "**" in a or "**" in b:
-                return self._overlap(one, other)
+                return self._overlap(first, second)
             if a != b and not self._segments_overlap(a, b):
                 return False
-        return len(mine) == len(theirs) or ("**" in (one + other) and self._overlap(one, other))
+        return len(mine) == len(theirs) or ("**" in (first + second) and self._overlap(first, second))
 
     def _segments_overlap(self, a: str, b: str) -> bool:
         mine, theirs = WILDCARD.search(a), WILDCARD.search(b)
@@ -41,25 +41,25 @@ class Overlaps:
             return True
         return bool(mine or theirs) and self._overlap(a, b)
 
-    def _overlap(self, one: str, other: str) -> bool:
+    def _overlap(self, first: str, second: str) -> bool:
         if self._left <= 0:
             return True
-        common, tokens = _overlap(one, other)
+        common, tokens = _overlap(first, second)
         self._left -= _OF_TOKEN * tokens
         return common
 
 
-def may_overlap(one: str, other: str) -> bool:
+def may_overlap(first: str, second: str) -> bool:
     """Return whether one request can match both rules' paths.
 
     This function is faster than `overlap` for paths that differ in a segment before ``**``.
     """
-    return Overlaps().may(one, other)
+    return Overlaps().may(first, second)
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(first: str, second: str) -> bool:
     """Return whether one request can match both rules' paths."""
-    return _overlap(one, other)[0]
+    return _overlap(first, second)[0]
 
 
 class _Path(NamedTuple):
@@ -75,13 +75,13 @@ class _Path(NamedTuple):
     of: dict[str, int]
 
 
-def _overlap(one: str, other: str) -> tuple[bool, int]:
-    """Return whether the two paths overlap, and the number of tokens of `one` that were compared.
+def _overlap(first: str, second: str) -> tuple[bool, int]:
+    """Return whether the two paths overlap, and the number of tokens of `first` that were compared.
 
-    After each token of `one`, `at` is a set of positions in `other`: up to each of these positions, `other` can match
-    the same text as `one` up to the token.
+    After each token of `first`, `at` is a set of positions in `second`: up to each of these positions, `second` can
+    match the same text as `first` up to the token.
     """
-    left, right = _parsed(one), _parsed(other)
+    left, right = _parse_path(first), _parse_path(second)
     size, compared, at = len(right.tokens), 0, 1
     everywhere, slashes = (1 << size) - 1, right.of.get("/", 0)
     for piece in left.tokens:
@@ -107,7 +107,7 @@ def _spread(at: int, over: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(path: str) -> _Path:
+def _parse_path(path: str) -> _Path:
     tokens: list[str] = []
     end = 0
     for place in WILDCARD.finditer(path):

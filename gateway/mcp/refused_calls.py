@@ -25,7 +25,7 @@ class RefusedCalls:
     def __init__(self, request: DoorRequest) -> None:
         self._request = request
 
-    def refused(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
+    def refused_result(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:
         """Return the tool result for `response`, which is an error of the gateway.
 
         If the user must connect and the client can open URLs, the result asks the client to open the connect link.
@@ -53,7 +53,7 @@ class RefusedCalls:
         elicitation = self._request.message.capabilities.get("elicitation")
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
-    def declined(self, call: ToolCall) -> dict[str, Any] | None:
+    def declined_result(self, call: ToolCall) -> dict[str, Any] | None:
         """Return a failed result if the user declined to connect, else None. Raises RpcError for an invalid state."""
         state = self._request.message.params.get("requestState")
         if state is None:

@@ -22,7 +22,7 @@ USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered 
 NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
 WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
-_LONGEST_NAME: Final = 63
+_MAX_NAME_CHARS: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Names:
 
     def add(self, name: str) -> str:
         """Return `name`, with a number if `name` is already in use, and mark the result as in use."""
-        free, base = name[:_LONGEST_NAME], name[: _LONGEST_NAME - 4]
+        free, base = name[:_MAX_NAME_CHARS], name[: _MAX_NAME_CHARS - 4]
         number = self._next.get(base, 2)
         while free in self._taken:
             free, number = f"{base}_{number}", number + 1
@@ -143,11 +143,13 @@ def tools_of(
             continue
         if rule.body is not None and rule.body.kind == "tools":
             continue
-        fitting = {one: path for one, base in bases.items() if (path := below_base(rule, base)) is not None}
+        fitting = {
+            integration: path for integration, base in bases.items() if (path := below_base(rule, base)) is not None
+        }
         if not methods or not fitting:
             continue
         path = next(iter(fitting.values()))
-        integrations = tuple(one for one, other in fitting.items() if other == path)
+        integrations = tuple(integration for integration, other in fitting.items() if other == path)
         name = rule.name or _free_name(methods, path, taken)
         made.append(RuleTool(name, rule, methods, path, integrations))
     return made
@@ -188,7 +190,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
         if not _may_be(segment, text):
             return None
         segments.pop(0)
-    return _joined(segments)
+    return _join_segments(segments)
 
 
 @lru_cache(maxsize=64)  # the same path is parsed for each base URL
@@ -248,7 +250,7 @@ def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathAr
     yield segment
 
 
-def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | PathArgument, ...]:
+def _join_segments(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | PathArgument, ...]:
     merged: list[str | PathArgument] = []
     for segment in segments:
         for part in ("/", *segment):
@@ -290,4 +292,4 @@ def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken
     """Return a name that is not in use, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
-    return taken.add("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME])
+    return taken.add("_".join((verb, *(word.lower() for word in words)))[:_MAX_NAME_CHARS])

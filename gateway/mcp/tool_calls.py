@@ -14,11 +14,11 @@ from gateway.mcp.mcp_messages import ENCODER
 from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
 
-LONGEST_TARGET: Final = 8190  # maximum length, which is the same as for a request line
+MAX_TARGET_CHARS: Final = 8190  # maximum length, which is the same as for a request line
 USUAL_BYTES: Final = 20_000
 MAX_BYTES: Final = 1 << 20
-LONGEST_SELECT: Final = 512
-LONGEST_LABEL: Final = 100
+MAX_SELECT_CHARS: Final = 512
+MAX_LABEL_CHARS: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
@@ -70,7 +70,7 @@ def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
     path = "".join(
-        part if isinstance(part, str) else _filled(part.name, arguments.get(part.name), part.deep, part.optional)
+        part if isinstance(part, str) else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
         for part in tool.path
     )
     return _call(str(method), path, arguments, tool.integrations)
@@ -92,7 +92,7 @@ def _no_others(arguments: Mapping[str, Any], accepted: frozenset[str]) -> None:
         raise UnknownArgument(f"Unknown argument '{min(set(arguments) - accepted)[:64]}'.")
 
 
-def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
+def _fill_argument(name: str, value: Any, deep: bool, optional: bool) -> str:
     if value is None and optional:
         return ""
     if value is None:
@@ -110,17 +110,17 @@ def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
 def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tuple[str, ...] | None) -> ToolCall:
     query = _query(arguments.get("query"))
     target = path + ("&" if "?" in path else "?") + query if query else path
-    if not _TARGET.fullmatch(target) or len(target) > LONGEST_TARGET:
+    if not _TARGET.fullmatch(target) or len(target) > MAX_TARGET_CHARS:
         raise UnfitArguments(
-            f"The path must have at most {LONGEST_TARGET} visible ASCII characters, without '#' and '\\'. "
+            f"The path must have at most {MAX_TARGET_CHARS} visible ASCII characters, without '#' and '\\'. "
             "Percent-encode others."
         )
     body, content_type = _body(arguments)
     connection, select = arguments.get("connection"), arguments.get("select")
     if connection is not None and not isinstance(connection, str):
         raise UnfitArguments("'connection' must be a text: INTEGRATION/CONNECTION.")
-    if select is not None and (not isinstance(select, str) or len(select) > LONGEST_SELECT):
-        raise UnfitArguments(f"'select' must be a JMESPath expression of at most {LONGEST_SELECT} characters.")
+    if select is not None and (not isinstance(select, str) or len(select) > MAX_SELECT_CHARS):
+        raise UnfitArguments(f"'select' must be a JMESPath expression of at most {MAX_SELECT_CHARS} characters.")
     max_bytes = arguments.get("max_bytes", USUAL_BYTES)
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MAX_BYTES:
         raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MAX_BYTES}.")
@@ -138,8 +138,8 @@ def _query(given: Any) -> str:
     pairs, size = [], 0
     for pair in _pairs(given):
         size += len(pair)
-        if size > LONGEST_TARGET:
-            raise UnfitArguments(f"'query' has more than {LONGEST_TARGET} characters. Send fewer, or send a body.")
+        if size > MAX_TARGET_CHARS:
+            raise UnfitArguments(f"'query' has more than {MAX_TARGET_CHARS} characters. Send fewer, or send a body.")
         pairs.append(pair)
     return "&".join(pairs)
 
@@ -188,7 +188,7 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
         return fitting[0]
     if fitting:
         named = [
-            f"{name} ({candidates[name][:LONGEST_LABEL]})" if candidates and candidates[name] else name
+            f"{name} ({candidates[name][:MAX_LABEL_CHARS]})" if candidates and candidates[name] else name
             for name in fitting
         ]
         raise UnfitArguments(f"Set 'connection' to one of {', '.join(named[:50])}.")

@@ -14,7 +14,7 @@ MAX_PINNED: Final = 9  # maximum number of a key's tools in a shortened list
 MAX_CHARS: Final = 3900  # maximum size of a shortened list with starters, because a model reads the whole list
 MAX_FOUND: Final = 10
 MAX_WORDS: Final = 16
-LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools, because each word is searched in each tool
+MAX_QUERY_CHARS: Final = 512  # maximum length of a query for find_tools, because each word is searched in each tool
 MAX_CONNECTIONS: Final = 20  # if a key has more connections, `tools/list` names no connection
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
@@ -192,7 +192,7 @@ def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
     ]
 
 
-def listed(
+def tools_to_show(
     tools: Sequence[RuleTool],
     rules: Sequence[Sequence[KeyRule | OperationRule]],
     connections: Sequence[str],
@@ -213,11 +213,11 @@ def listed(
     about = list_tools(tools)
     room = MAX_CHARS - len(json.dumps([*pinned, *about]))
     for tool in (tool for tool in tools if tool.is_starter and len(pinned) < MAX_PINNED):
-        one = tool_json(tool, connections, choose=choose)
-        room -= len(json.dumps(one)) + 2
+        starter = tool_json(tool, connections, choose=choose)
+        room -= len(json.dumps(starter)) + 2
         if room < 0:
             break
-        pinned.append(one)
+        pinned.append(starter)
     return [*pinned, *about]
 
 

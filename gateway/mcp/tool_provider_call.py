@@ -13,9 +13,9 @@ from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.trace import TRACEPARENT, TRACESTATE
 from gateway.runtime import RUNTIME
 
-MAX_RESPONSE: Final = 8 << 20  # maximum size of a provider's response, decoded
-FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
-LONGEST_S: Final = 120.0  # maximum time that an agent waits, also for an endless stream
+MAX_RESPONSE_BYTES: Final = 8 << 20  # maximum size of a provider's response, decoded
+COPIES_IN_MEMORY: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
+MAX_CALL_S: Final = 120.0  # maximum time that an agent waits, also for an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
@@ -53,19 +53,19 @@ class ResponseMemory:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
             memory = outer.app[RUNTIME].page_memory
-            self._reserved = await memory.reserve(outer.caller.share, FORMS * MAX_RESPONSE, wait_s)
+            self._reserved = await memory.reserve(outer.caller.share, COPIES_IN_MEMORY * MAX_RESPONSE_BYTES, wait_s)
 
     def release(self) -> None:
         if self._reserved is not None:
             self._reserved.release()
 
 
-async def proxied(
+async def call_proxy(
     request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
     """Make the call through ``/proxy`` or the capability URL, with the caller's own key.
 
-    Raises NoPageMemory, and TimeoutError after `LONGEST_S`.
+    Raises NoPageMemory, and TimeoutError after `MAX_CALL_S`.
     """
     outer = request.outer
     traceparent, tracestate = outer.head.traceparent, outer.head.tracestate
@@ -96,7 +96,7 @@ async def proxied(
         body,
         outer.request_id,
         sent.tool,
-        MAX_RESPONSE,
-        LONGEST_S,
+        MAX_RESPONSE_BYTES,
+        MAX_CALL_S,
     )
     return await call_in_process(outer, call, memory.room)

@@ -12,7 +12,7 @@ from jmespath.parser import ParsedResult
 from gateway.http.shaped_body import ShapedBody, shaped_body
 from gateway.text import counted
 
-LONGEST_MESSAGE: Final = 4000
+MAX_MESSAGE_CHARS: Final = 4000
 OPEN_LINK: Final = "Ask the user to open this link, then call again:"
 SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
@@ -95,7 +95,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
         lines.append(str(payload["fix"]))
     shown = {**error, "status": status}
     return {
-        "content": [text_block("\n".join(lines)[:LONGEST_MESSAGE])],
+        "content": [text_block("\n".join(lines)[:MAX_MESSAGE_CHARS])],
         "structuredContent": {"error": shown},
         "isError": True,
     }
@@ -103,7 +103,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 def failure(message: str) -> dict[str, Any]:
     """Return a failed result, for a call that was not sent or has a response that cannot be shown."""
-    return {"content": [text_block(message[:LONGEST_MESSAGE])], "isError": True}
+    return {"content": [text_block(message[:MAX_MESSAGE_CHARS])], "isError": True}
 
 
 def text_block(text: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.list_cursor import NextPage, find_list, items_at, opened_cursor, sealed, without_shown
+from gateway.mcp.list_cursor import NextPage, find_list, items_at, open_cursor, seal_cursor, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.rule_tools import RuleTool, below_base
@@ -32,8 +32,8 @@ from gateway.mcp.tool_calls import (
     call_of_rule,
     chosen_connection,
 )
-from gateway.mcp.tool_list import LONGEST_QUERY, matching_tools
-from gateway.mcp.tool_provider_call import LONGEST_S, MAX_RESPONSE, ResponseMemory, Sent, proxied
+from gateway.mcp.tool_list import MAX_QUERY_CHARS, matching_tools
+from gateway.mcp.tool_provider_call import MAX_CALL_S, MAX_RESPONSE_BYTES, ResponseMemory, Sent, call_proxy
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
 from gateway.off_loop import off_loop
@@ -63,7 +63,7 @@ class ToolRun:
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
-        known, is_large = self._tools.known, self._request.outer.is_large
+        known, is_large = self._tools.known_tools, self._request.outer.is_large
         tools = known.tools
         by_call_tool = name in ABOUT_TOOLS
         if by_call_tool:
@@ -82,7 +82,7 @@ class ToolRun:
                 candidates = await self._tools.candidates()
             connection = chosen_connection(call, candidates)
             if tool is not None and not self._is_placed(tool, call, connection):
-                call = await self._placed(tool, call, arguments, connection)
+                call = await self._place_call(tool, call, arguments, connection)
             lists = None
             if tool is not None and tool.pages:
                 call, lists = self._at_page(call, name, connection)
@@ -99,7 +99,7 @@ class ToolRun:
         page_facts = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), page_facts)
-        page = opened_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
+        page = open_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
@@ -115,8 +115,8 @@ class ToolRun:
         """
         if name == "find_tools":
             query = arguments.get("query", "")
-            if not isinstance(query, str) or len(query) > LONGEST_QUERY:
-                return failure(f"'query' must be a text of at most {LONGEST_QUERY} characters.")
+            if not isinstance(query, str) or len(query) > MAX_QUERY_CHARS:
+                return failure(f"'query' must be a text of at most {MAX_QUERY_CHARS} characters.")
             lines = [f"{tool.name}: {tool.summary}" for tool in matching_tools(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
         tool_name = arguments.get("name")
@@ -139,15 +139,17 @@ class ToolRun:
         """
         if isinstance(tool.rule, OperationRule):
             return "${" not in call.target
-        opened = self._opened(connection)
+        opened = self._open_connection(connection)
         integration = connection.partition("/")[0]
         return (
             opened is not None
             and integration in tool.integrations
-            and opened.shown_base_path.strip("/") == self._tools.known.bases.get(integration)
+            and opened.shown_base_path.strip("/") == self._tools.known_tools.bases.get(integration)
         )
 
-    async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
+    async def _place_call(
+        self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str
+    ) -> ToolCall:
         """Return `call` with the correct path for the connection's actual base URL.
 
         The tool's own path can be wrong if the base URL depends on settings of the connection. Raises UnfitArguments.
@@ -158,11 +160,11 @@ class ToolRun:
         of_operation = isinstance(tool.rule, OperationRule)
         if (
             opened is None
-            and (of_operation or self._tools.known.bases.get(integration) is None)
+            and (of_operation or self._tools.known_tools.bases.get(integration) is None)
             and self._request.policy.reaches(integration, connection_id)
         ):
             try:
-                opened = await self._request.runtime.live.opened(*ref)
+                opened = await self._request.runtime.live.open_connection(*ref)
             except GatewayError:
                 return call  # the middleware chain will report the reason
         if of_operation:
@@ -194,29 +196,29 @@ class ToolRun:
             raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
 
     async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists | None") -> dict[str, Any]:
-        declined = RefusedCalls(self._request).declined(call)
+        declined = RefusedCalls(self._request).declined_result(call)
         if declined is not None:
             self._request.count()
             return declined
         memory = ResponseMemory(self._request.outer)
         try:
-            response = await proxied(self._request, sent, call.body, call.content_type, memory)
-            return await self._shaped(sent, response, select, call, lists)
+            response = await call_proxy(self._request, sent, call.body, call.content_type, memory)
+            return await self._shape_response(sent, response, select, call, lists)
         except TimeoutError:
-            return failure(f"The response was not complete within {LONGEST_S:.0f} s.")
+            return failure(f"The response was not complete within {MAX_CALL_S:.0f} s.")
         except NoPageMemory:
             return failure("The gateway has no memory for another large response now. Call again in a few seconds.")
         finally:
             memory.release()
 
-    async def _shaped(
+    async def _shape_response(
         self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists | None"
     ) -> dict[str, Any]:
         if response.by_gateway:
-            return RefusedCalls(self._request).refused(response, call)
+            return RefusedCalls(self._request).refused_result(response, call)
         if response.too_large:
             return failure(
-                f"The response has more than {MAX_RESPONSE >> 20} MiB. Request less with 'query', or fetch it by HTTP "
+                f"The response has more than {MAX_RESPONSE_BYTES >> 20} MiB. Request less with 'query', or fetch it by HTTP "
                 "from /proxy."
             )
         if not response.complete:
@@ -225,7 +227,11 @@ class ToolRun:
         reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
         share, dear = self._request.caller.share, needs_thread(response.body, select)
         body, found_list = response.body, None
-        if lists is not None and 200 <= response.status < 300 and (opened := self._opened(sent.connection)) is not None:
+        if (
+            lists is not None
+            and 200 <= response.status < 300
+            and (opened := self._open_connection(sent.connection)) is not None
+        ):
             fields = [(name, value) for name, value in response.headers().items()]
             page_facts = opened, sent.target, response.body, fields, self._request.shown_at
             found_list = await off_loop(share, find_list, *page_facts) if dear else find_list(*page_facts)
@@ -248,7 +254,7 @@ class ToolRun:
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
 
-    def _opened(self, connection: str) -> Opened | None:
+    def _open_connection(self, connection: str) -> Opened | None:
         integration, _, connection_id = connection.partition("/")
         return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
@@ -266,7 +272,7 @@ class ToolRun:
             items = None if selected else items_at(shaped.result.get("structuredContent"), at)
             following = NextPage(sent.target, lists.page.skip + len(items)) if items else None
         if following is not None:
-            cursor = sealed(following, self._request.seals, self._request.caller.key_id, lists.call)
+            cursor = seal_cursor(following, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(
                 text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
             )

@@ -15,7 +15,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.tool_provider_call import ResponseMemory, Sent, proxied
+from gateway.mcp.tool_provider_call import ResponseMemory, Sent, call_proxy
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"
@@ -66,7 +66,7 @@ class WholeResponses:
     async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)
         try:
-            response = await proxied(self._request, sent, None, None, memory)
+            response = await call_proxy(self._request, sent, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
                 rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again."

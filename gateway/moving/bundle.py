@@ -163,14 +163,14 @@ def peer_integration_of(line: dict[str, Any]) -> PeerIntegration:
         raise SourceRefused(f"An integration of the bundle has no {missing}.") from None
 
 
-def _integration_json(runtime: Runtime, one: Integration) -> dict[str, Any]:
+def _integration_json(runtime: Runtime, integration: Integration) -> dict[str, Any]:
     body = {
-        "unique_key": one.integration_id,
-        "provider": one.provider,
-        "display_name": one.display_name,
-        "forward_webhooks": one.forward_webhooks,
-        "allowed_hosts": list(one.allowed_hosts) or None,
-        "allow_unsigned_webhooks": one.allow_unsigned_webhooks,
-        "credentials": credentials_json(runtime.generation, one),
+        "unique_key": integration.integration_id,
+        "provider": integration.provider,
+        "display_name": integration.display_name,
+        "forward_webhooks": integration.forward_webhooks,
+        "allowed_hosts": list(integration.allowed_hosts) or None,
+        "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
+        "credentials": credentials_json(runtime.generation, integration),
     }
     return {name: value for name, value in body.items() if value is not None}

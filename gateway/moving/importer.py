@@ -39,13 +39,13 @@ class IntegrationImport:
 
 
 async def create_missing(
-    runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
+    runtime: Runtime, environment: str, key: str, peer_integration: PeerIntegration, *, dry_run: bool
 ) -> IntegrationImport:
-    """Create the integration `one` with the key `key` in this gateway, unless the key is used. Return the result."""
+    """Create the integration with the key `key` in this gateway, unless the key is used. Return the result."""
     if runtime.generation.integrations.has(environment, key):
         return IntegrationImport(key, created=False)
     try:
-        new = _integration(runtime, environment, key, one)
+        new = _integration(runtime, environment, key, peer_integration)
     except GatewayError as fault:
         return IntegrationImport(key, created=False, fault=fault.message)
     if dry_run:
@@ -57,36 +57,44 @@ async def create_missing(
     return IntegrationImport(key, created=True)
 
 
-def creation_fault(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
+def creation_fault(runtime: Runtime, environment: str, key: str, peer_integration: PeerIntegration) -> str:
     """Return why the integration cannot be created in this gateway; an empty text if it can be created."""
     try:
-        _integration(runtime, environment, key, one)
+        _integration(runtime, environment, key, peer_integration)
     except GatewayError as fault:
         return fault.message
     return ""
 
 
-def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> Integration:
-    provider = runtime.generation.catalog.get(one.provider)
+def _integration(runtime: Runtime, environment: str, key: str, peer_integration: PeerIntegration) -> Integration:
+    provider = runtime.generation.catalog.get(peer_integration.provider)
     if provider is None:
-        hint = did_you_mean(one.provider, runtime.generation.catalog.providers)
-        raise InvalidRequest("invalid_body", f"the catalog here has no provider '{one.provider}'{hint}")
+        hint = did_you_mean(peer_integration.provider, runtime.generation.catalog.providers)
+        raise InvalidRequest("invalid_body", f"the catalog here has no provider '{peer_integration.provider}'{hint}")
     if provider.auth_mode not in modes():
-        raise InvalidRequest("invalid_body", f"'{one.provider}' uses {provider.auth_mode}, which is not installed here")
-    given = {"provider": one.provider, "unique_key": key, "forward_webhooks": one.forward_webhooks}
-    if one.allowed_hosts:
-        given["allowed_hosts"] = one.allowed_hosts
-    body = validated({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
+        raise InvalidRequest(
+            "invalid_body", f"'{peer_integration.provider}' uses {provider.auth_mode}, which is not installed here"
+        )
+    given = {
+        "provider": peer_integration.provider,
+        "unique_key": key,
+        "forward_webhooks": peer_integration.forward_webhooks,
+    }
+    if peer_integration.allowed_hosts:
+        given["allowed_hosts"] = peer_integration.allowed_hosts
+    body = validated(
+        {**given, "credentials": _credentials(peer_integration.credentials)}, NewIntegration, "invalid_body"
+    )
     if faults := list(entry_issues(provider, body)):
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return Integration(
         environment=environment,
         integration_id=key,
-        provider=one.provider,
-        display_name=one.display_name,
-        forward_webhooks=one.forward_webhooks,
+        provider=peer_integration.provider,
+        display_name=peer_integration.display_name,
+        forward_webhooks=peer_integration.forward_webhooks,
         allowed_hosts=tuple(body.allowed_hosts or ()),
-        allow_unsigned_webhooks=one.allow_unsigned_webhooks,
+        allow_unsigned_webhooks=peer_integration.allow_unsigned_webhooks,
         **fields_from_credentials(body.credentials),
     )
 
@@ -133,10 +141,10 @@ class Importer:
         if self.create_integrations:
             for integration in await peer.integrations(only):
                 await self._integration(integration)
-        listed = await peer.listed(only)
+        listed = await peer.list_connections(only)
         self.total = len(listed)
 
-        async def one(connection: PeerConnection) -> None:
+        async def import_from_peer(connection: PeerConnection) -> None:
             settled = await self._one_by_one.existing_outcome(
                 self._one_by_one.ref(connection.integration_id, connection.connection_id)
             )
@@ -149,7 +157,7 @@ class Importer:
             await self._import_one(moved)
             return None
 
-        await run_bounded(listed, one, at_once=self.at_once)
+        await run_bounded(listed, import_from_peer, at_once=self.at_once)
 
     async def from_lines(self, found: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or another file. Raises SourceRefused.
@@ -157,7 +165,7 @@ class Importer:
         `only`: the keys of the integrations to import; empty: all integrations.
         """
 
-        async def one(item: SourceItem) -> None:
+        async def import_item(item: SourceItem) -> None:
             if isinstance(item, MovedConnection):
                 await self._import_one(item)
             elif isinstance(item, PeerIntegration):
@@ -168,7 +176,7 @@ class Importer:
         selected = (
             item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
         )
-        await run_bounded(await self._after_integrations(iter(selected)), one, at_once=self.at_once)
+        await run_bounded(await self._after_integrations(iter(selected)), import_item, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the integrations at the beginning of `found`, which the connections need. Return the remaining items."""
@@ -178,11 +186,13 @@ class Importer:
             await self._integration(item)
         return ()
 
-    async def _integration(self, one: PeerIntegration) -> None:
+    async def _integration(self, peer_integration: PeerIntegration) -> None:
         if not self.create_integrations:
             return
-        key = self.options.integration_keys.get(one.integration_id, one.integration_id)
-        result = await create_missing(self.runtime, self.options.environment, key, one, dry_run=self.options.dry_run)
+        key = self.options.integration_keys.get(peer_integration.integration_id, peer_integration.integration_id)
+        result = await create_missing(
+            self.runtime, self.options.environment, key, peer_integration, dry_run=self.options.dry_run
+        )
         if result.created or result.fault:
             self.integrations.append(result)
         if result.planned is not None:

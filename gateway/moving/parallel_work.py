@@ -23,7 +23,7 @@ async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None
     """
     running: set[asyncio.Task[None]] = set()
 
-    async def one(item: Item) -> None:
+    async def run(item: Item) -> None:
         await do(item)
 
     try:
@@ -32,7 +32,7 @@ async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-            running.add(asyncio.create_task(one(item)))
+            running.add(asyncio.create_task(run(item)))
         while running:
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

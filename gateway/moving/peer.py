@@ -25,7 +25,7 @@ MAX_TRIES: Final = 6
 FIRST_WAIT_S: Final = 1.0
 MAX_WAIT_S: Final = 60.0
 MAX_RETRY_AFTER_S: Final = 900.0  # maximum seconds to wait if the response has Retry-After
-LIMIT_BYTES: Final = 64 << 20
+MAX_RESPONSE_BYTES: Final = 64 << 20
 TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
 TRANSIENT_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -92,8 +92,10 @@ class PeerCalls:
             raw = bytearray()
             async for piece in response.content.iter_chunked(1 << 16):
                 raw += piece
-                if len(raw) > LIMIT_BYTES:
-                    raise SourceRefused(f"The response of {self._base}{path} is larger than {LIMIT_BYTES >> 20} MiB.")
+                if len(raw) > MAX_RESPONSE_BYTES:
+                    raise SourceRefused(
+                        f"The response of {self._base}{path} is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
+                    )
             return response.status, response.headers, bytes(raw)
 
     def _parse_body(self, raw: bytes) -> Any:
@@ -251,7 +253,7 @@ class Peer:
         mode = entry.get("auth_mode") if isinstance(entry, dict) else None
         return mode if isinstance(mode, str) else None
 
-    async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
+    async def list_connections(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
         """Return every connection without duplicates, the oldest connection first.
 
         `only`: the keys of the integrations; empty: all integrations. All pages of the list are read before the first
@@ -296,7 +298,7 @@ class Peer:
         if not isinstance(body, dict):
             raise UnusableConnection(*where, "peer_refused", "the response is not a connection")
         try:
-            return _moved(connection, body)
+            return _moved_connection(connection, body)
         except GatewayError as fault:
             raise UnusableConnection(*where, fault.code, fault.message) from None
 
@@ -333,7 +335,7 @@ def _connection_row(row: Any) -> PeerConnection:
     return PeerConnection(key, name, broken)
 
 
-def _moved(connection: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
+def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:
     """Return the connection in an API response. Raises InvalidRequest if a member cannot be stored in this gateway."""
     user = row.get("end_user")
     body = {

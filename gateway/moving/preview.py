@@ -85,7 +85,7 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Se
     integrations.
     """
     integrations = await peer.integrations(only)
-    listed = await peer.listed(only)
+    listed = await peer.list_connections(only)
     count = Counter(connection.integration_id for connection in listed)
     broken = Counter(connection.integration_id for connection in listed if connection.broken)
     theirs = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}
@@ -110,45 +110,53 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Se
 def _forecast(
     runtime: Runtime,
     options: ImportOptions,
-    one: PeerIntegration,
+    peer_integration: PeerIntegration,
     connections: int,
     broken: int,
     mode_there: str | None,
 ) -> Forecast:
-    key = options.integration_keys.get(one.integration_id, one.integration_id)
+    key = options.integration_keys.get(peer_integration.integration_id, peer_integration.integration_id)
     local = runtime.generation.integrations.find(options.environment, key)
-    provider = runtime.generation.catalog.get(local.provider if local else one.provider)
-    verdict, todo = _with_verdict(runtime, options, one, key, local, provider)
+    provider = runtime.generation.catalog.get(local.provider if local else peer_integration.provider)
+    verdict, todo = _with_verdict(runtime, options, peer_integration, key, local, provider)
     if provider is not None and (other := _other_mode(provider, mode_there)):
         verdict, todo = "not_possible", [other]
     if broken:
         todo.append(
             f"the credentials of {counted(broken, 'connection')} no longer work there: their end users must connect again here"
         )
-    return Forecast(key=one.integration_id, local_key=key, provider=one.provider, verdict=verdict, connections=connections,
-                    broken=broken, already_here=local is not None, todo=tuple(todo))  # fmt: skip
+    return Forecast(
+        key=peer_integration.integration_id,
+        local_key=key,
+        provider=peer_integration.provider,
+        verdict=verdict,
+        connections=connections,
+        broken=broken,
+        already_here=local is not None,
+        todo=tuple(todo),
+    )
 
 
 def _with_verdict(
     runtime: Runtime,
     options: ImportOptions,
-    one: PeerIntegration,
+    peer_integration: PeerIntegration,
     key: str,
     local: Integration | None,
     provider: Provider | None,
 ) -> tuple[Verdict, list[str]]:
     if provider is None:
-        hint = did_you_mean(one.provider, runtime.generation.catalog.providers)
+        hint = did_you_mean(peer_integration.provider, runtime.generation.catalog.providers)
         return "not_possible", [
-            f"the catalog here has no provider '{one.provider}'{hint}; write an entry (docs/catalog.md)"
+            f"the catalog here has no provider '{peer_integration.provider}'{hint}; write an entry (docs/catalog.md)"
         ]
     if provider.auth_mode not in modes():
         return "not_possible", [f"'{provider.name}' uses {provider.auth_mode}, which is not installed here"]
     todo: list[str] = []
     needs = False
     if local is None:
-        fault = creation_fault(runtime, options.environment, key, one)
-        if fault and one.credentials is None:
+        fault = creation_fault(runtime, options.environment, key, peer_integration)
+        if fault and peer_integration.credentials is None:
             needs = True
             todo.append(
                 "this key cannot read its client secret (scope environment:integrations:read_credentials): declare "
@@ -159,7 +167,7 @@ def _with_verdict(
             todo.append(f"it cannot be created in this gateway: {fault}")
         else:
             todo.append("`--create-integrations` creates it here with the same client")
-    elif other := _other_client(one, local):
+    elif other := _other_client(peer_integration, local):
         needs = True
         todo.append(other)
     mode = modes()[provider.auth_mode]
@@ -188,16 +196,16 @@ def _other_mode(provider: Provider, peer_mode: str | None) -> str:
     )
 
 
-def _other_client(one: PeerIntegration, local: Integration) -> str:
+def _other_client(peer_integration: PeerIntegration, local: Integration) -> str:
     """Return what to do if the two integrations have different client IDs; otherwise an empty text.
 
     A refresh token works only for the client that received it (RFC 6749 §6).
     """
-    peer_client_id = (one.credentials or {}).get("client_id")
+    peer_client_id = (peer_integration.credentials or {}).get("client_id")
     if peer_client_id and local.client_id and peer_client_id != local.client_id:
         return (
             f"'{local.integration_id}' has another client ID here than there, so the provider would refuse the refresh tokens: "
-            f"import under another key (--integration {one.integration_id}=…) or use the same client"
+            f"import under another key (--integration {peer_integration.integration_id}=…) or use the same client"
         )
     return ""
 

@@ -23,7 +23,7 @@ MAGIC: Final = b"gateway-bundle\n"
 VERSION: Final = 1
 CHUNK_BYTES: Final = 64 << 10
 TAG_BYTES: Final = 16
-HEADER_LIMIT_BYTES: Final = 4096
+MAX_HEADER_BYTES: Final = 4096
 LOG2_N: Final = 17  # the derivation of the key needs 128 MiB and about 0.4 s
 MAX_LOG2_N: Final = 20  # maximum value in a header, so that a malicious header cannot exhaust the reader's memory
 PREFIX_BYTES: Final = 7
@@ -128,7 +128,7 @@ class _Chunks:
 def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
     try:
         (length,) = struct.unpack(">H", source.read(2))
-        header = source.read(length) if length <= HEADER_LIMIT_BYTES else b""
+        header = source.read(length) if length <= MAX_HEADER_BYTES else b""
         fields = json.loads(header)
     except (struct.error, ValueError):
         fields = None

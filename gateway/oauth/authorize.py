@@ -9,7 +9,7 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
-from gateway.oauth.token_requests import OAuthEntry, renamed
+from gateway.oauth.token_requests import OAuthEntry, rename_params
 from gateway.oauth.token_responses import jwt_claims
 
 # ── Proof Key for Code Exchange: only the client that started an authorization can exchange its code (RFC 7636).
@@ -96,7 +96,7 @@ def authorization_url(
         query["scope"] = joined_scopes(provider, scopes)
     if code_challenge is not None:
         query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
-    query = renamed(query, provider.authorization_param_renames)
+    query = rename_params(query, provider.authorization_param_renames)
     plus = provider.authorization_param_renames.get("scope", "scope") if provider.scope_separator == PLUS else None
     if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
         base = consent_url.partition("#")[0]

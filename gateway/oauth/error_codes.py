@@ -19,8 +19,8 @@ from gateway.text import printable
 # ── Reads the JSON of a token response. Invalid values next to the tokens must not make the response unreadable,
 # because the tokens exist nowhere else.
 
-DEEPEST: Final = 32  # maximum levels of arrays and objects; deeper values become null
-LONGEST_INTEGER: Final = 100  # maximum digits; longer integers become null
+MAX_LEVELS: Final = 32  # maximum levels of arrays and objects; deeper values become null
+MAX_INTEGER_DIGITS: Final = 100  # maximum digits; longer integers become null
 
 
 def parse(body: bytes) -> Any:
@@ -32,12 +32,12 @@ def parse(body: bytes) -> Any:
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        value = _DECODER.decode(prune_text(text, DEEPEST))
-    return prune(value, DEEPEST)
+        value = _DECODER.decode(prune_text(text, MAX_LEVELS))
+    return prune(value, MAX_LEVELS)
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if len(text) <= LONGEST_INTEGER else None
+    return int(text) if len(text) <= MAX_INTEGER_DIGITS else None
 
 
 def _number(text: str) -> float | None:
@@ -116,9 +116,9 @@ _PLACES: Final = (
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
 _OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
-_LONGEST_TEXT: Final = 300  # maximum length of a text that is searched
-_LONGEST_LIST: Final = 5  # maximum number of list items that are read
-_SEARCHED_LEVELS: Final = 3
+_MAX_TEXT_CHARS: Final = 300  # maximum length of a text that is searched
+_MAX_LIST_ITEMS: Final = 5  # maximum number of list items that are read
+_MAX_SEARCHED_LEVELS: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 
@@ -134,11 +134,11 @@ class Refusal:
 def refusal_in(body: bytes) -> Refusal | None:
     """Return the refusal in the body of a response without a token. Return None if the body says that the refusal is
     temporary."""
-    texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
+    texts = list(dict.fromkeys(_texts(_parse_body(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
-    words = ": ".join(texts)[:_LONGEST_TEXT]
+    words = ": ".join(texts)[:_MAX_TEXT_CHARS]
     # The sentence "Token expired" can mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     gone = next((code for code in named if code in GRANT_GONE), None)
@@ -147,7 +147,7 @@ def refusal_in(body: bytes) -> Refusal | None:
     return Refusal(gone, printable(words))
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     """Return the body as JSON, else as a form, else as one line of text. Return None for an HTML page, an empty body or
     a body that is too long."""
     try:
@@ -156,18 +156,18 @@ def _parsed(body: bytes) -> Any:
         pass
     if _FORM.fullmatch(body):
         return dict(parse_qsl(body.decode("utf-8", "replace")))
-    text = body[: _LONGEST_TEXT * 4].decode("utf-8", "replace").strip()
-    return text if len(text) <= _LONGEST_TEXT and not text.startswith("<") else None
+    text = body[: _MAX_TEXT_CHARS * 4].decode("utf-8", "replace").strip()
+    return text if len(text) <= _MAX_TEXT_CHARS and not text.startswith("<") else None
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        if 0 < len(value) <= _LONGEST_TEXT:
+        if 0 < len(value) <= _MAX_TEXT_CHARS:
             yield value
-    elif isinstance(value, list) and depth < _SEARCHED_LEVELS:
-        for part in value[:_LONGEST_LIST]:
+    elif isinstance(value, list) and depth < _MAX_SEARCHED_LEVELS:
+        for part in value[:_MAX_LIST_ITEMS]:
             yield from _texts(part, depth + 1)
-    elif isinstance(value, dict) and depth < _SEARCHED_LEVELS:
+    elif isinstance(value, dict) and depth < _MAX_SEARCHED_LEVELS:
         named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
         for place in _PLACES:
             yield from _texts(named.get(place), depth + 1)

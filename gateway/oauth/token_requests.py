@@ -202,21 +202,21 @@ def token_request(
     if not any(name.lower() == "authorization" for name in extra):
         # A request has only one authentication: if the entry writes ``Authorization`` itself, the client adds nothing.
         authenticate(client, provider.token_request_auth_method, headers, sent)
-    sent = renamed(sent, provider.token_param_renames if renames is None else renames)
+    sent = rename_params(sent, provider.token_param_renames if renames is None else renames)
     known = (*secrets, *client.secrets())
-    return encoded(
+    return encode_call(
         method or provider.token_request_method or "POST", url, headers, sent, provider.body_format, secrets=known
     )
 
 
-def renamed(params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
+def rename_params(params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
     """Return `params` under the provider's names. A parameter renamed to an empty name is left out."""
     spelt = {renames.get(name, name): value for name, value in params.items()}
     spelt.pop("", None)
     return spelt
 
 
-def encoded(
+def encode_call(
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -234,12 +234,14 @@ def encoded(
         joined = f"{url}{'&' if '?' in url else '?'}{query}" if query else url
         return ProviderCall(joined, headers, None if method in {"GET", "HEAD"} else b"", secrets, method)
     if body_format == "json":
-        return ProviderCall(url, _typed(headers, "application/json"), json.dumps(params).encode(), secrets, method)
+        return ProviderCall(
+            url, _with_content_type(headers, "application/json"), json.dumps(params).encode(), secrets, method
+        )
     kind = "application/x-www-form-urlencoded"
-    return ProviderCall(url, _typed(headers, kind), urlencode(params).encode("ascii"), secrets, method)
+    return ProviderCall(url, _with_content_type(headers, kind), urlencode(params).encode("ascii"), secrets, method)
 
 
-def _typed(headers: Mapping[str, str], kind: str) -> dict[str, str]:
+def _with_content_type(headers: Mapping[str, str], kind: str) -> dict[str, str]:
     """Return `headers` with the content type `kind`, unless `headers` already have a content type."""
     if any(name.lower() == "content-type" for name in headers):
         return dict(headers)

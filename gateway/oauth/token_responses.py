@@ -74,11 +74,11 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
             f"the token endpoint returned {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
         )
     if response is not None and accepted and _holds_token(provider, response):
-        return _checked(provider, response)
+        return _flatten_tokens(provider, response)
     fault = _refusal(status, headers, body, response)
     if fault is not None:
         raise fault
-    return _checked(provider, response or {})
+    return _flatten_tokens(provider, response or {})
 
 
 def _refusal(
@@ -105,7 +105,7 @@ def _refusal(
     return TokenUnavailable(reason, refused_with=status if refuses else None)
 
 
-def _checked(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
+def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str, Any]:
     """Return `response` with ``access_token`` and ``refresh_token`` moved to the top level."""
     token, response = _token_in(provider, response)
     if not isinstance(token, str) or not token:

@@ -137,9 +137,9 @@ class CallQueue:
 
         The rate is limited because anybody can cause such an operation without a key.
         """
-        whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
-        if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
-            self._refused_at[whose] = now
+        key, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
+        if now - self._refused_at.get(key, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
+            self._refused_at[key] = now
             self.record_operation(operation)
 
     def _is_sampled(self, exchange: ExchangeRecord) -> bool:

@@ -48,7 +48,7 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
     samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for key in sorted(numbers):
         if key[0] == SPLIT:
-            samples[DURATION] += _split(key[1:], numbers[key])
+            samples[DURATION] += _histograms_by_part(key[1:], numbers[key])
         elif FAMILIES[key[0]].kind == "histogram":
             samples[key[0]] += _histogram(key[0], key[1:], numbers[key])
         else:
@@ -62,9 +62,9 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
     return "\n".join([*text, ""])
 
 
-def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
+def _histograms_by_part(label_values: Key, numbers: Sequence[float]) -> Iterator[str]:
     for n, part in enumerate(PARTS):
-        yield from _histogram(DURATION, (*whose, part), numbers[n * HISTOGRAM : (n + 1) * HISTOGRAM])
+        yield from _histogram(DURATION, (*label_values, part), numbers[n * HISTOGRAM : (n + 1) * HISTOGRAM])
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:

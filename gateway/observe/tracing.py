@@ -161,12 +161,12 @@ class Tracing:
         self.export.add(operation, parent)
 
     @property
-    def dropped(self) -> Mapping[str, int]:
+    def dropped_spans(self) -> Mapping[str, int]:
         """The number of spans that were not exported, by reason."""
         return {} if self.export is None else self.export.dropped
 
     @property
-    def exported(self) -> int:
+    def exported_spans(self) -> int:
         return 0 if self.export is None else self.export.exported
 
     async def close(self) -> None:

@@ -118,7 +118,7 @@ def components() -> dict[str, Any]:
     """Return the schema of every model and shape that an operation uses, by its name. Callers must not change the
     result, because it is cached."""
     _, defined = TypeAdapter.json_schemas(
-        [(one.__name__, mode, _adapter(one)) for one, mode in _shapes().items()], ref_template=REF
+        [(shape.__name__, mode, _adapter(shape)) for shape, mode in _shapes().items()], ref_template=REF
     )
     schemas: dict[str, Any] = _component_names(defined["$defs"])
     _move_defaults_to_descriptions(schemas)
@@ -189,8 +189,8 @@ def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
     if operation.who != "open":
         codes += JSON_BODY_ERRORS
     found: dict[int, list[Code]] = {}
-    for one in dict.fromkeys(codes):
-        code, status = one if isinstance(one, tuple) else (one, STATUS[one])
+    for entry in dict.fromkeys(codes):
+        code, status = entry if isinstance(entry, tuple) else (entry, STATUS[entry])
         found.setdefault(status, []).append(code)
     return dict(sorted(found.items()))
 

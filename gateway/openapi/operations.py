@@ -12,7 +12,7 @@ from gateway.api.connect_endpoints import NewSession, Reconnect
 from gateway.api.connection_import import Import
 from gateway.api.connections import MAX_LIMIT, ConnectionChanges, NewMetadata
 from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
-from gateway.api.keys import GoneKeyBody, NewKeyBody
+from gateway.api.keys import NewKeyBody, RevokeKeyBody
 from gateway.api.session_results import Completion, Telemetry
 from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
@@ -378,7 +378,7 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/audit/uses", "Count which key used which connection", LOGS, responses.CredentialUses, query=SUM_USES, scope=f"{SCOPE}:audit:read", more="Returns the number of proxied calls for each connection and key, in whole hours. Without `from`, the range is one day.", errors=("store_unavailable",)),
     Endpoint("GET", "/environment/api-keys", "List minted keys", ENVIRONMENT, responses.KeyList, query=(Param("limit", "Maximum number of results. Default 100.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Cursor for the next page: `next_cursor` of the previous response.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: include revoked and expired keys.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Newest first. The keys of `gateway.yaml` are not included."),
     Endpoint("POST", "/environment/api-keys", "Mint a key or a capability URL", ENVIRONMENT, responses.NewKeyResponse, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="The key is returned only once. It can never do more than the key that mints it."),
-    Endpoint("DELETE", "/environment/api-keys", "Revoke a key named in the body", ENVIRONMENT, responses.RevokedKeys, GoneKeyBody, example={"key_id": 7}, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
+    Endpoint("DELETE", "/environment/api-keys", "Revoke a key named in the body", ENVIRONMENT, responses.RevokedKeys, RevokeKeyBody, example={"key_id": 7}, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
     Endpoint("DELETE", "/environment/api-keys/{key_id}", "Revoke a key", ENVIRONMENT, responses.RevokedKeys, errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:api_keys:delete", more="Also revokes all keys that it minted. Takes effect on every node within seconds."),
     Endpoint("GET", "/environment-variables", "List the environment's variables", ENVIRONMENT, responses.Variables, scope=f"{SCOPE}:variables:read", more="Returns `environments.<name>.variables` of `gateway.yaml`."),
 

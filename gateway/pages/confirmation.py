@@ -76,7 +76,7 @@ class SessionBrowser:
         If the session has a code challenge, the outcome proves who connected. So only the browser that connected may
         take the outcome to the application.
         """
-        return not self._session.bound or outcome.browser_digest == self.digest
+        return not self._session.needs_completion or outcome.browser_digest == self.digest
 
     def confirmation(self, integration_id: str) -> str:
         """Return the value that the form of this integration must contain as proof of the confirmation."""

@@ -70,9 +70,9 @@ async def form_page(
     """
     generation = generation_of(request)
     outcome = (await connected_outcomes(request, session)).get(offer.key)
-    if fault is None and outcome is not None and (session.used_up or "again" not in request.query):
+    if fault is None and outcome is not None and (session.is_used_up or "again" not in request.query):
         return await connected_page(request, words, outcome, session, already=True)
-    if session.used_up:
+    if session.is_used_up:
         return dead_link_page(request, session_used_up(session.max_connections), words)
     browser = SessionBrowser(request, session)
     row = await _connection_to_reconnect(request, session, offer.key)

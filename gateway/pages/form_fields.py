@@ -16,7 +16,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting, title_from
 from gateway.errors import BodyTooLarge, InvalidRequest, Issue
 from gateway.http.headers import media_type
-from gateway.middleware.request_message import read_within
+from gateway.middleware.request_message import read_limited_body
 from gateway.pages.frame import PageWords
 from gateway.records.connecting import ConnectSession
 
@@ -39,7 +39,7 @@ async def read_form(request: web.Request, limit_bytes: int) -> dict[str, str]:
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
         raise InvalidRequest("invalid_body", NOT_A_GATEWAY_FORM, close=True)
     try:
-        await read_within(request, limit_bytes, NOT_A_GATEWAY_FORM)
+        await read_limited_body(request, limit_bytes, NOT_A_GATEWAY_FORM)
         body = (await request.read()).decode("ascii")
         return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS))
     except (BodyTooLarge, ValueError):  # browsers do not send such bodies

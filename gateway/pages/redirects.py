@@ -246,7 +246,7 @@ async def _connected_response(request: web.Request, connected: ConnectedResult, 
 
 async def _earlier_result(request: web.Request, state: str) -> web.Response | None:
     """Return a redirect to the result page if an earlier callback with this state created a connection, else None."""
-    outcome = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
+    outcome = await request.app[RUNTIME].store.flow_results.find_by_flow(digest(state)) if state else None
     if outcome is None or not outcome.succeeded or not holds_session(request, outcome.session_digest):
         return None
     words = words_for(request)

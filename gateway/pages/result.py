@@ -64,7 +64,7 @@ async def return_to_application(request: web.Request) -> web.StreamResponse:
         return dead_link_page(request, fault, words)
     key = request.query.get("i")
     outcomes = await _outcomes(request, session.digest, key)
-    if session.bound and not browser.has_confirmed:  # do not show the outcome of another browser
+    if session.needs_completion and not browser.has_confirmed:  # do not show the outcome of another browser
         outcomes = []
     own_connections = {outcome.connection_id for outcome in outcomes if browser.may_return_outcome(outcome)}
     successes = [outcome for outcome in outcomes if outcome.succeeded and outcome.connection_id in own_connections]
@@ -151,7 +151,7 @@ async def connected_page(
     )
     facts = await _facts(request, outcome, words)
     many = session is not None and len(offered_integrations(generation, session)) > 1
-    open_for_more = session is not None and not session.used_up and session.connection_id is None
+    open_for_more = session is not None and not session.is_used_up and session.connection_id is None
     state = "already" if already else "one_more" if outcome.is_pending else "done"
     app = generation.config.branding.name or words.plain("the_app")
     returns = session is not None and session.return_url is not None
@@ -238,7 +238,7 @@ async def _facts(request: web.Request, outcome: Outcome, words: PageWords) -> li
 
 
 async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:
-    outcomes = await request.app[RUNTIME].store.flow_results.of_session(session_digest)
+    outcomes = await request.app[RUNTIME].store.flow_results.find_by_session(session_digest)
     return [
         outcome for outcome in outcomes if outcome.error_type != SESSION_ENDED and key in {None, outcome.integration_id}
     ]

@@ -210,7 +210,7 @@ class Parent:
             case "exchange":
                 self._exchanges.begin(message, worker.sock, worker.send)
             case "released":
-                self._exchanges.journals.released(message["attempt"])
+                self._exchanges.journals.release(message["attempt"])
             case "report":
                 worker.report, worker.reported_at = message, time.monotonic()
             case "needs":

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from gateway.pauses import FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses
+from gateway.pauses import FIRST_PAUSE_S, MAX_PAUSE_S, Pauses
 from gateway.process.handshake import Message
 from gateway.process.workers import WorkerProcess, Workers
 
@@ -40,7 +40,7 @@ class Reloads:
         self._pending = False  # whether a reload is requested or running
         self._responses: dict[WorkerProcess, asyncio.Future[bool]] = {}
         self._lock = asyncio.Lock()
-        self._pauses = Pauses(first_s=PAUSE_SHARE * FIRST_PAUSE_S, longest_s=PAUSE_SHARE * LONGEST_PAUSE_S)
+        self._pauses = Pauses(first_s=PAUSE_SHARE * FIRST_PAUSE_S, max_pause_s=PAUSE_SHARE * MAX_PAUSE_S)
 
     def request_reload(self) -> None:
         """Request a reload. Several requests before the reload starts cause only one reload."""

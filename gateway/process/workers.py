@@ -21,7 +21,7 @@ ORDERLY_EXIT_CODES: Final = frozenset(
 )  # SIGTERM kills a worker that has just started and has no signal handler yet
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 MAX_SHORT_LIVES: Final = 5  # the gateway ends if this many workers in a row die early and no worker is alive
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ def pause_after(short_lives: int) -> float:
     if not short_lives:
         return 0.0
     # Without a limit for the exponent, the product overflows after 1,024 short lives.
-    return min(FIRST_PAUSE_S * 2.0 ** min(short_lives - 1, 30), LONGEST_PAUSE_S)
+    return min(FIRST_PAUSE_S * 2.0 ** min(short_lives - 1, 30), MAX_PAUSE_S)
 
 
 class Workers:
@@ -145,8 +145,8 @@ class Workers:
             try:
                 await self.start(place)
             except OSError as fault:  # no process, descriptor or memory is free now
-                self._vacant_places[place] = now + LONGEST_PAUSE_S
-                log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
+                self._vacant_places[place] = now + MAX_PAUSE_S
+                log.error("worker_not_started", detail=str(fault), again_in_s=MAX_PAUSE_S)
             else:
                 del self._vacant_places[place]
 

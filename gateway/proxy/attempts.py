@@ -62,7 +62,7 @@ class FastPathHandover(NamedTuple):
     trace: CallTrace | None = None
 
     def record_unbegun(self, *, stopped: bool) -> None:
-        """Record a call if the caller disconnected before the middleware chain could continue it.
+        """Record a call that the middleware chain did not continue, because the caller disconnected first.
 
         `stopped`: whether the gateway closed the connection, because the gateway stops.
         """
@@ -77,10 +77,10 @@ class FastPathHandover(NamedTuple):
 
 # ── Signs UPSTREAM for one attempt if the connection's auth mode signs requests.
 
-HELD_BYTES: Final = 16 * 1024 * 1024  # services that require a hash of the body accept no larger body
+MAX_COLLECTED_BYTES: Final = 16 * 1024 * 1024  # services that require a hash of the body accept no larger body
 
 
-async def gather(request: web.Request, upload: CallerBody) -> None:
+async def collect_body(request: web.Request, upload: CallerBody) -> None:
     """Read the whole body if the signature covers it or the catalog entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
     kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
@@ -88,11 +88,11 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
     signed = placement.signer is not None and placement.signer.wants_body(upstream)
     if not request.body_exists or not (signed or members):
         return
-    body = await upload.read_whole(HELD_BYTES)
+    body = await upload.read_whole(MAX_COLLECTED_BYTES)
     if body is None:
         raise BodyTooLarge(
             "body_too_large",
-            f"The body exceeds {HELD_BYTES >> 20} MiB, the limit for providers that need the credential in the body or "
+            f"The body exceeds {MAX_COLLECTED_BYTES >> 20} MiB, the limit for providers that need the credential in the body or "
             "a signature over it. For AWS, send the body's SHA-256 in hex as X-Amz-Content-Sha256: then it is streamed.",
             close=True,
         )
@@ -104,14 +104,14 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
 
 
 async def sign(request: web.Request, upload: CallerBody) -> None:
-    """Sign the request for one attempt, with a new nonce and the current time. Await `gather` first."""
+    """Sign the request for one attempt, with a new nonce and the current time. Await `collect_body` first."""
     signer = request[CONNECTION].placement.signer
     if signer is None:
         return
     upstream = request[UPSTREAM]
     body: bytes | None = b""
     if request.body_exists:
-        body = await upload.read_whole(HELD_BYTES) if signer.wants_body(upstream) else None
+        body = await upload.read_whole(MAX_COLLECTED_BYTES) if signer.wants_body(upstream) else None
     if body is not None and len(body) > INLINE_BYTES:
         await off_loop(request[CALLER].share, signer.sign, upstream, body)
     else:
@@ -174,10 +174,10 @@ class Attempts:
     async def response(self) -> ProviderExchange:
         """Return the response to pass on as soon as its head has arrived.
 
-        Raises EgressError, ExchangeTimeout, BodyTooLarge, and the errors of `ConnectionCache.opened`.
+        Raises EgressError, ExchangeTimeout, BodyTooLarge, and the errors of `ConnectionCache.open_connection`.
         """
         self._origin_limits.budget.requests += 1
-        await gather(self._request, self._upload)
+        await collect_body(self._request, self._upload)
         with self._timing.waiting_for_upstream():
             return await self._response()
 
@@ -379,7 +379,7 @@ class Attempts:
         Return False if there is no retry.
 
         `requested_wait_s`: the wait that the provider requests, in seconds; None if it requests none. `exchange`: the
-        response that is not passed on; this method closes it. Raises the errors of `ConnectionCache.opened`.
+        response that is not passed on; this method closes it. Raises the errors of `ConnectionCache.open_connection`.
         """
         if not self._retries_left:
             return False
@@ -397,7 +397,7 @@ class Attempts:
             ref = self._request[CONNECTION].connection.ref
             live = self._runtime.live
             with self._timing.waiting_for_token():
-                self._place(live.peek(ref) or await live.opened(*ref))
+                self._place(live.peek(ref) or await live.open_connection(*ref))
         return True
 
     async def _key_spends(self) -> bool:
@@ -406,7 +406,7 @@ class Attempts:
         if access is None or access.meter is None:
             return True
         try:
-            await access.meter.spend()
+            await access.meter.count_against_budget()
         except GatewayError:
             return False  # the caller gets the response or the fault of the last attempt
         return True

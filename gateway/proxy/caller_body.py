@@ -75,7 +75,7 @@ class CallerBody:
             return None
         at = 0
         while await self._piece(at):
-            self._watch.moved()
+            self._watch.record_progress()
             at += 1
             if not self.kept:
                 return None
@@ -101,9 +101,9 @@ class CallerBody:
             piece = await self._piece(at)
             if not piece:
                 return
-            self._watch.moved()
+            self._watch.record_progress()
             yield piece
-            self._watch.moved()
+            self._watch.record_progress()
 
     async def _piece(self, at: int) -> bytes:
         """Return piece number `at` of the body; empty bytes mark the end. Each piece is read from the caller once."""

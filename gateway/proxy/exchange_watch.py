@@ -58,7 +58,7 @@ class ExchangeWatch:
         self._moved_at = self._began_at = clock.monotonic()
         self._fault: ExchangeTimeout | None = None
 
-    def moved(self) -> None:
+    def record_progress(self) -> None:
         """Record that bytes have just been received or sent."""
         self._moved_at = clock.monotonic()
 
@@ -75,12 +75,12 @@ class ExchangeWatch:
             yield
         finally:
             self.limit_s = limit_s
-            self.moved()
+            self.record_progress()
 
     def begin_again(self) -> None:
         """Restart the total time limit from now."""
         self._began_at = clock.monotonic()
-        self.moved()
+        self.record_progress()
 
     def began_earlier(self, spent_s: float) -> None:
         """Shorten the total time limit by `spent_s` seconds, which were already used."""
@@ -98,7 +98,7 @@ class ExchangeWatch:
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
             return None
         self._fault = None
-        self.begin_again() if fault.total else self.moved()
+        self.begin_again() if fault.total else self.record_progress()
         self._schedule_check()
         return fault
 

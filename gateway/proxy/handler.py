@@ -63,7 +63,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
             listed = await posted_list(request, upload) if PAGING in request else None
             upload.exchange = exchange = await attempts.response()
-            watch.moved()
+            watch.record_progress()
             watch.limit_s = timeouts.idle_s
             await _record_refused_scopes(request, exchange, watch, at_own_api=attempts.at_own_api)
             if upgrade is not None and exchange.status == 101:
@@ -154,9 +154,9 @@ async def _write_parts(
         for part in parts:
             if part:
                 await response.write(part)
-                watch.moved()
+                watch.record_progress()
         parts = await body.next()
-        watch.moved()
+        watch.record_progress()
     await response.write_eof()
 
 

@@ -36,7 +36,7 @@ def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody)
     if upload.fault is not None:
         return broken_body_error()
     if isinstance(fault, ExchangeTimeout):
-        return _timed_out(fault, request, upload, close=close)
+        return _timeout_error(fault, request, upload, close=close)
     if isinstance(fault, CallNotAttempted):
         return _not_attempted(fault, close=close)
     if isinstance(fault, EgressError):
@@ -55,7 +55,7 @@ def _next_step(fault: EgressError, request: web.Request) -> str:
     return f" Retry later, or check the hosts of integration '{request[PROXY_OPTIONS].integration_id}' with `gateway doctor`."
 
 
-def _timed_out(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
+def _timeout_error(fault: ExchangeTimeout, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
     origin = request[UPSTREAM].origin
     if fault.total:
         return UpstreamTimeout(

@@ -27,7 +27,7 @@ from gateway.runtime import RUNTIME, generation_of
 # if the caller asked for no retries.
 
 RETRIES: Final = 5  # maximum number of retries of each page, if the caller sets no number
-LONGEST_WAIT_S: Final = 60.0  # one minute, because providers often count quotas by the minute
+MAX_WAIT_S: Final = 60.0  # one minute, because providers often count quotas by the minute
 ALL_WAITS_S: Final = 120.0
 HEADER: Final = "Retries"
 
@@ -88,7 +88,7 @@ class PageAttempts(Attempts):
             self._retried + 1,
             chance,
             waited_s=self._waited_s,
-            longest_s=LONGEST_WAIT_S,
+            max_wait_s=MAX_WAIT_S,
             all_s=ALL_WAITS_S,
         )
 
@@ -99,7 +99,7 @@ def retries_of(request: web.Request) -> int:
 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # maximum size of a decoded page
-FORMS: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
+COPIES_IN_MEMORY: Final = 2  # a page is in memory twice: as received, and as the text that is parsed
 SHOWN_BYTES: Final = 2048  # maximum number of bytes of a provider's error that the caller gets
 BROKEN: Final = (EgressError, CodingError, ExchangeTimeout)
 
@@ -161,7 +161,7 @@ class PageReader:
         finally:
             self.attempts += attempts.count
         watch.limit_s = generation_of(self._request).egress.timeouts.idle_s
-        watch.moved()
+        watch.record_progress()
         if 200 <= exchange.status < 300:
             return exchange
         try:
@@ -193,7 +193,7 @@ class PageReader:
         content = bytearray()
         counted = False
         while piece := await exchange.read():
-            self._watch.moved()
+            self._watch.record_progress()
             for part in decoder.feed(piece) if coded else (piece,):
                 content += part
                 if len(content) > limit_bytes:
@@ -207,7 +207,7 @@ class PageReader:
                     whole = PAGE_BYTES if coded or exchange.length is None else exchange.length
                     await self._reserve(min(whole, PAGE_BYTES))
         decoder.finish()
-        self.holds(FORMS * len(content))
+        self.holds(COPIES_IN_MEMORY * len(content))
         return content
 
     async def _reserve(self, size: int) -> None:
@@ -219,7 +219,7 @@ class PageReader:
         wait_s = generation.config.egress.limits.wait_s
         try:
             with self._watch.suspend_silence_limit():
-                self._reserved = await runtime.page_memory.reserve(caller.share, FORMS * size, wait_s)
+                self._reserved = await runtime.page_memory.reserve(caller.share, COPIES_IN_MEMORY * size, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
 

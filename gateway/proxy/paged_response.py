@@ -82,7 +82,7 @@ def error_of(fault: GatewayError) -> dict[str, Any]:
 # ── Passes on one page after another until the list ends, the requested number of pages is reached, or a fault occurs.
 # The trailer reports the fault.
 
-CURSOR_CHARS: Final = 12_000  # the client returns the cursor in a header field, which the server limits to 16 KiB
+MAX_CURSOR_CHARS: Final = 12_000  # the client returns the cursor in a header field, which the server limits to 16 KiB
 # The gateway sends conditional header fields only with the request for the first page.
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")
 
@@ -131,9 +131,9 @@ async def _pass_pages(
     while True:
         for batch in batches(page.records):
             await response.write(batch)
-            watch.moved()
+            watch.record_progress()
             await clock.give_way()  # a write that need not wait lets no other task run
-        run.passed(page)
+        run.record_passed(page)
         following = page.next
         if following is None or run.enough:
             break
@@ -198,7 +198,7 @@ class _PagedCall:
         """Request the page at `position` with the current credential, and return the page."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
-        opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
+        opened = request[CONNECTION] = live.peek(ref) or await live.open_connection(*ref)
         before = request[UPSTREAM]
         upstream = replace(before, headers=CIMultiDict(before.headers), base_path=self._base_path)
         for name in _CONDITIONS:
@@ -215,7 +215,7 @@ class _PagedCall:
         content, headers = await self.reader.page()
         return await self._parse_content(content, headers, position)
 
-    def passed(self, page: PageResult) -> None:
+    def record_passed(self, page: PageResult) -> None:
         self.pages += 1
         self.records += len(page.records)
         self._cursor_seen = self._cursor_seen or page.unseen is None
@@ -227,7 +227,7 @@ class _PagedCall:
         if following is not None:
             text = encode_position(resumable(following, self._listed), self._paging.request_digest)
             cursor = generation_of(self._request).page_cursors.seal(text)
-            if len(cursor) <= CURSOR_CHARS:
+            if len(cursor) <= MAX_CURSOR_CHARS:
                 fields["cursor"] = cursor
         return fields
 
@@ -260,9 +260,9 @@ class _PagedCall:
         digest = ""
         if page.paging.type == "offset" and page.records.hold_objects:
             digest = await off_loop(share, lambda: page.records.digest) if large else page.records.digest
-        return self._checked(page, digest)
+        return self._check_next_page(page, digest)
 
-    def _checked(self, page: PageResult, digest: str) -> PageResult:
+    def _check_next_page(self, page: PageResult, digest: str) -> PageResult:
         """Check the next page of `page`, and return `page`.
 
         If the next page was read before or is at a forbidden origin, the result has an error instead of a next page.
@@ -275,7 +275,7 @@ class _PagedCall:
             return page
         if page.next is None:
             misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
-            return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
+            return replace(page, refused=_misnamed_list_error(page)) if misnamed and page.unseen else page
         if self._cycles.detect_repeat(page.next.at):
             return replace(page, next=None, refused=_repeated_page("its next page is one that was read before"))
         opened = self._request[CONNECTION]
@@ -286,7 +286,7 @@ class _PagedCall:
         return page
 
 
-def _misnamed(page: PageResult) -> UpstreamFailed:
+def _misnamed_list_error(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
@@ -301,7 +301,7 @@ async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> N
     """
     check_rules(caller, upstream, opened)
     if caller.access is not None and caller.access.meter is not None:
-        await caller.access.meter.spend()
+        await caller.access.meter.count_against_budget()
 
 
 def _repeated_page(why: str) -> UpstreamFailed:

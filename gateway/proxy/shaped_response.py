@@ -31,8 +31,8 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MAX_RESPONSE: Final = 8 << 20  # maximum size of a decoded response in bytes
-FORMS: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
+MAX_RESPONSE_BYTES: Final = 8 << 20  # maximum size of a decoded response in bytes
+COPIES_IN_MEMORY: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
     "Content-MD5",
@@ -66,7 +66,7 @@ async def shaped_response(
     try:
         whole = await held.read(body)
         if LISTED_TOOLS in request:
-            whole = await filtered(request, whole)
+            whole = await remove_forbidden_tools(request, whole)
         arguments = kind, whole, wish.select, wish.max_bytes
         if needs_thread(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
@@ -98,7 +98,7 @@ async def shaped_response(
     return with_gateway_fields(response, request, attempts), content
 
 
-async def filtered(request: web.Request, whole: bytes) -> bytes:
+async def remove_forbidden_tools(request: web.Request, whole: bytes) -> bytes:
     """Remove the tools that the caller's key does not allow from a list of tools. Raises MalformedResponse."""
     tools = request[LISTED_TOOLS]
     arguments = whole, tools.shows
@@ -125,19 +125,21 @@ class HeldResponse:
     async def read(self, body: ResponseBody) -> bytes:
         """Return the whole body, decoded.
 
-        Raises UpstreamFailed if the body exceeds `MAX_RESPONSE` bytes, and Unavailable ``busy`` if memory is short.
+        Raises UpstreamFailed if the body exceeds `MAX_RESPONSE_BYTES`, and Unavailable ``busy`` if memory is short.
         """
         content = bytearray()
         parts = body.first
         while parts is not None:
             for part in parts:
                 content += part
-                if len(content) > MAX_RESPONSE:
-                    raise _cannot_shape(f"has more than {MAX_RESPONSE >> 20} MiB; request less of it", "too_large")
+                if len(content) > MAX_RESPONSE_BYTES:
+                    raise _cannot_shape(
+                        f"has more than {MAX_RESPONSE_BYTES >> 20} MiB; request less of it", "too_large"
+                    )
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
             following = await body.next()
-            self._watch.moved()
+            self._watch.record_progress()
             if following is None:
                 break
             parts = following
@@ -152,7 +154,7 @@ class HeldResponse:
         try:
             with self._watch.suspend_silence_limit():
                 share = self._request[CALLER].share
-                self._reserved = await runtime.page_memory.reserve(share, FORMS * MAX_RESPONSE, wait_s)
+                self._reserved = await runtime.page_memory.reserve(share, COPIES_IN_MEMORY * MAX_RESPONSE_BYTES, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
 
@@ -216,6 +218,6 @@ async def filtered_whole(request: web.Request, body: ResponseBody, watch: Exchan
     """Return the whole filtered list. Raises MalformedResponse, UpstreamFailed, Unavailable ``busy``."""
     held = HeldResponse(request, watch)
     try:
-        return await filtered(request, await held.read(body))
+        return await remove_forbidden_tools(request, await held.read(body))
     finally:
         held.release()

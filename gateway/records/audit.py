@@ -186,19 +186,19 @@ def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
     its members."""
     length = 0  # of the masked texts so far; above the limit, no text is shown, so no further text is masked
 
-    def shortened(value: Any) -> Any:
+    def shorten(value: Any) -> Any:
         nonlocal length
         if isinstance(value, str):
             text = masked_text(value[:MAX_TEXT_CHARS]) if length <= MAX_DETAIL_CHARS else ""
             length += len(text)
             return text
         if isinstance(value, Mapping):
-            return {str(name): shortened(inner) for name, inner in value.items()}
+            return {str(name): shorten(inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
-            return [shortened(inner) for inner in value]
+            return [shorten(inner) for inner in value]
         return value if isinstance(value, int | float | bool) or value is None else str(value)[:MAX_TEXT_CHARS]
 
-    shown: dict[str, Any] = shortened(masked(dict(detail)))
+    shown: dict[str, Any] = shorten(masked(dict(detail)))
     if length > MAX_DETAIL_CHARS or len(canonical_json(shown)) > MAX_DETAIL_CHARS:
         return {"too_long": sorted(shown)[:50]}
     return shown
@@ -249,8 +249,8 @@ class AuditFilter:
 
     `environment` None: all environments, and records that concern the whole store. `since`, `until`: the time range,
     from `since` up to but not including `until`. `key_ids`: only actions of these minted keys and of the connect
-    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user; the id of a
-    forgotten end user matches nothing. `before`, `after`: only records with a lower or a higher sequence number.
+    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user; it matches
+    nothing after `gateway audit forget`. `before`, `after`: only records with a lower or a higher sequence number.
     """
 
     environment: str | None = None

@@ -77,7 +77,7 @@ class ConnectSession:
         )
 
     @property
-    def bound(self) -> bool:
+    def needs_completion(self) -> bool:
         """Whether the application must complete the session's connections, because the session has a code challenge."""
         return self.code_challenge is not None
 
@@ -85,10 +85,10 @@ class ConnectSession:
     def for_one_browser(self) -> bool:
         """Whether the session serves only one browser: the session is single-use, or has a code challenge, so that its
         result proves which browser connected."""
-        return self.single_use or self.bound
+        return self.single_use or self.needs_completion
 
     @property
-    def used_up(self) -> bool:
+    def is_used_up(self) -> bool:
         """Whether the session has reached its maximum number of connections."""
         return self.max_connections is not None and self.connections_made >= self.max_connections
 

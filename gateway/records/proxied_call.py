@@ -63,7 +63,7 @@ class UpstreamRequest:
 
 
 @dataclass(slots=True)
-class Timing:
+class CallTiming:
     """The times of a request, in seconds of the monotonic clock, and its attempts. Code that waits adds its waiting time.
 
     `token_s`: time spent waiting for the store and for token endpoints. `upstream_s`: time spent waiting for the

@@ -46,7 +46,7 @@ class Attempt:
         self._step = 0
         self.has_sent = False
 
-    def recorded(self, call: ProviderCall) -> Reply | None:
+    def recorded_reply(self, call: ProviderCall) -> Reply | None:
         """Return the reply that an earlier attempt received to the same call; None if there is no such reply."""
         for earlier in self._recorded:
             if earlier.call == call_name(call):
@@ -71,13 +71,13 @@ class Attempt:
         If an exchange was lost, this attempt keeps its own records, because the outcome of the exchange is unknown.
         """
         for attempt in self._earlier:
-            self._exchange.released(attempt)
+            self._exchange.release(attempt)
         if self._entry is not None and self._step and not self._lost:
-            self._exchange.released(self._entry.attempt)
+            self._exchange.release(self._entry.attempt)
 
 
 TIMEOUT_S: Final = 10.0
-LIMIT_BYTES: Final = 128 * 1024  # a larger reply would block the event loop, which reads and encrypts the reply
+MAX_REPLY_BYTES: Final = 128 * 1024  # a larger reply would block the event loop, which reads and encrypts the reply
 LAST_CALL_S: Final = 15.0  # no call starts later than this many seconds after the start of its dialogue
 MAX_CALLS: Final = 12  # no dialogue needs as many calls, even with discovery and several sign-in steps
 
@@ -114,7 +114,7 @@ class AuthDialogueRunner:
                     raise TokenUnavailable("the requests to the provider took too long in total")
                 secrets += call.secrets
                 try:
-                    reply = await _responded(egress, call, timeout_s, attempt)
+                    reply = await _send_call(egress, call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
                     lost = maybe_done and isinstance(fault, ExchangeLost)
@@ -142,14 +142,14 @@ class AuthDialogueRunner:
             dialogue.close()
 
 
-async def _responded(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
+async def _send_call(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
     if attempt is not None:
-        recorded = attempt.recorded(call)
+        recorded = attempt.recorded_reply(call)
         if recorded is not None:
             return recorded
-        reply = await attempt.send(call, timeout_s, LIMIT_BYTES)
+        reply = await attempt.send(call, timeout_s, MAX_REPLY_BYTES)
     else:
-        reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+        reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=MAX_REPLY_BYTES)
     _compare_clocks(reply)
     return reply
 

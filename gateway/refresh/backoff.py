@@ -34,7 +34,7 @@ class Limit:
     over: timedelta = timedelta()
     paths: int = 1
 
-    def reached(self, count: int, over: timedelta, paths: int = 1) -> bool:
+    def is_reached(self, count: int, over: timedelta, paths: int = 1) -> bool:
         return count >= self.count and over >= self.over and paths >= self.paths
 
 
@@ -67,7 +67,7 @@ def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
 
     `status`: status of the last refusal. `over`: time between the first refusal and the last.
     """
-    return TOKEN_ENDPOINT.get(status, WITH_2XX).reached(count, over)
+    return TOKEN_ENDPOINT.get(status, WITH_2XX).is_reached(count, over)
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
@@ -77,14 +77,14 @@ def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | 
     `over`: time between the first response and the last. `paths`: number of distinct request paths, 1 or 2.
     """
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
-    if ended is not None and ended.reached(count, over, paths):
+    if ended is not None and ended.is_reached(count, over, paths):
         return True
-    return False if degraded is not None and degraded.reached(count, over) else None
+    return False if degraded is not None and degraded.is_reached(count, over) else None
 
 
-FIRST: Final = timedelta(seconds=30)
+FIRST_WAIT: Final = timedelta(seconds=30)
 TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
-LONGEST: Final = timedelta(minutes=15)
+MAX_WAIT: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
 NOT_REFRESHABLE: Final = "no_refresh_token"
 REFUSED: Final = "token_endpoint_refused"
@@ -129,7 +129,7 @@ def refresh_failure(
             over = now - since if since is not None and again else timedelta()
             final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
         if fault.retry_after_s is not None:
-            wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
+            wait = max(wait, min(timedelta(seconds=fault.retry_after_s), MAX_WAIT))
     words = printable(words)  # from the provider; a text that the database refuses would leave the failure unrecorded
     if lost_at is not None and (gone or (final and code == REFUSED)):
         sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its response never arrived here"
@@ -141,11 +141,11 @@ def refresh_failure(
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
     """Return the wait before the next attempt.
 
-    The wait doubles after each failure with the same code, up to `LONGEST`, and does not become shorter if the code
+    The wait doubles after each failure with the same code, up to `MAX_WAIT`, and does not become shorter if the code
     changes. A random part of up to 20% is added.
     """
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
-    wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
+    wait: timedelta = min(max(FIRST_WAIT * 2.0 ** min(attempts - 1, 10), last), MAX_WAIT)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
 
 
@@ -159,7 +159,7 @@ def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime)
     return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
 
 
-def interrupted(connection: Connection, until: datetime, now: datetime) -> Unavailable:
+def interrupted_error(connection: Connection, until: datetime, now: datetime) -> Unavailable:
     """Return the error for callers after another node stopped during a refresh.
 
     Until the time `until`, that node can still return with the provider's reply.
@@ -280,7 +280,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
     """Return the time at which a caller should call again. Until then, the end user may have connected again."""
-    return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
+    return now + min(max(FIRST_WAIT, (now - failure.at) / 2), MAX_WAIT)
 
 
 def no_catalog_entry(integration_id: str, provider: str) -> NotFound:

@@ -16,7 +16,7 @@ class Node(StrEnum):
     CLOCK_OFF = "clock_off"
     """This node's clock differs from the database's by more than `clock.MAX_OFFSET_S`."""
     RECONCILING = "reconciling"
-    """The database failed over, and some processes have not yet written back their newer tokens (`reconciled`)."""
+    """The database failed over, and some processes have not written back their newer tokens (`may_refresh_again`)."""
 
 
 class LeaseState(StrEnum):
@@ -148,7 +148,7 @@ def possible(facts: Facts) -> bool:
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
 
-# ── After a failover of the database, `reconciled` decides when nodes may send refresh tokens again (ADR 64).
+# ── After a failover of the database, `may_refresh_again` decides when nodes may send refresh tokens again (ADR 64).
 
 MIN_WAIT_S: Final = 5.0
 """Minimum time for nodes to notice the failover and to send a heartbeat, in seconds."""
@@ -170,7 +170,7 @@ class Member(NamedTuple):
     silent_s: float
 
 
-def reconciled(since_s: float, members: Iterable[Member]) -> bool:
+def may_refresh_again(since_s: float, members: Iterable[Member]) -> bool:
     """Return whether nodes may send refresh tokens again.
 
     They may if the database has the newest tokens of all living processes, or after `MAX_WAIT_S` seconds. `since_s`:
@@ -178,8 +178,8 @@ def reconciled(since_s: float, members: Iterable[Member]) -> bool:
     """
     if since_s < MIN_WAIT_S:
         return False
-    return since_s >= MAX_WAIT_S or not any(awaited(member) for member in members)
+    return since_s >= MAX_WAIT_S or not any(is_awaited(member) for member in members)
 
 
-def awaited(member: Member) -> bool:
+def is_awaited(member: Member) -> bool:
     return not member.confirmed and member.silent_s < SILENT_S

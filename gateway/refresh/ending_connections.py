@@ -15,13 +15,13 @@ from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import refreshable_after_expiry
 from gateway.store import Store
 
-AT_ONCE: Final = 100  # credentials decrypted before the event loop runs other tasks
+ROWS_PER_QUERY: Final = 100  # credentials decrypted before the event loop runs other tasks
 MESSAGE: Final = "the access token has expired, and the provider gave no refresh token"
 
 log = structlog.get_logger(__name__)
 
 
-def ended(now: datetime) -> RefreshFailure:
+def token_end_failure(now: datetime) -> RefreshFailure:
     """Return the failure of a connection whose access token has expired and cannot be refreshed."""
     return RefreshFailure(NOT_REFRESHABLE, MESSAGE, True, now, 1)
 
@@ -42,13 +42,13 @@ class EndedConnectionRecorder:
         Skip a connection that another process refreshes now; the next run checks the connection again.
         """
         done, after = 0, None
-        while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
+        while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=ROWS_PER_QUERY):
             after = rows[-1]
             judged = [(row, self._is_dead(row)) for row in rows]
             dead = [row for row, is_dead in judged if is_dead]
             alive = [row for row, is_dead in judged if is_dead is False]
             await self._store.expiring.mark_checked(alive, now=clock.now())
-            for row in await self._store.expiring.end(dead, ended(clock.now())):
+            for row in await self._store.expiring.end(dead, token_end_failure(clock.now())):
                 log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
                 done += 1
         return done

@@ -67,7 +67,7 @@ class Request:
         }
 
     @classmethod
-    def of_json(cls, message: Mapping[str, Any]) -> "Request":
+    def from_json(cls, message: Mapping[str, Any]) -> "Request":
         body, identity, entry = message["body"], message["identity"], message["entry"]
         call = ProviderCall(
             message["url"],

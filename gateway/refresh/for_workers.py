@@ -60,7 +60,7 @@ class ExchangesForWorkers:
     ) -> None:
         received_at = clock.monotonic()
         try:
-            request = Request.of_json(message["request"])
+            request = Request.from_json(message["request"])
 
             def now() -> datetime:
                 return request.asked_at + timedelta(seconds=clock.monotonic() - received_at)

@@ -21,14 +21,14 @@ from gateway.generation import Current, Generation
 from gateway.records.connection import Connection
 from gateway.refresh.ending_connections import EndedConnectionRecorder
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.schedule import UNUSED_FROM, UNUSED_SPREAD, idle_limit, lifespan, limited
+from gateway.refresh.schedule import UNUSED_FROM, UNUSED_SPREAD, idle_limit, lifespan, refresh_tokens_expire
 from gateway.store import Store
 
 TASK: Final = "keep_alive"
 EVERY_S: Final = 60.0
 HELD: Final = timedelta(seconds=180)
 BATCH: Final = 100
-PLANNED_AT_ONCE: Final = 500
+ROWS_PER_QUERY: Final = 500
 LATER: Final = timedelta(hours=1)  # wait after a failed refresh, so that a failing connection does not block others
 
 log = structlog.get_logger(__name__)
@@ -69,7 +69,9 @@ class KeepAlive:
         generation, done = self._current.generation, 0
         catalog = generation.catalog
         names = [
-            name for name in generation.integrations.providers() if (entry := catalog.get(name)) and limited(entry)
+            name
+            for name in generation.integrations.providers()
+            if (entry := catalog.get(name)) and refresh_tokens_expire(entry)
         ]
         if self._planned_for is not generation:
             for name in names:
@@ -94,13 +96,13 @@ class KeepAlive:
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
             if any(task.cancelled() for task in tasks):  # the gateway is stopping; another node continues
                 break
-            failed = [row for row, task in zip(rows, tasks, strict=True) if _failed(task)]
-            await self._put_off(failed)
+            failed = [row for row, task in zip(rows, tasks, strict=True) if _has_failed(task)]
+            await self._postpone(failed)
             done += len(rows) - len(failed)
             log.info("kept_alive", provider=name, refreshed=len(rows) - len(failed), failed=len(failed))
         return done
 
-    async def _put_off(self, rows: Sequence[Connection]) -> None:
+    async def _postpone(self, rows: Sequence[Connection]) -> None:
         later, planned = clock.now() + LATER, []
         for row in rows:
             now_there = await self._store.connections.get(row.ref)
@@ -118,18 +120,18 @@ class KeepAlive:
         if provider is None:
             return
         after_id = 0
-        while rows := await self._store.keep_alive.unplanned(name, after_id=after_id, limit=PLANNED_AT_ONCE):
-            await self._planned(provider, rows)
+        while rows := await self._store.keep_alive.find_unplanned(name, after_id=after_id, limit=ROWS_PER_QUERY):
+            await self._plan_rows(provider, rows)
             after_id = rows[-1].id
         idle = idle_limit(provider)
         if idle is None:
             return
         latest = clock.now() + idle * (UNUSED_FROM + UNUSED_SPREAD) + LATER
-        while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
-            if not await self._planned(provider, rows):
+        while rows := await self._store.keep_alive.too_late(name, latest, limit=ROWS_PER_QUERY):
+            if not await self._plan_rows(provider, rows):
                 return  # the remaining credentials cannot be decrypted
 
-    async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
+    async def _plan_rows(self, provider: Provider, rows: Sequence[Connection]) -> int:
         """Compute the schedules of `rows`, store the changed schedules, and return how many have changed."""
         await self._claim_task()
         planned = []
@@ -151,5 +153,5 @@ class KeepAlive:
         return len(planned)
 
 
-def _failed(task: "asyncio.Task[Connection]") -> bool:
+def _has_failed(task: "asyncio.Task[Connection]") -> bool:
     return not task.done() or task.cancelled() or task.exception() is not None

@@ -38,7 +38,7 @@ from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
 from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
-from gateway.refresh.ending_connections import ended
+from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import (
     LEASE,
     LOOK_AGAIN_S,
@@ -56,7 +56,7 @@ from gateway.refresh.save_tokens import (
 from gateway.store import Store
 from gateway.store.failover import Claim
 from gateway.store.journal_recovery import EarlierReplies
-from gateway.store.refreshes import AT_ONCE
+from gateway.store.refreshes import IMMEDIATELY
 
 # Metrics use these failure codes as labels: the codes of RFC 6749 §5.2, and the gateway's own codes. All other codes
 # share one label, because a provider can send any text as a code.
@@ -99,7 +99,7 @@ class FactCollector:
             holder = await self._store.holders.of(row.lease)
             # Read the journal only if the step depends on it.
             depends_on_journal = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
-            recorded = depends_on_journal and await self._store.journal.recorded(row, records)
+            recorded = depends_on_journal and await self._store.journal.has_reply(row, records)
         return Facts(
             node=await self._node(),  # read last, so that the state is fresh when the caller claims the lease
             intent=intent,
@@ -111,7 +111,7 @@ class FactCollector:
         )
 
     async def _node(self) -> Node:
-        if clock.offset.refused:
+        if clock.offset.is_refused:
             return Node.CLOCK_OFF
         return Node.RECONCILING if await self._store.failover.reconciling() else Node.READY
 
@@ -166,10 +166,10 @@ class TokenSource:
         await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
-        attempt, fresh = await self._exchanged(row, mode, kept, context, earlier.replies)
+        attempt, fresh = await self._exchange_token(row, mode, kept, context, earlier.replies)
         return RefreshedTokens(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
-    async def _exchanged(
+    async def _exchange_token(
         self,
         row: Connection,
         mode: AuthMode,
@@ -179,17 +179,17 @@ class TokenSource:
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            again = self._attempt(row, replies)
+            resumed = self._attempt(row, replies)
             try:
-                return again, await self._run_dialogue(mode.renew(kept, context), again)
+                return resumed, await self._run_dialogue(mode.renew(kept, context), resumed)
             except (TokenRefused, TokenUnavailable):
-                if again.has_sent:
+                if resumed.has_sent:
                     raise  # the failure comes from the provider itself, not from an old reply in the journal
         if not self._dialogues.exchange.available:  # not a failure of the token endpoint: other nodes can refresh now
             raise backoff.parent_ended()
-        first = self._attempt(row)
+        fresh_attempt = self._attempt(row)
         try:
-            return first, await self._run_dialogue(mode.renew(kept, context), first)
+            return fresh_attempt, await self._run_dialogue(mode.renew(kept, context), fresh_attempt)
         except TokenRefused as fault:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
@@ -249,14 +249,14 @@ class RefreshProtocol:
         try:
             self._entry(seen)
         except ReconnectNeeded as fault:
-            await self._ended(seen, fault)
+            await self._store_token_end(seen, fault)
             raise
         while True:
             owner = await self._store.holders.new_owner()
-            row, claimed_at = await self._claimed(seen, owner, force)
+            row, claimed_at = await self._claim_lease(seen, owner, force)
             if not has_same_credential(row, seen):
                 return row
-            refreshed = await self._refreshed(row, owner, claimed_at)
+            refreshed = await self._refresh_claimed(row, owner, claimed_at)
             if refreshed is not None and not has_same_credential(refreshed, seen):
                 return refreshed
             # Another process took the lease and is still refreshing: wait for its result.
@@ -276,7 +276,7 @@ class RefreshProtocol:
             raise backoff.no_way_to_refresh(seen)
         return provider, mode, kept
 
-    async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
+    async def _claim_lease(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
         """Claim the lease. Return the row, and the time just before the claim or the last check (monotonic seconds).
 
         If another process has stored a credential that differs from the credential of `seen`, return that row without a
@@ -295,7 +295,7 @@ class RefreshProtocol:
             if step in CLAIMING:
                 holder_is_dead = facts.lease is LeaseState.HELD
                 long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
-                ran_out = FENCE if long_ago else AT_ONCE
+                ran_out = FENCE if long_ago else IMMEDIATELY
                 if await self._store.refreshes.lease_refresh(
                     seen.ref,
                     owner=owner,
@@ -325,7 +325,7 @@ class RefreshProtocol:
         if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.MIN_WAIT_S + LOOK_AGAIN_S[-1]:
             raise backoff.failed_over()
         if step is RefreshStep.DEFER and row.lease is not None:
-            raise backoff.interrupted(row, row.lease.until + FENCE, now)
+            raise backoff.interrupted_error(row, row.lease.until + FENCE, now)
         if step is RefreshStep.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
@@ -333,7 +333,7 @@ class RefreshProtocol:
             lost = backoff.lost_token_failure(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
-    async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
+    async def _refresh_claimed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
 
         Return None if another process might hold the lease now, or has stored a newer credential.
@@ -350,9 +350,9 @@ class RefreshProtocol:
                 context = AuthContext(provider, integration, config, row.metadata)
                 pair, release = await self._token_source.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
-                return await self._failed(row, owner, fault)
+                return await self._store_failure(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
-                await self._unfinished(row, owner, fault)
+                await self._store_unfinished(row, owner, fault)
                 raise
             except (GatewayError, LeaseOver) as fault:  # no request was sent, for example because the entry was removed
                 still_open = row.intent is not None
@@ -375,7 +375,9 @@ class RefreshProtocol:
             self._record(row, None, {"version": saved.version}, took_ms)
         return saved
 
-    async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
+    async def _store_failure(
+        self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable
+    ) -> Connection | None:
         """Store the failure, unless the row now has another credential or another holder of the lease."""
         now = clock.now()
         lost_at = (
@@ -449,7 +451,7 @@ class RefreshProtocol:
             )
         )
 
-    async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
+    async def _store_token_end(self, seen: Connection, fault: ReconnectNeeded) -> None:
         """Record that an access token without a refresh token has expired."""
         now = clock.now()
         if (
@@ -462,10 +464,12 @@ class RefreshProtocol:
             return
         owner = await self._store.holders.new_owner()
         if await self._store.refreshes.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
-            await self._store.refreshes.record_failure(seen.ref, owner=owner, version=seen.version, failure=ended(now))
+            await self._store.refreshes.record_failure(
+                seen.ref, owner=owner, version=seen.version, failure=token_end_failure(now)
+            )
 
-    async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
-        failure = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
+    async def _store_unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
+        failure = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST_WAIT)
         await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,

@@ -30,7 +30,7 @@ from gateway.store.journal_recovery import JournalUnreadable
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
-TRIES: Final = 5  # maximum number of attempts to claim a row that other processes change at the same time
+MAX_TRIES: Final = 5  # maximum number of attempts to claim a row that other processes change at the same time
 
 log = structlog.get_logger(__name__)
 
@@ -55,13 +55,13 @@ async def _restore_claims(store: Store) -> None:
 
 async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
     """Restore the claim of a refresh that this process runs."""
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         row = await store.connections.get(claim.row.ref)
         if row is None or (row.uid, row.version) != (claim.row.uid, claim.row.version):
             return
         if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
             return
-        if await _claimed(store, row, owner, LEASE):
+        if await _claim_lease(store, row, owner, LEASE):
             if owner not in store.failover.claims:  # the refresh ended meanwhile and has stored its outcome
                 still_open = row.intent is not None
                 await store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
@@ -84,7 +84,7 @@ async def _restore_recorded(store: Store) -> bool:
         lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, responded)
         if lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
-            await _claimed(store, row, owner, timedelta(0))
+            await _claim_lease(store, row, owner, timedelta(0))
     return early
 
 
@@ -107,7 +107,7 @@ async def _is_open(store: Store, uid: str, version: int) -> bool:
     return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
 
 
-async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
+async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
     intent = token_digest(store, row)
     done = await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True)
     if done:
@@ -125,7 +125,7 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
 # recovers. `gateway.refresh.decision` decides about each case.
 
 EVERY_S: Final = 5.0
-AT_ONCE: Final = 100
+MAX_CONNECTIONS: Final = 100
 MAX_EXAMINED_ROWS: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
@@ -138,7 +138,7 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
     """
     while True:
         try:
-            for row in await unfinished(store, refresher, release):
+            for row in await find_unfinished(store, refresher, release):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 refresher.start(row, force=True)
         except GatewayError as fault:
@@ -148,31 +148,31 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
         await asyncio.sleep(EVERY_S)
 
 
-async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """Return up to `AT_ONCE` connections with an unfinished refresh that this node may finish now.
+async def find_unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
+    """Return up to `MAX_CONNECTIONS` connections with an unfinished refresh that this node may finish now.
 
     The connections come from the database and from the journals of dead processes.
     """
-    by_lease = await store.refreshes.unsettled(limit=MAX_EXAMINED_ROWS)
+    by_lease = await store.refreshes.find_unsettled(limit=MAX_EXAMINED_ROWS)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
-    by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
+    by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.is_unchanged)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     connections: list[Connection] = []
     # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
     records = await store.journal.open_records() if rows else ()
     for row in rows.values():
-        if len(connections) >= AT_ONCE:
+        if len(connections) >= MAX_CONNECTIONS:
             break
         with suppress(JournalUnreadable):  # this row's reply needs an encryption key that is missing now
             if (
                 refresher.has_entry(row)
-                and not _postponed(row)
+                and not _is_postponed(row)
                 and await refresher.next_step(row, records) in UNFINISHED
             ):
                 connections.append(row)
     return connections
 
 
-def _postponed(row: Connection) -> bool:
+def _is_postponed(row: Connection) -> bool:
     """Return whether to retry later: a setting was missing, so the last attempt failed before it sent a request."""
     return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

@@ -27,8 +27,8 @@ from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
 
 # Limits for each integration, so that a slow provider delays only its own calls.
-URGENT: Final = 64  # maximum number of running refreshes that calls wait for
-BEHIND: Final = 4  # maximum number of running background refreshes
+MAX_URGENT: Final = 64  # maximum number of running refreshes that calls wait for
+MAX_BACKGROUND: Final = 4  # maximum number of running background refreshes
 
 # The pace of all background refreshes of this process.
 PACE_S: Final = 0.1  # pause between background refreshes, so that they hardly delay other calls
@@ -56,13 +56,13 @@ class IntegrationQueue:
 
     running: set[ConnectionRef] = field(default_factory=set)
     urgent: Waiting = field(default_factory=OrderedDict)
-    behind: Waiting = field(default_factory=OrderedDict)
-    running_behind: set[ConnectionRef] = field(default_factory=set)
+    background: Waiting = field(default_factory=OrderedDict)
+    running_background: set[ConnectionRef] = field(default_factory=set)
     paced: bool = False
 
     @property
     def idle(self) -> bool:
-        return not (self.running or self.urgent or self.behind)
+        return not (self.running or self.urgent or self.background)
 
 
 def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
@@ -78,10 +78,10 @@ def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
 class RefreshQueue:
     """Decides when each refresh may start: one queue for each integration, one pace for all background refreshes."""
 
-    def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
-        self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
+    def __init__(self, *, urgent: int = MAX_URGENT, background: int = MAX_BACKGROUND, pace_s: float = PACE_S) -> None:
+        self._urgent, self._max_background, self._pace_s = urgent, background, pace_s
         self._lines: dict[tuple[str, str], IntegrationQueue] = {}
-        self._next_behind = 0.0
+        self._next_background = 0.0
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
@@ -94,7 +94,7 @@ class RefreshQueue:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], IntegrationQueue())
         queued = QueuedRefresh(asyncio.get_running_loop().create_future(), ends_at)
-        (line.urgent if urgent else line.behind)[ref] = queued
+        (line.urgent if urgent else line.background)[ref] = queued
         self._admit(line)
         try:
             await queued.admitted
@@ -105,7 +105,7 @@ class RefreshQueue:
     def prioritize(self, ref: ConnectionRef) -> None:
         """Make a queued background refresh urgent, because a call now waits for the refresh."""
         line = self._lines.get(ref[:2])
-        queued = line.behind.pop(ref, None) if line is not None else None
+        queued = line.background.pop(ref, None) if line is not None else None
         if line is not None and queued is not None:
             line.urgent[ref] = queued
             self._admit(line)
@@ -114,10 +114,10 @@ class RefreshQueue:
         line = self._lines.get(ref[:2])
         if line is None:
             return
-        for place in (line.urgent, line.behind):
+        for place in (line.urgent, line.background):
             place.pop(ref, None)
         line.running.discard(ref)
-        line.running_behind.discard(ref)
+        line.running_background.discard(ref)
         self._admit(line)
         if line.idle:
             self._lines.pop(ref[:2], None)
@@ -131,24 +131,24 @@ class RefreshQueue:
         """Cancel the background refreshes in the queue: they have not started, and no call waits for them."""
         self._closed = True
         for line in self._lines.values():
-            for queued in line.behind.values():
+            for queued in line.background.values():
                 queued.admitted.cancel()
-            line.behind.clear()
+            line.background.clear()
 
     def _admit(self, line: IntegrationQueue) -> None:
-        while line.urgent and len(line.running) - len(line.running_behind) < self._urgent:
+        while line.urgent and len(line.running) - len(line.running_background) < self._urgent:
             self._begin(line, line.urgent)
-        while line.behind and len(line.running_behind) < self._behind:
+        while line.background and len(line.running_background) < self._max_background:
             now = clock.monotonic()
-            if now < self._next_behind:
+            if now < self._next_background:
                 if not line.paced:
                     line.paced = True
-                    asyncio.get_running_loop().call_later(self._next_behind - now, self._resume, line)
+                    asyncio.get_running_loop().call_later(self._next_background - now, self._resume, line)
                 return
-            waiting = sum(len(other.behind) for other in self._lines.values())
-            last = next(reversed(line.behind.values()))
-            self._next_behind = now + pause_s(waiting, last.ends_at - now, self._pace_s)
-            line.running_behind.add(self._begin(line, line.behind))
+            waiting = sum(len(other.background) for other in self._lines.values())
+            last = next(reversed(line.background.values()))
+            self._next_background = now + pause_s(waiting, last.ends_at - now, self._pace_s)
+            line.running_background.add(self._begin(line, line.background))
 
     def _resume(self, line: IntegrationQueue) -> None:
         line.paced = False
@@ -201,7 +201,7 @@ class Refresher:
         since = clock.monotonic() - RECENT_S
         return [row for at, row in self._recent.values() if at >= since]
 
-    async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
+    async def refresh(self, connection: Connection, *, force: bool = False) -> Connection:
         """Return the connection with a newer credential than `connection` has.
 
         `force`: call the token endpoint even if an earlier failure says to wait. Raises GatewayError. Raises
@@ -229,7 +229,7 @@ class Refresher:
             trace = self._traces[connection.ref] = RefreshTrace(current_trace.get(), clock.monotonic())
             task = asyncio.create_task(self._refresh(connection, force, urgent, trace))
             self._running[connection.ref] = task
-            task.add_done_callback(lambda done: self._ended(connection.ref, done))
+            task.add_done_callback(lambda done: self._on_task_done(connection.ref, done))
         else:
             if urgent:
                 self._urgent.add(connection.ref)  # needed if the task has not entered the queue yet
@@ -253,12 +253,12 @@ class Refresher:
         return self._current.generation.catalog.get(row.provider) is not None
 
     def start_background_refresh(
-        self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]
+        self, connection: Connection, on_done: Callable[["asyncio.Task[Connection]"], None]
     ) -> None:
-        """Start a refresh, unless a refresh of the connection is running. Call `then` when the new refresh has
+        """Start a refresh, unless a refresh of the connection is running. Call `on_done` when the new refresh has
         ended."""
         if connection.ref not in self._running:
-            self.start(connection).add_done_callback(then)
+            self.start(connection).add_done_callback(on_done)
 
     async def close(self, within_s: float = 30) -> None:
         """Wait up to `within_s` seconds for running refreshes.
@@ -269,7 +269,7 @@ class Refresher:
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=within_s)
 
-    def _ended(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
+    def _on_task_done(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
         self._running.pop(ref, None)
         self._traces.pop(ref, None)
         self._urgent.discard(ref)

@@ -95,7 +95,7 @@ class RefreshedTokens:
         return isinstance(before, str) and isinstance(after, str) and before != after
 
     @property
-    def spent(self) -> str | None:
+    def replaced_refresh_token(self) -> str | None:
         """The refresh token that was replaced, if the provider still accepts it for a grace period; else None."""
         token = self.kept.get("refresh_token")
         replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
@@ -115,7 +115,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
     Retry after each error until the write succeeds. The caller renews the lease meanwhile, because the refresh token in
     the row is spent.
     """
-    waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.spent, pair.grace
+    waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.replaced_refresh_token, pair.grace
     while True:
         now = clock.now()
         granted_at = row.granted_at or row.created_at
@@ -147,14 +147,14 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
     waits = repeat_last(LOOK_AGAIN_S)
     while True:
         try:
-            there = await store.connections.get(row.ref)
-            if there is None or there.uid != row.uid or there.version > row.version:
+            stored = await store.connections.get(row.ref)
+            if stored is None or stored.uid != row.uid or stored.version > row.version:
                 return None
-            if there.version < row.version:  # the database lost commits in a failover
+            if stored.version < row.version:  # the database lost commits in a failover
                 await store.connections.write_back(row, now=clock.now())
                 continue
             owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
-            if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there, intent=intent):
+            if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=stored, intent=intent):
                 async with keep_lease(store, row, owner, now):
                     saved = await commit(store, row, owner, pair)
                 if saved is not None:
@@ -173,12 +173,12 @@ def token_digest(store: Store, row: Connection) -> str:
     return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
-def has_same_credential(there: Connection, row: Connection) -> bool:
-    """Return whether `there` still has the credential of `row`.
+def has_same_credential(stored: Connection, row: Connection) -> bool:
+    """Return whether `stored` still has the credential of `row`.
 
     A connection that was deleted and created again under the same id has another `uid`.
     """
-    return (there.uid, there.version) == (row.uid, row.version)
+    return (stored.uid, stored.version) == (row.uid, row.version)
 
 
 def repeat_last(waits_s: Sequence[float]) -> Iterator[float]:

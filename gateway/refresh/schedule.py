@@ -40,7 +40,7 @@ class RefreshSlots:
         """Return how many taken slots are stored."""
         return len(self._before)
 
-    def take(self, due: float, *, earliest: float, now: float) -> float:
+    def reserve(self, due: float, *, earliest: float, now: float) -> float:
         """Take the latest free slot up to `due` and return its time; return `due` itself if no slot is free.
 
         The slot is not before `earliest` and not before `now`. All times are monotonic seconds.
@@ -56,7 +56,7 @@ class RefreshSlots:
         return moment
 
     def _forget(self, now: float) -> None:
-        """Remove the slots that have passed. `take` calls this rarely, because it scans all slots."""
+        """Remove the slots that have passed. `reserve` calls this rarely, because it scans all slots."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
         self._full_at = 2 * len(self._before) + SPARE
@@ -72,9 +72,9 @@ class RefreshSlots:
         return free
 
 
-SHORTEST: Final = timedelta(seconds=2)
-LONGEST: Final = timedelta(seconds=300)
-PART: Final = 0.1
+MIN_WINDOW: Final = timedelta(seconds=2)
+MAX_WINDOW: Final = timedelta(seconds=300)
+PART_OF_LIFE: Final = 0.1
 MAX_PART_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
 JITTER: Final = 0.2  # the refresh window is shortened by up to this part
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # one second for rounding, plus the network time to the provider
@@ -118,7 +118,7 @@ def refresh_at(
         return None
     half_s = lifetime(connection, connection.expires_at).total_seconds() / 2
     ahead_s = (connection.expires_at - due).total_seconds()
-    return slots.take(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
+    return slots.reserve(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, max_s: float) -> float:
@@ -137,7 +137,7 @@ def _margin(connection: Connection, provider: Provider, expires_at: datetime) ->
     if provider.token_expiration_buffer is not None:
         window = timedelta(seconds=provider.token_expiration_buffer)
     else:
-        window = min(max(SHORTEST, life * PART), LONGEST)
+        window = min(max(MIN_WINDOW, life * PART_OF_LIFE), MAX_WINDOW)
     return min(window, life * MAX_PART_OF_LIFE)
 
 
@@ -187,7 +187,7 @@ def age_limit(provider: Provider) -> timedelta | None:
     return timedelta(days=policy.expires_after_days)
 
 
-def limited(provider: Provider) -> bool:
+def refresh_tokens_expire(provider: Provider) -> bool:
     """Return whether the refresh tokens of this provider's connections expire by themselves."""
     by_itself = provider.refresh is not None and bool(provider.refresh.by_access_token)
     return by_itself or idle_limit(provider) is not None or age_limit(provider) is not None

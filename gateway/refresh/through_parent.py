@@ -54,16 +54,16 @@ class ParentLink:
         finally:
             del self._awaited[number]
 
-    def exchanged(self, message: Mapping[str, Any]) -> None:
+    def pass_result(self, message: Mapping[str, Any]) -> None:
         """Pass the parent's result of an exchange to the `send` that waits for it."""
         future = self._awaited.get(message["id"])
         if future is not None and not future.done():
             future.set_result(message["result"])
 
-    def released(self, attempt: str) -> None:
+    def release(self, attempt: str) -> None:
         self._send({"type": "released", "attempt": attempt})
 
-    def lost(self) -> None:
+    def fail_waiting(self) -> None:
         """Fail all waiting exchanges, because the parent is gone. It is unknown whether the parent has sent the
         calls."""
         self.up = False
@@ -94,5 +94,5 @@ class ParentExchange:
     ) -> Reply:
         return await self._parent.send(Request(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now()))
 
-    def released(self, attempt: str) -> None:
-        self._parent.released(attempt)
+    def release(self, attempt: str) -> None:
+        self._parent.release(attempt)

@@ -82,7 +82,7 @@ class TokenExchange(Protocol):
         unknown and the journal might have the reply.
         """
 
-    def released(self, attempt: str) -> None:
+    def release(self, attempt: str) -> None:
         """Let the journal delete the records of `attempt`, which are no longer needed."""
 
 
@@ -103,10 +103,10 @@ class Journals:
     def fault(self) -> str | None:
         return next((writer.fault for writer in self._writers.values() if writer.fault), None)
 
-    def released(self, attempt: str) -> None:
+    def release(self, attempt: str) -> None:
         self.sent.forget(attempt)
         for writer in self._writers.values():
-            writer.released(attempt)
+            writer.release(attempt)
 
     async def try_again(self) -> None:
         """Try again to create a file in each journal folder that could not be written before."""
@@ -145,8 +145,8 @@ class LocalExchange:
             self._journals, self._egress(), call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
         )
 
-    def released(self, attempt: str) -> None:
-        self._journals.released(attempt)
+    def release(self, attempt: str) -> None:
+        self._journals.release(attempt)
 
 
 async def send_journalled(

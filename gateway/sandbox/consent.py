@@ -190,7 +190,7 @@ def _authorization_request(request: web.Request, query: str) -> AuthorizationReq
 
 
 def _logged_in_account(request: web.Request) -> DemoAccount | None:
-    account_id = request.app[SANDBOX].memory.grants.logged_in(request.cookies.get(COOKIE, ""))
+    account_id = request.app[SANDBOX].memory.grants.logged_in_account(request.cookies.get(COOKIE, ""))
     return ACCOUNTS.get(account_id) if account_id else None
 
 

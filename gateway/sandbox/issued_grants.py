@@ -192,7 +192,7 @@ class IssuedGrants:
         self.changed = True
         return token
 
-    def logged_in(self, token: str) -> str | None:
+    def logged_in_account(self, token: str) -> str | None:
         """Return the account_id of a login cookie; None if the cookie is unknown or expired."""
         login = self.logins.get(digest(token))
         return login.account_id if login is not None and login.expires_at > _now() else None

@@ -18,7 +18,7 @@ from gateway.sandbox.tracker_api import BadPage, position_in, token_for
 DEFAULT_COUNT: Final = 10_000
 MAX_COUNT: Final = 1_000_000
 PAGE_SIZE: Final = 100
-PAGE_LIMIT: Final = 1000
+MAX_PAGE_SIZE: Final = 1000
 
 
 def record(number: int) -> str:
@@ -94,7 +94,7 @@ def _count_and_size(request: web.Request) -> tuple[int, int]:
     """Check the access token; return the number of records, and the page size."""
     authenticated_caller(request)
     count = _number(request, "count", DEFAULT_COUNT, MAX_COUNT)
-    return count, min(max(_number(request, "limit", PAGE_SIZE, MAX_COUNT), 1), PAGE_LIMIT)
+    return count, min(max(_number(request, "limit", PAGE_SIZE, MAX_COUNT), 1), MAX_PAGE_SIZE)
 
 
 def _response(name: str, start: int, size: int, count: int, **members: Any) -> web.Response:

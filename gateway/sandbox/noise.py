@@ -61,7 +61,7 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
         yield piece
 
 
-def compressed(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
+def compress(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
     """Yield `plain` compressed with a content coding. A piece can be empty, because compressors buffer their input."""
     coder = CODINGS[coding]()
     for piece in plain:

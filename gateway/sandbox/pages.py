@@ -49,7 +49,7 @@ def login(query: str, *, form_target: str, failed: bool = False) -> web.Response
     )
     body = f"""
     {_alert("Wrong e-mail address or password.") if failed else ""}
-    <form method="post" action="/oauth/login">{_hidden("query", query)}
+    <form method="post" action="/oauth/login">{_hidden_field("query", query)}
       <label for="email">E-mail</label>
       <input id="email" name="email" type="email" autocomplete="username" required value="demo@example.com">
       <label for="password">Password</label>
@@ -81,11 +81,11 @@ def consent(
     <p><strong>{escape(application)}</strong> asks to act for <strong>{escape(account.display_name)}</strong>
       ({escape(account.email)}) on {escape(" and ".join(sites))}:</p>
     <ul>{requested}</ul>
-    <form method="post" action="/oauth/consent">{_hidden("query", query)}{_hidden("csrf", csrf)}
+    <form method="post" action="/oauth/consent">{_hidden_field("query", query)}{_hidden_field("csrf", csrf)}
       <div class="row"><button type="submit" name="decision" value="allow">Allow</button>
       <button type="submit" name="decision" value="deny" class="plain">Do not allow</button></div>
     </form>
-    <form method="post" action="/oauth/logout">{_hidden("query", query)}
+    <form method="post" action="/oauth/logout">{_hidden_field("query", query)}
       <p class="soft">Not you? <button type="submit" class="link">Use another account</button></p>
     </form>"""
     return page(f"Allow {application}?", body, form_targets=[form_target])
@@ -122,5 +122,5 @@ def _alert(message: str) -> str:
     return f'<p class="bad" role="alert">{escape(message)}</p>'
 
 
-def _hidden(name: str, value: str) -> str:
+def _hidden_field(name: str, value: str) -> str:
     return f'<input type="hidden" name="{name}" value="{escape(value)}">'

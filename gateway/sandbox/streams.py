@@ -112,7 +112,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     if request.method != hdrs.METH_HEAD:
         plain = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
-        for piece in plain if coding is None else noise.compressed(plain, coding):
+        for piece in plain if coding is None else noise.compress(plain, coding):
             await response.write(piece)
             await asyncio.sleep(0)  # let other requests run during a long download
     return response

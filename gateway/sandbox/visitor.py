@@ -11,11 +11,11 @@ from urllib.parse import urljoin
 
 from aiohttp import ClientSession, CookieJar
 
-_PAGES: Final = 6
+_MAX_PAGES: Final = 6
 
 
 class VisitUnfinished(Exception):
-    """The visit did not end after `_PAGES` forms. The text names the last page."""
+    """The visit did not end after `_MAX_PAGES` forms. The text names the last page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,15 @@ async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> 
     """Open `url` and submit one form on each page, until a page has no form with one of `inputs`. Return this page.
 
     `inputs`: the text to type by the name of the field, and the value of the button to press by the name of the button.
-    The visit also ends at a page with a status of 400 or above. Raises VisitUnfinished after `_PAGES` forms.
+    The visit also ends at a page with a status of 400 or above. Raises VisitUnfinished after `_MAX_PAGES` forms.
     """
     page = await _open(session, "GET", url, {})
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         wanted = next((form for form in forms(page) if _form_values(form, inputs) != form.fields), None)
         if wanted is None or page.status >= 400:
             return page
         page = await _open(session, wanted.method, wanted.action, _form_values(wanted, inputs))
-    raise VisitUnfinished(f"Stopped after {_PAGES} forms; the next one is at {page.url.partition('?')[0]}.")
+    raise VisitUnfinished(f"Stopped after {_MAX_PAGES} forms; the next one is at {page.url.partition('?')[0]}.")
 
 
 def _form_values(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:

@@ -109,7 +109,7 @@ def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: S
         return None if how.bodies_repeat else _unique_name(message.body)
     for secret in secrets:
         values = _SignedPayload(message, how, given, secret)
-        signed = values.signed()
+        signed = values.signed_bytes()
         _check_time(values.time, message.received_at, how)
         signatures = list(islice(values.signatures(), MAX_SIGNATURES))
         check = _hmac_check(how) if how.scheme in HASHES else _public_key_check(how)
@@ -175,7 +175,7 @@ class _SignedPayload:
         else:
             yield from self._parts
 
-    def signed(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """Return the signed bytes, and set `time` if they include a timestamp.
 
         Raises SignatureRefused if a part is missing.

@@ -1,7 +1,7 @@
 """Handles a client connection: checks request heads strictly, sends the gateway's errors, and closes cleanly.
 
-Ordinary proxied requests go to the fast path (`FastPath.take`), and messages to the agent door go to `AgentDoor.take`.
-All other requests go to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.start_exchange`), and messages to the agent door go to
+`AgentDoor.start_message`. All other requests go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
-CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
+MAX_CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
 LINGER_S: Final = 2.0  # time for a client to read the last response, even if the client still sends (RFC 9112 §9.6)
-HELD_BYTES: Final = 64 * 1024
+MAX_HELD_BYTES: Final = 64 * 1024
 # Maximum number of requests of a connection that are read before the response to an earlier request has been sent. A
 # request head needs up to 70 KiB, so aiohttp's 32 requests would need 2 MiB for each connection of any client.
-QUEUED_REQUESTS: Final = 4
-QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
+MAX_QUEUED_REQUESTS: Final = 4
+MAX_QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
 MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
 
 log = structlog.get_logger(__name__)
@@ -103,7 +103,7 @@ class ClientProtocol(RequestHandler):
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
-        self._max_msg_queue_size, self._msg_queue_resume_size = QUEUED_REQUESTS, QUEUED_REQUESTS // 2
+        self._max_msg_queue_size, self._msg_queue_resume_size = MAX_QUEUED_REQUESTS, MAX_QUEUED_REQUESTS // 2
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # watches that body; None if it is not chunked
         self._at_boundary = False
@@ -174,7 +174,7 @@ class ClientProtocol(RequestHandler):
     def eof_received(self) -> None:
         if self._parts is not None:
             parts, self._parts = self._parts, None
-            self._received(parts.stop())
+            self._feed_received(parts.stop())
         self.send_queued()  # before `super()` closes the transport
         super().eof_received()
 
@@ -259,9 +259,9 @@ class ClientProtocol(RequestHandler):
         if self._parts is not None and data:
             self._parts.add(data)
         elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_slow_to_parse(data):
-            self._parts = IncrementalFeeder(data, self._received, self._all_parts_fed, self.transport)
+            self._parts = IncrementalFeeder(data, self._feed_received, self._all_parts_fed, self.transport)
         else:
-            self._received(data)
+            self._feed_received(data)
 
     def _all_parts_fed(self) -> None:
         self._parts = None
@@ -272,13 +272,13 @@ class ClientProtocol(RequestHandler):
         if self._parts is None:
             super()._resume_transport_reading()
 
-    def _received(self, data: bytes) -> None:
+    def _feed_received(self, data: bytes) -> None:
         exchange = self._fast_exchange
         if exchange is not None:
             if exchange.waits_for_caller:
                 data = exchange.feed_request(data)
                 if self._fast_exchange is None and data:  # the response was sent before the end of the request's body
-                    self._received(data)
+                    self._feed_received(data)
                     return
             if data:
                 self._hold(data)
@@ -288,7 +288,7 @@ class ClientProtocol(RequestHandler):
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._parser_unused
         if fast_path is not None and waits and not self._messages and self._between_messages and data:
-            started = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
+            started = fast_path.start_exchange(self, data) or fast_path.agent_door.start_message(self, data)
             if started is not None:
                 self._fast_exchange, self.head_since = started[0], 0.0
                 started[0].begin(started[1])
@@ -315,10 +315,10 @@ class ClientProtocol(RequestHandler):
     def _hold(self, data: bytes) -> None:
         """Keep bytes that follow a fast path request until the response has been sent.
 
-        Pause reading if more than `HELD_BYTES` are kept.
+        Pause reading if more than `MAX_HELD_BYTES` are kept.
         """
         self._held += data
-        if self.held_bytes > HELD_BYTES and self.transport is not None:
+        if self.held_bytes > MAX_HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
             self._held_back = True
 
@@ -353,7 +353,7 @@ class ClientProtocol(RequestHandler):
                 super().data_received(data[at:])
                 return
             between = self._body.is_eof()
-            if between and self.queued_requests >= QUEUED_REQUESTS:
+            if between and self.queued_requests >= MAX_QUEUED_REQUESTS:
                 # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
                 self._held = data[at:]
                 return
@@ -361,7 +361,7 @@ class ClientProtocol(RequestHandler):
             if self._body_left:
                 end = min(size, at + self._body_left)
                 self._body_left -= end - at
-            elif cuts < CUTS and (between or self._chunks is not None):
+            elif cuts < MAX_CUTS and (between or self._chunks is not None):
                 end = self._empty_line(data, at)
             cuts += 1
             self._feed(data if end - at == size else data[at:end])
@@ -502,10 +502,10 @@ class ClientProtocol(RequestHandler):
 
     def queue_piece(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Queue part of a response. All queued parts of all connections are sent at the end of this event loop
-        iteration, or earlier if this connection has more than `QUEUED_BYTES`."""
+        iteration, or earlier if this connection has more than `MAX_QUEUED_BYTES`."""
         if self._queued:
             self._queued += piece
-            if len(self._queued) > QUEUED_BYTES:
+            if len(self._queued) > MAX_QUEUED_BYTES:
                 self.send_queued()
         else:
             self._queued = piece

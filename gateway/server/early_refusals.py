@@ -10,7 +10,7 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from gateway import clock
 from gateway.errors import GatewayError, Unavailable
-from gateway.middleware.access_log import PATH_LIMIT
+from gateway.middleware.access_log import MAX_PATH_CHARS
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, new_id
 from gateway.middleware.who_calls import mask_secrets_in_path
@@ -53,7 +53,7 @@ def record_refusal(
             connection_id="",
             method=request.method if known else "",
             host="",
-            path=mask_secrets_in_path(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
+            path=mask_secrets_in_path(request.raw_path).partition("?")[0][:MAX_PATH_CHARS] if known else "",
             status=refusal.status,
             duration_ms=0.0,
             bytes_in=0,

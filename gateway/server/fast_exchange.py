@@ -32,7 +32,7 @@ from gateway.server.response_decoding import ResponseDecoding
 from gateway.server.strict_framing import RequestBodyFraming
 
 LINGER_S: Final = 2.0  # wait for the rest of a request's body after the response was sent
-LINGER_BYTES: Final = 256 * 1024
+MAX_LINGER_BYTES: Final = 256 * 1024
 
 
 class FastClient(Protocol):
@@ -232,14 +232,14 @@ class FastExchange:
         self._abort()
 
     def _linger_on(self, body: RequestBodyFraming, received: int) -> None:
-        """Wait for the rest of the request's body, unless more than `LINGER_BYTES` are missing.
+        """Wait for the rest of the request's body, unless more than `MAX_LINGER_BYTES` are missing.
 
         `received`: bytes of the body received after the response was sent.
         """
         if body.ended:
             self._lingers = False
             self._client.response_sent(last=self.last, close_requested=self.close_requested)
-        elif received + (body.left or 0) > LINGER_BYTES:
+        elif received + (body.left_bytes or 0) > MAX_LINGER_BYTES:
             self._end_lingering()
 
     def _end_lingering(self) -> None:
@@ -259,7 +259,7 @@ class FastExchange:
             if status == 403:
                 if refused_scopes(status, head.with_fields().fields) is not None:
                     return None  # the middleware chain adds a link to grant the scopes
-                plan.refused(status)
+                plan.record_refusal(status)
         now = clock.monotonic()
         try:
             decoder = plan.decoder_for(head) if plan.decodes else None
@@ -285,7 +285,7 @@ class FastExchange:
             self._limit_released = True
             self._origin_limits.release(outcome, probe=False)
 
-    def responded(self, response: ProviderResponse | None) -> None:
+    def on_response(self, response: ProviderResponse | None) -> None:
         self._release_limit("responded")
         self._responded = True
         if response is not None:
@@ -293,7 +293,7 @@ class FastExchange:
         elif self._unsent is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
-    def refused(self, fault: Exception) -> None:
+    def on_failure(self, fault: Exception) -> None:
         if self._over:
             return
         plan = self._plan
@@ -322,7 +322,7 @@ class FastExchange:
             self._sent_bytes += len(piece)
             self._client.queue_piece(piece, self._write_batch)
 
-    def caught_up(self) -> None:
+    def on_all_decoded(self) -> None:
         """Send the head now, because all bytes received so far are decoded."""
         if self._responded and self._unsent is not None and not self._over:
             self._flush()

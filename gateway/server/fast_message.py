@@ -26,7 +26,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, DoorResponse, MessageHead, head_of
 from gateway.mcp.lazy_endpoint import MCP_MODES
-from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
+from gateway.middleware.access_log import CUT_OFF, MAX_PATH_CHARS, STOPPED
 from gateway.middleware.request_message import is_json
 from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled_error
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
@@ -37,7 +37,7 @@ from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import TRACESTATE, CallTrace, current_trace, trace_id_in
 from gateway.runtime import RUNTIME, Runtime
-from gateway.server.known_heads import HEAD_BYTES, HEAD_LINES, ArrivedHead, KnownHead, KnownHeads
+from gateway.server.known_heads import MAX_HEAD_BYTES, MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads
 from gateway.server.request_lines import LineReader, RequestLines
 
 DOOR: Final = "/mcp"
@@ -116,7 +116,7 @@ def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedH
 
     `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/mcp``.
     """
-    if lines.count(b"\n") > HEAD_LINES:
+    if lines.count(b"\n") > MAX_HEAD_LINES:
         return None
     path = PROXY_PATH if mount is None else mount.decode("ascii")
     token = "" if mount is None else path.rpartition("/")[2]
@@ -149,7 +149,7 @@ class AgentDoor:
         self.taken = 0
         self.handed_back = 0
 
-    def take(self, client: MessageClient, data: bytes) -> "tuple[FastMessage, bytes, bytes] | None":
+    def start_message(self, client: MessageClient, data: bytes) -> "tuple[FastMessage, bytes, bytes] | None":
         """Return the message, the part of its body received so far, and the bytes that follow the message.
 
         Return None, without any effect, if the middleware chain must handle the message.
@@ -158,7 +158,7 @@ class AgentDoor:
         if request_line is None:
             return None
         lines_at = request_line.end()
-        lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
+        lines_end = data.find(_END, lines_at - 2, MAX_HEAD_BYTES)
         if lines_end < lines_at:
             return None
         lines, mount = data[lines_at - 2 : lines_end], request_line[1]
@@ -379,7 +379,7 @@ class FastMessage:
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
-        path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:PATH_LIMIT]
+        path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:MAX_PATH_CHARS]
         given = self.traceparent
         self._runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.

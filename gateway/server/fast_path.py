@@ -39,8 +39,8 @@ from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import FastPlan, FastRoute
 from gateway.server.known_heads import (
-    HEAD_BYTES,
-    HEAD_LINES,
+    MAX_HEAD_BYTES,
+    MAX_HEAD_LINES,
     PLAIN,
     ArrivedHead,
     HeadMemory,
@@ -110,7 +110,7 @@ class FastPath:
         self.taken = 0
         self.handed_over = 0
 
-    def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
+    def start_exchange(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
         """Return the exchange, the bytes to send first (`FastExchange.begin`), and the bytes that follow the request.
 
         Return None, without any effect, if the middleware chain must handle the request. `data`: the received bytes,
@@ -132,7 +132,7 @@ class FastPath:
         return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
     def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
-        """Return what `take` returns, for a call that begins in this process.
+        """Return what `start_exchange` returns, for a call that begins in this process.
 
         The head that a client would send is composed and read once. Then it is remembered for later calls of messages
         with the same head.
@@ -186,7 +186,7 @@ class FastPath:
         raw: bytes,
         rest: bytes,
     ) -> tuple[FastExchange, bytes, bytes] | None:
-        """Prepare the exchange of an admitted request, and return what `take` returns.
+        """Prepare the exchange of an admitted request, and return what `start_exchange` returns.
 
         `request_line`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
         """
@@ -304,7 +304,7 @@ class FastPath:
 
         `lines`: header lines; each line begins with CRLF. `mount`: path of a capability URL; None for ``/proxy``.
         """
-        if lines.count(b"\n") > HEAD_LINES:
+        if lines.count(b"\n") > MAX_HEAD_LINES:
             return None
         if mount is None:
             read = self._reader.read(lines[2:])
@@ -325,7 +325,7 @@ class FastPath:
         return ArrivedHead(known, read.options.connection_id, read.length)
 
     @property
-    def remembered(self) -> int:
+    def remembered_heads(self) -> int:
         """Number of remembered heads."""
         return len(self._known)
 
@@ -354,7 +354,7 @@ def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
     if request_line is None:
         return None
     lines_at = request_line.end()
-    lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
+    lines_end = data.find(_END, lines_at - 2, MAX_HEAD_BYTES)
     return (request_line, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
 
 

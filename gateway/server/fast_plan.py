@@ -79,7 +79,7 @@ class FastPlan:
     trace: CallTrace | None = None
     tool: str | None = None
 
-    def refused(self, status: int) -> None:
+    def record_refusal(self, status: int) -> None:
         """Count a 403 response, because it can mean that the provider no longer accepts the credential."""
         path = self.target.partition("?")[0]
         self.route.runtime.live.rejections.record_refusal(self.opened, status, path)

@@ -44,11 +44,11 @@ class InProcessExchange(FastExchange):
 
     def end_response(self) -> None:
         if self._client.too_large:
-            self.cut()
+            self.end_too_large()
         else:
             super().end_response()
 
-    def cut(self) -> None:
+    def end_too_large(self) -> None:
         """End the exchange, because the response is too large."""
         if not self._over:
             self._cut_response()
@@ -100,7 +100,7 @@ class InProcessClient:
                 if timer is not None:
                     timer.cancel()
             if self.too_large:
-                exchange.cut()
+                exchange.end_too_large()
             if self.over or has_left():
                 break
             self._changed = loop.create_future()

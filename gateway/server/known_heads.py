@@ -20,7 +20,7 @@ from gateway.records.proxied_call import PROXY_PATH
 from gateway.secret import digest
 from gateway.server.request_lines import (
     DROPPED,
-    LENGTH_DIGITS,
+    MAX_LENGTH_DIGITS,
     PASSED_ON,
     REQUEST_ID,
     TRACE,
@@ -30,11 +30,11 @@ from gateway.server.request_lines import (
     line_name,
 )
 
-HEAD_BYTES: Final = 16_384  # maximum size of a head on the fast path or at the agent door
-HEAD_LINES: Final = 128  # maximum number of its header lines
-KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is remembered when it arrives a second time
-KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
-FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, one for each set of replaced names
+MAX_HEAD_BYTES: Final = 16_384  # maximum size of a head on the fast path or at the agent door
+MAX_HEAD_LINES: Final = 128  # maximum number of its header lines
+MAX_KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is remembered when it arrives a second time
+MAX_KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
+MAX_FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, one for each set of replaced names
 
 _CONNECTION, _LENGTH = range(2)
 _OWN: Final = {
@@ -94,7 +94,7 @@ def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
         elif own == _CONNECTION and connection_id is None:
             # The characters need no check, because a malformed id matches no stored connection.
             connection_id = value.strip(b" \t").decode("latin-1")
-        elif own == _LENGTH and length is None and len(value) <= LENGTH_DIGITS and value.isdigit():
+        elif own == _LENGTH and length is None and len(value) <= MAX_LENGTH_DIGITS and value.isdigit():
             length = int(value)
         else:
             return None
@@ -213,7 +213,7 @@ class KnownHead:
         form = self._passing.get(replaced)
         if form is None:
             form = _outgoing_form(self.lines.passing, replaced, self.value_at)
-            if len(self._passing) >= FORMS:
+            if len(self._passing) >= MAX_FORMS:
                 self._passing.clear()
             self._passing[replaced] = form
         template, value_indexes = form
@@ -234,7 +234,7 @@ class KnownHead:
         if lines is None:
             present = {name.lower for name, _ in self.lines.passing if name.spelled not in replaced}
             lines = field_lines(default_fields(placement, present.union(of_slots), has_body=has_body))
-            if len(self._defaults) >= FORMS:
+            if len(self._defaults) >= MAX_FORMS:
                 self._defaults.clear()
             self._defaults[known_by] = lines
         return lines
@@ -311,9 +311,10 @@ class ArrivedHead(Generic[K]):
             self.has_body, self.framing = length > 0, b"Content-Length: %d\r\n" % length
 
     def vary(self, varying: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Prepare the known head for requests with other values, and keep this request's own values.
+        """Let the known head match later requests in which these fields have other values. Return False if the head
+        cannot do that.
 
-        `varying`: names and values, in the order of the lines. Return False if that is impossible.
+        `varying`: names and values of the fields in this request, in the order of the lines.
         """
         if not self.known.vary(varying):
             return False
@@ -344,7 +345,7 @@ class HeadMemory(Generic[T]):
         """Return whether a head has arrived before. A head that never repeats must not fill the memory."""
         if head_id in self._seen:
             return True
-        if len(self._seen) >= KNOWN_HEADS:
+        if len(self._seen) >= MAX_KNOWN_HEADS:
             self._seen.clear()
         self._seen.add(head_id)
         return False
@@ -352,7 +353,7 @@ class HeadMemory(Generic[T]):
     def keep(self, head_id: Hashable, known: T, size: int) -> None:
         """Remember a head, and forget all others first if the memory is full. `size`: size of its lines in bytes."""
         self._bytes += size
-        if len(self.known) >= KNOWN_HEADS or self._bytes > KNOWN_BYTES:
+        if len(self.known) >= MAX_KNOWN_HEADS or self._bytes > MAX_KNOWN_BYTES:
             self.known.clear()
             self._bytes = size
         self.known[head_id] = known

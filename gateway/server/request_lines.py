@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gateway.errors import GatewayError
 from gateway.http import headers, proxy_options
 from gateway.http.headers import (
-    FIELD_BYTES,
+    BYTES_OF_FIELDS,
     HOP_BY_HOP,
     OPTIONS,
     PROXY_PREFIX,
@@ -31,9 +31,9 @@ from gateway.records.trace import TRACEPARENT
 
 MAX_NAMES: Final = 2048  # maximum number of remembered names
 MAX_OPTION_SETS: Final = 4096  # maximum number of remembered sets of options; they are forgotten once a minute
-OPTION_BYTES: Final = 512  # maximum size of the lines of a remembered set; larger sets are parsed each time
-_NAME_BYTES: Final = 128
-LENGTH_DIGITS: Final = 15
+MAX_OPTION_BYTES: Final = 512  # maximum size of the lines of a remembered set; larger sets are parsed each time
+_MAX_NAME_BYTES: Final = 128
+MAX_LENGTH_DIGITS: Final = 15
 
 
 # The kind of a line, decided by its name. The kind says what happens to the line.
@@ -118,7 +118,7 @@ class _HeadFacts:
         self.traceparent: str | None = None
         self.last = self.minted = False
 
-    def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
+    def add_line(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
         """Record a line; return False if the middleware chain must handle the request.
 
         `field`: the name of the line in lower case.
@@ -219,7 +219,9 @@ class LineReader:
     def _read_lines(self, block: bytes) -> tuple[Passing, _HeadFacts] | None:
         """Read each line on its own; return None if the middleware chain must handle the request."""
         lines = block.split(b"\r\n")
-        if block.translate(None, FIELD_BYTES) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
+        if block.translate(None, BYTES_OF_FIELDS) != b"\r\n" * (len(lines) - 1) or not (
+            block.isascii() or _is_utf8(block)
+        ):
             return None
         known = self._names
         passing: Passing = []
@@ -236,7 +238,7 @@ class LineReader:
             kind = field_name.kind
             if kind == PASSED_ON or kind >= REQUEST_ID:
                 passing.append((field_name, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            if kind > DROPPED and not facts.take(kind, field_name.lower, bare, line):
+            if kind > DROPPED and not facts.add_line(kind, field_name.lower, bare, line):
                 return None
         return passing, facts
 
@@ -245,7 +247,7 @@ class LineReader:
         if name in self._names:
             return self._names[name]
         field_name = line_name(name)
-        if len(self._names) < MAX_NAMES and len(name) <= _NAME_BYTES:
+        if len(self._names) < MAX_NAMES and len(name) <= _MAX_NAME_BYTES:
             self._names[name] = field_name
         return field_name
 
@@ -259,7 +261,7 @@ class LineReader:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
             parsed = proxy_options.parse_proxy_options(CIMultiDictProxy(fields), bound_to)
-            if sum(map(len, options)) <= OPTION_BYTES:  # limits the memory, because no key is checked yet
+            if sum(map(len, options)) <= MAX_OPTION_BYTES:  # limits the memory, because no key is checked yet
                 if len(self._options) >= MAX_OPTION_SETS:
                     self._options.clear()
                 self._options[lines] = parsed
@@ -297,7 +299,7 @@ def line_name(name: bytes) -> LineName | None:
 
 def _length(text: str) -> int:
     """Return the length. Raises ValueError for an unusual value, which aiohttp's parser then handles."""
-    if not (text.isascii() and text.isdigit()) or len(text) > LENGTH_DIGITS:
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)
 

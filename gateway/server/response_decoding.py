@@ -18,7 +18,7 @@ class DecodedSink(Protocol):
 
     def pass_on(self, piece: bytes) -> None: ...
 
-    def caught_up(self) -> None:
+    def on_all_decoded(self) -> None:
         """Called when every byte received so far has been decoded and passed on."""
 
     def end_response(self) -> None:
@@ -119,7 +119,7 @@ class ResponseDecoding:
             self._over = True
             self._sink.end_response()
         else:
-            self._sink.caught_up()
+            self._sink.on_all_decoded()
             if self._source is not None:
                 self._source.resume_reading()
 

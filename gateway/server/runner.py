@@ -26,15 +26,15 @@ from gateway.server.fast_path import fast_path_of
 from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
-HEAD_BYTES: Final = 32_768
+MAX_HEAD_BYTES: Final = 32_768
 KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than in most load balancers, so that the load balancer closes first
-FIELD_BYTES: Final = 16_384
-LINE_BYTES: Final = 16_384
-HEADER_LINES: Final = 256
+MAX_FIELD_BYTES: Final = 16_384
+MAX_LINE_BYTES: Final = 16_384
+MAX_HEADER_LINES: Final = 256
 LOG_REFUSED_EVERY_S: Final = 60.0
 # Maximum number of bytes of all connections that wait for their clients: incomplete heads, and responses of the gateway
 # itself that are not read. Without this limit, each of 20,000 connections could keep half a megabyte.
-WAITING_BYTES: Final = 128 << 20
+MAX_WAITING_BYTES: Final = 128 << 20
 SHUTDOWN_S: Final = 1.0  # time for aiohttp to shut down handlers after the drain
 LOOK_AGAIN_S: Final = 0.05  # interval of the checks during a drain
 # A connection accepted just before the stop gets a response if its request arrives within this time.
@@ -156,17 +156,17 @@ def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
 
     `waiting`: each connection that waits for its client, and how many bytes it keeps.
     """
-    excess = sum(size for _, size in waiting) - WAITING_BYTES
+    excess = sum(size for _, size in waiting) - MAX_WAITING_BYTES
     if excess <= 0:
         return
     closed = 0
-    for connection, size in sorted(waiting, key=lambda one: one[0].waiting_since):
+    for connection, size in sorted(waiting, key=lambda item: item[0].waiting_since):
         abort_connection(connection.transport)
         closed += 1
         excess -= size
         if excess <= 0:
             break
-    log.warning("slow_clients_closed", closed=closed, kept_bytes=WAITING_BYTES)
+    log.warning("slow_clients_closed", closed=closed, kept_bytes=MAX_WAITING_BYTES)
 
 
 class GatewayRunner(web.AppRunner):
@@ -296,16 +296,16 @@ class GatewayRunner(web.AppRunner):
             plain,
             self.app,
             head_s=self._head_s,
-            head_bytes=HEAD_BYTES,
+            head_bytes=MAX_HEAD_BYTES,
             answer_idle_s=self._response_idle_s,
             max_connections=self._connections,
             fast_path=fast_path,
             auto_decompress=False,
             access_log=None,
             keepalive_timeout=self._keep_alive_s,
-            max_line_size=LINE_BYTES,
-            max_field_size=FIELD_BYTES,
-            max_headers=HEADER_LINES,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_FIELD_BYTES,
+            max_headers=MAX_HEADER_LINES,
         )
 
 

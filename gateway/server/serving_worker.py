@@ -50,7 +50,9 @@ log = structlog.get_logger(__name__)
 # uvloop accepts one connection in each event loop iteration. With a thousand busy clients, an iteration takes a tenth
 # of a second. So the last of a hundred new connections, perhaps a health check, would wait ten seconds.
 
-AT_ONCE: Final = 16  # connections accepted in one iteration; few, so that the workers share a burst of new connections
+MAX_ACCEPTED: Final = (
+    16  # connections accepted in one iteration; few, so that the workers share a burst of new connections
+)
 PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -102,7 +104,7 @@ class BatchSite(web.BaseSite):
 
     def _accept(self) -> None:
         try:
-            self._accept_waiting(AT_ONCE)
+            self._accept_waiting(MAX_ACCEPTED)
         except OSError as fault:
             if fault.errno not in EXHAUSTED:
                 raise
@@ -236,7 +238,7 @@ class Worker:
         self._listeners = listeners
         self._given = given
         self._stop = asyncio.Event()
-        self._channel = Channel(self._received, self._parent_lost)
+        self._channel = Channel(self._handle_message, self._parent_lost)
         self._parent = ParentLink(self._channel.send)
         self._commands: asyncio.Queue[Message] = asyncio.Queue()
         self._reloading = False
@@ -293,22 +295,22 @@ class Worker:
         at that moment would kill the worker.
         """
         self._stop.set()
-        again = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
+        handler = signal.SIG_IGN if self._channel.is_open else signal.SIG_DFL
         for number in ENDING:
-            signal.signal(number, again)
+            signal.signal(number, handler)
 
     def _parent_lost(self) -> None:
-        self._parent.lost()
+        self._parent.fail_waiting()
         if not self._stop.is_set():
             log.error(
                 "parent_lost", effect="this worker finishes its requests and ends; tokens are not refreshed meanwhile"
             )
             self._stop.set()
 
-    def _received(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         match message["type"]:
             case "exchanged":
-                self._parent.exchanged(message)
+                self._parent.pass_result(message)
             case "journal":
                 self._parent.journal_fault = message["fault"]
             case "stopping":

@@ -157,7 +157,7 @@ class RequestBodyFraming:
         self.ended = False
 
     @property
-    def left(self) -> int | None:
+    def left_bytes(self) -> int | None:
         """Number of bytes of the body that have not arrived yet; None if unknown."""
         return None if self._chunks is not None else self._left
 

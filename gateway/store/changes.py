@@ -83,7 +83,7 @@ class OwnChanges:
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
         """Forget the changes up to `last_id`, which were read, except the `missing` ones, which are read later."""
-        for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
+        for change_id in [id_ for id_ in self._marks if id_ <= last_id and id_ not in missing]:
             del self._marks[change_id]
 
     def clear(self) -> None:
@@ -93,7 +93,9 @@ class OwnChanges:
 
 # ── Pruning old rows of append-only tables. Small transactions and pauses keep the delay for other writes short.
 
-AT_ONCE: Final = 1000  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
+ROWS_PER_TRANSACTION: Final = (
+    1000  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
+)
 
 
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
@@ -102,7 +104,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     In an append-only table the lowest ids are the oldest rows, so the primary key finds these rows. After each
     transaction, this function pauses for as long as the transaction took, so that others can write.
     """
-    oldest = select(table.c.id).order_by(table.c.id).limit(AT_ONCE).scalar_subquery()
+    oldest = select(table.c.id).order_by(table.c.id).limit(ROWS_PER_TRANSACTION).scalar_subquery()
     gone = delete(table).where(table.c.id.in_(oldest), old)
     total = 0
     while True:
@@ -114,12 +116,12 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
         await asyncio.sleep(clock.monotonic() - started)
 
 
-KEPT: Final = timedelta(days=1)
+KEEP_FOR: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
 """The minimum time to look for a missing id, in seconds. The id of a rolled back transaction never appears."""
 MAX_MISSING: Final = 10_000
 LOOK_BACK: Final = 10_000  # a new reader looks for missing ids among this many entries at the end of the log
-IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
+MAX_IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
 _NOTED_COLUMNS: Final = ("environment", "integration_id", "connection_id")
@@ -167,13 +169,13 @@ class LogPosition:
                 continue
             missing |= dict.fromkeys(range(max(last_id + 1, id_ - MAX_MISSING), id_), now)
             last_id = id_
-        return LogPosition(last_id, {one: since for one, since in missing.items() if now - since < missing_s})
+        return LogPosition(last_id, {id_: since for id_, since in missing.items() if now - since < missing_s})
 
 
 class ChangesMissed(Exception):
     """The log no longer contains all entries after the reader's position.
 
-    So the reader's cached rows are possibly stale. The reader must continue from `ChangeLog.end`.
+    So the reader's cached rows are possibly stale. The reader must continue from `ChangeLog.log_end`.
     """
 
 
@@ -249,11 +251,11 @@ class ChangeLog:
         self._own = own
         self._missing_s = missing_s(statement_s)
 
-    async def end(self) -> LogPosition:
+    async def log_end(self) -> LogPosition:
         """Return the present end of the log: the position from which a process with an empty cache begins to read."""
         async with self._transactions.read() as db:
             ids = sorted((await db.execute(RECENT)).scalars())
-        return LogPosition(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
+        return LogPosition(max(ids[0] - MAX_IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
 
     async def since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
         """Return the next position, and the connections that changed after `position`. Raises ChangesMissed.
@@ -268,7 +270,7 @@ class ChangeLog:
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
             if not rows or rows[0].id != last_id + 1:  # without the next id, the rows in between are possibly pruned
                 first, last = (await db.execute(ENDS)).one()  # read last, to notice rows pruned after the other reads
-                reaches = last_id + 1 if last_id else IN_FLIGHT  # the lowest ids of a new log can still be missing
+                reaches = last_id + 1 if last_id else MAX_IN_FLIGHT  # the lowest ids of a new log can still be missing
                 if first > reaches or last < last_id:  # last < last_id: an older backup was restored
                     self._own.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
@@ -298,5 +300,5 @@ class ChangeLog:
 
         From the last entry, a reader sees whether it has missed changes.
         """
-        old = (changes.c.at < now - KEPT) & (changes.c.id < LAST.scalar_subquery())
+        old = (changes.c.at < now - KEEP_FOR) & (changes.c.id < LAST.scalar_subquery())
         await prune_oldest(self._transactions, changes, old)

@@ -104,7 +104,7 @@ def search_text(connection_id: str, end_user: EndUser | None) -> str:
     return SEPARATOR.join(parts).casefold()
 
 
-def listed(environment: str, filters: ListFilter) -> Select[Any]:
+def list_query(environment: str, filters: ListFilter) -> Select[Any]:
     """Return the query for the matching rows, newest first. Raises InvalidRequest for an invalid cursor."""
     query = select(connections).where(connections.c.environment == environment, *_conditions(filters))
     if filters.cursor is not None:
@@ -125,8 +125,8 @@ def _conditions(filters: ListFilter) -> list[ColumnElement[bool]]:
     if filters.integration_ids:
         # The concatenation keeps SQLite from using the index by integration, with which it would read the whole
         # integration. Few connections are in trouble, and another index finds them.
-        whose = table.integration_id.concat("") if filters.in_trouble else table.integration_id
-        conditions.append(whose.in_(filters.integration_ids))
+        column = table.integration_id.concat("") if filters.in_trouble else table.integration_id
+        conditions.append(column.in_(filters.integration_ids))
     if filters.dies_after is not None:
         conditions.append(table.dies_at > filters.dies_after)
     if filters.dies_before is not None:
@@ -138,11 +138,11 @@ def _conditions(filters: ListFilter) -> list[ColumnElement[bool]]:
         conditions.append(table.search_text.contains(filters.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_connections_with_tag(key.lower(), value)) for key, value in filters.tags.items()]
     for limits in filters.within:
-        conditions += _reached(limits)
+        conditions += _limit_conditions(limits)
     return conditions
 
 
-def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
+def _limit_conditions(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
     """Yield the SQL conditions of `limits`.
 
     For every connection, these conditions and `access.key_policy` must come to the same decision.
@@ -212,7 +212,7 @@ def at(ref: ConnectionRef) -> ColumnElement[bool]:
     return and_(*(connections.c[name] == value for name, value in ref._asdict().items()))
 
 
-async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
+async def read_written(db: AsyncConnection, ref: ConnectionRef) -> Connection:
     """Return the row that this transaction has written. The row exists, because this transaction has locked it."""
     return connection_of((await db.execute(WHOLE_ROW, place(ref))).mappings().one())
 

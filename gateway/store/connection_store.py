@@ -32,10 +32,10 @@ from gateway.store.connection_rows import (
     failure_columns,
     index_tags,
     life_columns,
-    listed,
+    list_query,
     place,
+    read_written,
     search_text,
-    stored,
 )
 from gateway.store.history import BEFORE, record_final_failure, record_trigger
 from gateway.store.outbox import Outbox
@@ -72,7 +72,7 @@ async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *,
     await db.execute(insert(connection_history).values({**entry, "detail": past.state_reason}))
 
 
-MARKS_AT_ONCE: Final = 200
+IDS_PER_QUERY: Final = 200
 # Each query is for one integration. With rows of three values in the condition, SQLite would read the whole table.
 MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
     connections.c.environment == bindparam("environment_"),
@@ -80,7 +80,7 @@ MARKS: Final = select(connections.c.connection_id, connections.c.version, connec
     connections.c.connection_id.in_(bindparam("ids", expanding=True)),
 )
 WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
-ROWS_AT_ONCE: Final = 20  # rows converted to records before the event loop runs again
+ROWS_BEFORE_PAUSE: Final = 20  # rows converted to records before the event loop runs again
 
 
 class ConnectionStore:
@@ -106,8 +106,8 @@ class ConnectionStore:
         """Return the connections of `environment` that match `filters`, the newest first. Raises InvalidRequest."""
         stored: list[Connection] = []
         async with self._transactions.read() as db:
-            rows = (await db.execute(listed(environment, filters))).mappings()
-            for some in rows.partitions(ROWS_AT_ONCE):
+            rows = (await db.execute(list_query(environment, filters))).mappings()
+            for some in rows.partitions(ROWS_BEFORE_PAUSE):
                 stored += map(connection_of, some)
                 await asyncio.sleep(0)
         await self._rows.learn(stored)
@@ -124,9 +124,9 @@ class ConnectionStore:
             by_integration.setdefault(ref[:2], []).append(ref.connection_id)
         for (environment, integration_id), ids in by_integration.items():
             where = {"environment_": environment, "integration_id_": integration_id}
-            for begin in range(0, len(ids), MARKS_AT_ONCE):
+            for begin in range(0, len(ids), IDS_PER_QUERY):
                 async with self._transactions.read() as db:
-                    rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
+                    rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + IDS_PER_QUERY]})).all()
                 marks |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
         return marks
 
@@ -168,7 +168,7 @@ class ConnectionStore:
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # another node has just deleted the row
             created = await self._claim_row(db, new, now)
-        written = await stored(db, new.ref)
+        written = await read_written(db, new.ref)
         if session_digest is not None:
             its = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
             key_id = (await db.execute(its)).scalar()
@@ -206,8 +206,8 @@ class ConnectionStore:
                 return None
             while not await self._fill_row(db, new, now, reported=False):
                 created = await self._claim_row(db, new, now)
-            await write_past(db, (await stored(db, new.ref)).id, past, now=now)
-            written = await stored(db, new.ref)
+            await write_past(db, (await read_written(db, new.ref)).id, past, now=now)
+            written = await read_written(db, new.ref)
             await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
             await record_change(db, new.ref, now)
             return written, created
@@ -243,7 +243,7 @@ class ConnectionStore:
             await record_trigger(
                 db, self._outbox, row, StateTrigger.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
             )
-            written = await stored(db, newer.ref)
+            written = await read_written(db, newer.ref)
             await record_change(db, newer.ref, now)
             return written
 
@@ -267,9 +267,9 @@ class ConnectionStore:
             row = (await db.execute(its.with_for_update())).one_or_none()
             if row is None:
                 return False
-            there = row.id
-            await self._outbox.add_event(db, there, Event.DELETED, now=now)
-            await db.execute(delete(connections).where(connections.c.id == there))
+            row_id = row.id
+            await self._outbox.add_event(db, row_id, Event.DELETED, now=now)
+            await db.execute(delete(connections).where(connections.c.id == row_id))
             await delete_sessions(db, bound)
             await self._trail.record(db, entry, end_user_id=row.end_user_id)
             await self._trail.forget_after_last_connection(db, ref, row.end_user_id)

@@ -53,11 +53,11 @@ class MissingKeys:
     def report(self, locked: Iterable[WrappedKey]) -> None:
         """Log the data keys that cannot be opened because their master key is missing."""
         now = clock.monotonic()
-        for one in locked:
-            if now < self._logged_at.get(one.id, -math.inf) + LOGGED_EVERY_S:
+        for data_key in locked:
+            if now < self._logged_at.get(data_key.id, -math.inf) + LOGGED_EVERY_S:
                 continue
-            self._logged_at[one.id] = now
-            detail = f"Data key {one.id} needs master key {one.master_key_id}, which is not in store.encryption_keys."
+            self._logged_at[data_key.id] = now
+            detail = f"Data key {data_key.id} needs master key {data_key.master_key_id}, which is not in store.encryption_keys."
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def request_reload(self, ids: Collection[str]) -> bool:
@@ -149,7 +149,7 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
 # With random nonces, one key must encrypt fewer than 2^32 values (NIST SP 800-38D §8.3).
 SEALS_PER_KEY: Final = 2**32 - 1
 SEALS_RESERVED: Final = 2**16  # a process reserves this many seals at a time, so that counting rarely needs a write
-SEALS_A_TURN: Final = 16  # a transaction seals at most this many values, unless it asks `allow` for more
+SEALS_PER_TRANSACTION: Final = 16  # a transaction seals at most this many values, unless it asks `allow` for more
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
@@ -224,7 +224,7 @@ class DataKeys:
                 missing.append(stored)
             else:
                 newest[stored.environment] = self._vault.add_data_key(stored.id, stored.environment, key)
-        self.locked = frozenset(one.id for one in missing)
+        self.locked = frozenset(key.id for key in missing)
         return newest, missing
 
     def is_locked(self, sealed: Sealed) -> bool:
@@ -262,7 +262,7 @@ class DataKeys:
     @property
     def enough(self) -> int:
         """The maximum number of values that all transactions seal at the same time."""
-        return SEALS_A_TURN * self._transactions.writes_at_once
+        return SEALS_PER_TRANSACTION * self._transactions.writes_at_once
 
     async def allow(self, environment: str, *, seals: int = 0) -> Fence:
         """Ensure that another transaction can seal its values in `environment`.
@@ -273,7 +273,7 @@ class DataKeys:
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
-        return partial(self._lock_newest_key, environment, SEALS_A_TURN + seals)
+        return partial(self._lock_newest_key, environment, SEALS_PER_TRANSACTION + seals)
 
     async def _lock_newest_key(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises FenceFailed.
@@ -300,7 +300,7 @@ class DataKeys:
         None if `allow` must be called first, because no key is available or the key's allowance is used up.
         """
         key = self._vault.sealing_key(environment)
-        if key is None or key.replaced or key.allowance < SEALS_A_TURN:
+        if key is None or key.replaced or key.allowance < SEALS_PER_TRANSACTION:
             return None
         return {"of": environment, "sealing_key": key.id}
 

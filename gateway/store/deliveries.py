@@ -251,9 +251,9 @@ class EventLog:
         """
         table = deliveries.c
         idle = or_(table.lease_until.is_(None), table.lease_until <= now)
-        again = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
-        again |= {"ended_at": None, **NO_LEASE}
-        changed = update(deliveries).where(*_conditions(filters), idle).values(again)
+        values = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
+        values |= {"ended_at": None, **NO_LEASE}
+        changed = update(deliveries).where(*_conditions(filters), idle).values(values)
         entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, filters.environment, now)
 
         async def write(db: AsyncConnection) -> int:

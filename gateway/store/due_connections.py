@@ -26,7 +26,9 @@ from gateway.store.transactions import Transactions
 # A connection that ends with its access token is not reported on the first day after its authorization, whose event has
 # already named the end.
 FRESH: Final = timedelta(days=1)
-AT_ONCE: Final = 25  # connections per transaction; few, because other writes wait for the transaction
+CONNECTIONS_PER_TRANSACTION: Final = (
+    25  # connections per transaction; few, because other writes wait for the transaction
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class ExpiringStore:
         `after`: the last connection of the previous page; None for the first page.
         """
         table = connections.c
-        query = select(connections).where(*_unsettled(now))
+        query = select(connections).where(*_unsettled_conditions(now))
         if after is not None and after.expires_at is not None:
             same = and_(table.expires_at == after.expires_at, table.id > after.id)
             query = query.where(table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same))
@@ -124,7 +126,7 @@ class ExpiringStore:
         """Mark these connections as checked. A new credential removes the mark."""
         if rows:
             ids = [row.id for row in rows]
-            mine = update(connections).where(connections.c.id.in_(ids), *_unsettled(now))
+            mine = update(connections).where(connections.c.id.in_(ids), *_unsettled_conditions(now))
             await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
@@ -133,8 +135,8 @@ class ExpiringStore:
         Returns the connections for which the failure was recorded.
         """
         done: list[Connection] = []
-        for begin in range(0, len(rows), AT_ONCE):
-            some = rows[begin : begin + AT_ONCE]
+        for begin in range(0, len(rows), CONNECTIONS_PER_TRANSACTION):
+            some = rows[begin : begin + CONNECTIONS_PER_TRANSACTION]
             done += await self._transactions.write(partial(self._end_some, rows=some, failure=failure))
         return done
 
@@ -145,8 +147,8 @@ class ExpiringStore:
         free = or_(table.lease_until.is_(None), table.lease_until <= now)
         done: list[Connection] = []
         # every writer locks rows in the same order, so that no deadlock is possible
-        for row in sorted(rows, key=lambda one: one.id):
-            seen = (table.id == row.id, table.version == row.version, *_unsettled(now), free)
+        for row in sorted(rows, key=lambda connection: connection.id):
+            seen = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), free)
             found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
             if found is None:
                 continue
@@ -160,7 +162,7 @@ class ExpiringStore:
         return done
 
 
-def _unsettled(now: datetime) -> tuple[Any, ...]:
+def _unsettled_conditions(now: datetime) -> tuple[Any, ...]:
     """Return conditions that include those of the index `connections_by_token_end`, so that the index is used."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
@@ -180,16 +182,18 @@ class KeepAliveStore:
         """Return the connections whose keep-alive refresh is due, the longest overdue first."""
         table = connections.c
         query = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
-        return await self._found(query.limit(limit))
+        return await self._read_connections(query.limit(limit))
 
-    async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
+    async def find_unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
         """Return connections without a time for keep-alive.
 
         These connections have nothing to keep alive, or were stored when the catalog entry had no limit.
         """
         table = connections.c
         query = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
-        return await self._found(query.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
+        return await self._read_connections(
+            query.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit)
+        )
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
         """Return connections whose keep-alive is planned after `latest`.
@@ -197,7 +201,7 @@ class KeepAliveStore:
         The time of these connections was computed when the catalog entry had a longer limit.
         """
         table = connections.c
-        return await self._found(
+        return await self._read_connections(
             _of_provider(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit)
         )
 
@@ -213,7 +217,7 @@ class KeepAliveStore:
         if planned:
             await self._transactions.write(write)
 
-    async def _found(self, query: Select[Any]) -> list[Connection]:
+    async def _read_connections(self, query: Select[Any]) -> list[Connection]:
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).mappings().all()
         stored = [connection_of(row) for row in rows]

@@ -12,7 +12,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
-from gateway.store.connection_rows import at, end_user_columns, index_tags, stored
+from gateway.store.connection_rows import at, end_user_columns, index_tags, read_written
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
@@ -143,6 +143,6 @@ async def _write_columns(
     db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime
 ) -> Connection:
     await db.execute(update(connections).where(at(ref)).values(columns))
-    row = await stored(db, ref)
+    row = await read_written(db, ref)
     await record_change(db, ref, now)
     return row

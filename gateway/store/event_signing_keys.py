@@ -54,7 +54,7 @@ class SigningKeyStore:
             rows = (await db.execute(query)).all()
         sealed = [Sealed(row.key, **_place(environment, row.uid)) for row in rows]
         await self._keys.learn(*sealed)
-        opened = [Secret(self._vault.open_json(one)["key"]) for one in sealed]
+        opened = [Secret(self._vault.open_json(value)["key"]) for value in sealed]
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:

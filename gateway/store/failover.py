@@ -25,7 +25,7 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection
 from gateway.refresh import decision
-from gateway.refresh.decision import Member, awaited, reconciled
+from gateway.refresh.decision import Member, is_awaited, may_refresh_again
 from gateway.store.backend import ChangeWatch
 from gateway.store.tables import processes, timelines
 from gateway.store.transactions import Transactions, insert_if_absent
@@ -33,7 +33,7 @@ from gateway.store.transactions import Transactions, insert_if_absent
 BEAT_S: Final = 5.0
 SOON_S: Final = 1.0  # the heartbeat's interval during a reconciliation, or after a failed heartbeat
 ASK_AGAIN_S: Final = 0.2
-KEPT: Final = timedelta(minutes=10)
+KEEP_FOR: Final = timedelta(minutes=10)
 KNOWN: Final = select(timelines).order_by(timelines.c.since)
 
 log = structlog.get_logger(__name__)
@@ -174,7 +174,7 @@ class Failover:
             with suppress(GatewayError):
                 await self._transactions.write(lambda db: db.execute(ours))
 
-    async def unchanged(self) -> bool:
+    async def is_unchanged(self) -> bool:
         """Return whether the rows read so far are still current.
 
         False if the rows are possibly older than this process's tokens, because of a failover.
@@ -199,8 +199,8 @@ class Failover:
             row.process: Member(row.timeline == self.timeline, (now - max(row.beat_at, since)).total_seconds())
             for row in rows
         }
-        missing = frozenset(name for name, member in members.items() if awaited(member))
-        if reconciled(since_s, members.values()):
+        missing = frozenset(name for name, member in members.items() if is_awaited(member))
+        if may_refresh_again(since_s, members.values()):
             self._since = None
             self._log_result(since_s, missing, [name for name, member in members.items() if not member.confirmed])
         elif since_s >= decision.MIN_WAIT_S and missing != self._awaited:
@@ -234,6 +234,6 @@ class Failover:
             if not (await db.execute(ours.values(row))).rowcount:
                 await insert_if_absent(db, processes, {"process": self._process, **row}, key=["process"])
             if not self.pending:
-                await db.execute(delete(processes).where(processes.c.beat_at < clock.now() - KEPT))
+                await db.execute(delete(processes).where(processes.c.beat_at < clock.now() - KEEP_FOR))
 
         await self._transactions.write(write)

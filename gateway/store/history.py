@@ -13,12 +13,12 @@ from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.event import Event, event_for_change
 from gateway.records.states import ENDED, REJECTED, Change, State, StateTrigger, next_state, trigger_for_failure
 from gateway.store.changes import record_change
-from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, refused_scopes_json, stored
+from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, read_written, refused_scopes_json
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
-KEPT: Final = 50
+MAX_ENTRIES: Final = 50
 SILENT: Final = frozenset({StateTrigger.RENEWED, StateTrigger.WRITTEN_BACK})
 """Triggers that do not count as a change as long as the state stays the same, even if the reason differs."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
@@ -87,7 +87,7 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
     }
     await db.execute(insert(connection_history).values(entry))
     mine = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
-    oldest = mine.limit(1).offset(KEPT).scalar_subquery()
+    oldest = mine.limit(1).offset(MAX_ENTRIES).scalar_subquery()
     await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= oldest))
 
 
@@ -141,7 +141,7 @@ class RejectionStore:
             values = failure_columns(failure) | {"updated_at": failure.at}
             why = {"reason": failure.code, "detail": failure.message}
             await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **why)
-            written = await stored(db, seen.ref)
+            written = await read_written(db, seen.ref)
             await record_change(db, seen.ref, failure.at, ends=True)
             return written
 
@@ -159,7 +159,7 @@ class RejectionStore:
                 return None
             values = NO_FAILURE | {"updated_at": now}
             await record_trigger(db, self._outbox, row, StateTrigger.ACCEPTED, values, now=now, reason=ACCEPTED)
-            written = await stored(db, seen.ref)
+            written = await read_written(db, seen.ref)
             await record_change(db, seen.ref, now, ends=True)
             return written
 
@@ -174,11 +174,11 @@ class RejectionStore:
         async def write(db: AsyncConnection) -> Connection | None:
             if await self._row(db, seen) is None:
                 return None
-            before = (await stored(db, seen.ref)).refused_scopes
+            before = (await read_written(db, seen.ref)).refused_scopes
             both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
             values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MAX_SCOPES]))}
             await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
-            written = await stored(db, seen.ref)
+            written = await read_written(db, seen.ref)
             await record_change(db, seen.ref, refused.at)
             return written
 

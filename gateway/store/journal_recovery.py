@@ -95,7 +95,7 @@ class RefreshJournal:
         """Return the records that are not released."""
         return [] if self.folder is None else await self._open_records(self.folder)
 
-    async def recorded(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> bool:
+    async def has_reply(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> bool:
         """Return whether the journal has a readable reply for the present credential of `row`. Does not wait.
 
         `records`: the result of `open_records`, for a caller that asks about many rows; None to read the journal.

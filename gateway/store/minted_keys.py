@@ -246,7 +246,7 @@ class KeyStore:
         every = below.union(select(keys.c.id).join(below, keys.c.parent_id == below.c.id))
         wanted = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(every.c.id)), *_alive(now))
         found = (await db.execute(wanted)).all()
-        await record_changes(db, [changed_key(one.environment, one.digest) for one in found], now)
+        await record_changes(db, [changed_key(row.environment, row.digest) for row in found], now)
 
     async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
         mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)

@@ -34,7 +34,7 @@ async def open_store(
     text for the operator.
     """
     pool = pool or PoolConfig()
-    backend = await _connected(url, keyring, busy_s, pool)
+    backend = await _connect(url, keyring, busy_s, pool)
     unreadable = UnreadableSecrets()
     vault = Vault(unreadable.record)
     keys = DataKeys(backend.transactions, keyring, vault)
@@ -53,7 +53,7 @@ async def open_store(
     return Store(backend, vault, keys, failover, unreadable, statement_s=pool.statement_s)
 
 
-async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
+async def _connect(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
     """Connect to the database. Imports the modules of one database only."""
     if url.startswith(POSTGRES):
         from gateway.store.postgres.postgres_backend import open_postgres

@@ -143,7 +143,7 @@ class SessionStore:
         return ConnectSession(**row)
 
 
-async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> int:
+async def delete_sessions(db: AsyncConnection, condition: ColumnElement[bool]) -> int:
     """Delete these sessions. Return how many were deleted.
 
     Also stores a result for each, so that polling clients see that the session has ended.
@@ -155,10 +155,10 @@ async def delete_sessions(db: AsyncConnection, which: ColumnElement[bool]) -> in
         false(),
         literal(SESSION_ENDED),
         literal(clock.now(), UtcTime),
-    ).where(which)
+    ).where(condition)
     names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
     await db.execute(insert(flow_results).from_select(names, marks))
-    return (await db.execute(delete(connect_sessions).where(which))).rowcount
+    return (await db.execute(delete(connect_sessions).where(condition))).rowcount
 
 
 async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces: bool = False) -> None:
@@ -222,7 +222,7 @@ def _session_address(environment: str, digest: str) -> dict[str, Any]:
 
 # ── Authorizations under way (flows), stored by the digest of `state`. A flow can be used only once (RFC 9700 §4.7).
 
-KEPT: Final = timedelta(hours=1)
+KEEP_FOR: Final = timedelta(hours=1)
 FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
@@ -290,7 +290,7 @@ class FlowStore:
 
         During this hour, an expired flow cannot be used, but `not_returned` counts it.
         """
-        await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
+        await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEEP_FOR)))
 
     async def _flow(self, row: RowMapping) -> Flow:
         fields = dict(row)
@@ -356,9 +356,9 @@ class FlowResults:
         late = select(flow_results).where(
             flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
-        return await self._found(late.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
+        return await self._read_outcomes(late.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
 
-    async def of_session(self, session_digest: str) -> list[Outcome]:
+    async def find_by_session(self, session_digest: str) -> list[Outcome]:
         """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
         newest = select(flow_results).order_by(flow_results.c.id.desc())
         of_it = newest.where(flow_results.c.session_digest == session_digest)
@@ -367,12 +367,14 @@ class FlowResults:
             failed = (await db.execute(of_it.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
         return [_outcome(row) for row in sorted((*made, *failed), key=lambda row: int(row["id"]))]
 
-    async def of_flow(self, flow_digest: str) -> Outcome | None:
+    async def find_by_flow(self, flow_digest: str) -> Outcome | None:
         """Return the result of the authorization whose `state` has this digest; None if there is no result."""
-        found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
+        found = await self._read_outcomes(
+            select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1)
+        )
         return found[0] if found else None
 
-    async def returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
+    async def count_returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
         """Return how many authorizations succeeded and failed, by integration.
 
         Counts the authorizations whose browser returned at `since` or later.
@@ -391,10 +393,10 @@ class FlowResults:
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
-        old = delete(flow_results).where(flow_results.c.at < now - KEPT, ~exists(of_it))
+        old = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_it))
         await self._transactions.write(lambda db: db.execute(old))
 
-    async def _found(self, query: Select[Any]) -> list[Outcome]:
+    async def _read_outcomes(self, query: Select[Any]) -> list[Outcome]:
         async with self._transactions.read() as db:
             rows: Sequence[RowMapping] = (await db.execute(query)).mappings().all()
         return [_outcome(row) for row in rows]

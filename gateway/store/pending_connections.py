@@ -90,7 +90,7 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-AT_ONCE: Final = 100
+MAX_REMOVED_ROWS: Final = 100
 Check = Callable[[Connection | None], None]
 
 
@@ -154,7 +154,7 @@ class PendingStore:
         )
         return kept, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
 
-    async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
+    async def find_by_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
         """Return the session's pending connections, including those that were completed recently.
 
         A connection that cannot be opened is not returned.
@@ -183,8 +183,8 @@ class PendingStore:
             done = update(pending_connections).where(*waits).values(sealed=None)
             if (await db.execute(done)).rowcount != 1:
                 return None
-            there = (await db.execute(WHOLE_ROW.with_for_update(), place(pending.ref))).mappings().first()
-            check(None if there is None else connection_of(there))
+            existing_row = (await db.execute(WHOLE_ROW.with_for_update(), place(pending.ref))).mappings().first()
+            check(None if existing_row is None else connection_of(existing_row))
             digest = pending.session_digest
             return await self._connections.put_within(db, new, now=now, entry=entry, session_digest=digest)
 
@@ -220,13 +220,15 @@ class PendingStore:
         return await self._transactions.write(write)
 
     async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove at most `AT_ONCE` expired rows, the oldest first.
+        """Remove at most `MAX_REMOVED_ROWS` expired rows, the oldest first.
 
         Returns the removed connections that were not completed. If several nodes do this at the same time, each
         connection is returned on only one node.
         """
         over = pending_connections.c.expires_at <= now
-        oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
+        oldest = (
+            select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(MAX_REMOVED_ROWS)
+        )
         expired: list[PendingConnection] = []
         async with self._transactions.read() as db:
             rows = (await db.execute(oldest)).mappings().all()

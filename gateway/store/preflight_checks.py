@@ -164,14 +164,14 @@ KEY_ID_FROM: Final = 2  # the position of the data key's id in a ciphertext (gat
 KEY_ID_BYTES: Final = 8
 
 
-def check_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
+def check_schema(place: object, *, revision: str | None, tables: Collection[str], advice: str) -> None:
     """Check that this version of the gateway can use the schema, and that no table is missing. Raises StoreRefused.
 
     `revision`: the revision of the schema; None if no gateway has created one. `tables`: the names of the tables in the
-    database. `instead`: the advice for the operator if the database belongs to another program.
+    database. `advice`: the advice for the operator if the database belongs to another program.
     """
     if revision is None and tables:
-        raise StoreRefused(f"{place} is another program's database: {instead}.")
+        raise StoreRefused(f"{place} is another program's database: {advice}.")
     if revision is not None and revision not in REVISIONS:
         raise StoreRefused(
             f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "

@@ -58,13 +58,13 @@ class WebhookStore:
             await self._check_room(db, integration, waiting, waiting_bytes)
             if seen is not None and not await self._note_first_arrival(db, seen, now):
                 return None
-            whose = await self._connections_at(db, integration, origins)
-            to = [(connection_id, targets) for connection_id, targets in whose if targets]
-            if not whose:
-                to = [(None, self._outbox.targets(integration.environment, None))]
-            if any(targets for _, targets in to):
-                await self._queue(db, integration, received, to, now)
-            return len(whose)
+            found_connections = await self._connections_at(db, integration, origins)
+            recipients = [(connection_id, targets) for connection_id, targets in found_connections if targets]
+            if not found_connections:
+                recipients = [(None, self._outbox.targets(integration.environment, None))]
+            if any(targets for _, targets in recipients):
+                await self._queue(db, integration, received, recipients, now)
+            return len(found_connections)
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(integration.environment))
 
@@ -130,12 +130,12 @@ class WebhookStore:
         db: AsyncConnection,
         integration: Integration,
         received: Mapping[str, Any],
-        to: Sequence[tuple[str | None, Sequence[str]]],
+        recipients: Sequence[tuple[str | None, Sequence[str]]],
         now: datetime,
     ) -> None:
-        whose, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
+        owner, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
         sealed = self._vault.seal_json(received, **sealed_at(integration.environment, uid))
         written = await insert_event(
-            db, *whose, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
+            db, *owner, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
         )
-        await insert_deliveries(db, written, whose, to, now=now, kind=FORWARD)
+        await insert_deliveries(db, written, owner, recipients, now=now, kind=FORWARD)

@@ -51,7 +51,7 @@ from gateway.store.connection_rows import (
     lease_columns,
     life_columns,
     place,
-    stored,
+    read_written,
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
@@ -198,7 +198,7 @@ class LeaseStatements:
 # ── Leases on refreshes (ADR 5, ADR 20, ADR 42). A lease decides which process may refresh a credential. The intent is
 # on the disk before the token call.
 
-AT_ONCE: Final = timedelta(0)
+IMMEDIATELY: Final = timedelta(0)
 
 
 NEVER: Final = Lifespan()
@@ -246,9 +246,9 @@ class RefreshStore:
         or another owner holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
-        new, entry = version + 1, _recorded(ref, now)
+        new, entry = version + 1, _audit_entry(ref, now)
 
-        def changed(uid: str) -> dict[str, Any]:
+        def changed_values(uid: str) -> dict[str, Any]:
             columns = dict(SAVED_COLUMNS) | life_columns(life)
             columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
             columns["rotates"] = rotates
@@ -263,12 +263,12 @@ class RefreshStore:
             if uid is None or key is None:
                 return None
             return _refresh_statement(
-                mine | key | {"row_uid": uid}, changed(uid), now, self._trail.entry_if_all_recorded(entry)
+                mine | key | {"row_uid": uid}, changed_values(uid), now, self._trail.entry_if_all_recorded(entry)
             )
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                values = {**mine, "row_uid": uid, **changed(uid)}
+                values = {**mine, "row_uid": uid, **changed_values(uid)}
                 row, change_id = await update_and_record(
                     db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
                 )
@@ -278,7 +278,7 @@ class RefreshStore:
             held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
-            return await self._save_with_state(db, ref, held, changed(held.uid), now, entry), None
+            return await self._save_with_state(db, ref, held, changed_values(held.uid), now, entry), None
 
         done = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
@@ -339,7 +339,7 @@ class RefreshStore:
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
         if keep_lease:
             given_back = {}
-        entry = _recorded(ref, failure.at)
+        entry = _audit_entry(ref, failure.at)
         changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -349,13 +349,13 @@ class RefreshStore:
                 return None
             if former is not None and former.owner == owner and row.lease_until != former.until:
                 return None
-            again = row.keep_alive_at
-            if again is not None:  # if no retry is planned, no keep-alive is planned either
-                again = max(again, failure.retry_at) if failure.retry_at is not None else None
-            values = changed | {"updated_at": failure.at, "keep_alive_at": again}
+            keep_alive_at = row.keep_alive_at
+            if keep_alive_at is not None:  # if no retry is planned, no keep-alive is planned either
+                keep_alive_at = max(keep_alive_at, failure.retry_at) if failure.retry_at is not None else None
+            values = changed | {"updated_at": failure.at, "keep_alive_at": keep_alive_at}
             why = {"reason": failure.code, "detail": failure.message}
             moved = await record_trigger(db, self._outbox, row, what, values, now=failure.at, **why)
-            written = await stored(db, ref)
+            written = await read_written(db, ref)
             detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
             await self._trail.record_refresh(db, failed, news="state" in moved)
@@ -364,7 +364,7 @@ class RefreshStore:
 
         return await self._transactions.write(write)
 
-    async def unsettled(self, *, limit: int) -> list[Connection]:
+    async def find_unsettled(self, *, limit: int) -> list[Connection]:
         """Return at most `limit` connections with an open intent and a lease.
 
         The lease that ends first comes first; reported losses come last.
@@ -393,7 +393,7 @@ class RefreshStore:
         ttl: timedelta,
         seen: Connection | None = None,
         intent: str | None = None,
-        ran_out: timedelta = AT_ONCE,
+        ran_out: timedelta = IMMEDIATELY,
         from_holder: bool = False,
     ) -> bool:
         """Claim the lease to refresh this credential for the time `ttl` (ADR 5). Return whether the claim succeeded.
@@ -456,7 +456,7 @@ class RefreshStore:
         self._rehearsed = True
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
-            entry = self._trail.entry_if_all_recorded(_recorded(ConnectionRef("", "", ""), clock.now()))
+            entry = self._trail.entry_if_all_recorded(_audit_entry(ConnectionRef("", "", ""), clock.now()))
             refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
             await db.execute(refresh.statement, refresh.parameters)
         else:
@@ -493,10 +493,10 @@ class RefreshStore:
 
         Called when the attempt is over and the token was possibly sent.
         """
-        await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
+        await self.extend_lease(ref, owner=owner, ttl=IMMEDIATELY)
 
 
-def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
+def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
     """Return the entry for the audit trail.
 
     The entry does not name the end user, because the entry for the creation of the connection already does.

@@ -150,12 +150,12 @@ def key_id_in(sealed: Column[Any]) -> Any:
 
 
 BATCH: Final = 100  # maximum number of values per transaction; decreases if a transaction takes longer than `HOLDS_S`
-SHORTEST_BATCH: Final = 5
+MIN_BATCH: Final = 5
 HOLDS_S: Final = 0.03
 MAX_PASSES: Final = 20  # maximum number of passes; a row that another transaction has locked is left for the next pass
 # The pause after a batch, as a multiple of the batch's duration. So a slow database gets longer pauses.
-COURTESY: Final = 4.0
-LONGEST_REST_S: Final = 1.0
+PAUSE_FACTOR: Final = 4.0
+MAX_PAUSE_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
 PATIENCE_S: Final = 60.0
 
@@ -200,7 +200,7 @@ class BatchSize:
 
         Halve the size if the transaction took longer than `HOLDS_S`. Otherwise double it, up to `BATCH`.
         """
-        self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
+        self._size = max(MIN_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
 
 
 class Rotation:
@@ -372,7 +372,7 @@ class Rotation:
             seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))
             rotated.damaged += damaged
             done, held = done + seen - len(damaged), held + len(some) - seen
-        await asyncio.sleep(min(COURTESY * (time.monotonic() - began), LONGEST_REST_S))
+        await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began), MAX_PAUSE_S))
         return done, held
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:

@@ -46,8 +46,8 @@ class IntegrationStore:
 
         An integration that no key in the keyring opens is logged, and not returned.
         """
-        there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
-        return await self._read_decryptable(there)
+        query = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
+        return await self._read_decryptable(query)
 
     async def _read_decryptable(self, query: Select[Any]) -> list[Integration]:
         readable = []

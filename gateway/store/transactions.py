@@ -85,7 +85,7 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
-TRIES: Final = 8  # maximum number of tries; a try fails if another process replaces the data key in the meantime
+MAX_TRIES: Final = 8  # maximum number of tries; a try fails if another process replaces the data key in the meantime
 # a key in a connection's `info`; if set, other processes are notified after the commit
 NOTIFIES: Final = "gateway_notifies"
 CROWDED: Final = "too many writes are queued"
@@ -258,7 +258,7 @@ class Transactions:
     async def _alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
         """Run `before`, then the fence and `work`, or the single statement. The write already has its turn."""
         self.check()
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             fence = await before() if before is not None else None
             one_statement = at_once() if at_once is not None and self.takes_one_statement else None
             if one_statement is not None and (row := await self._one_row(one_statement)) is not None:
@@ -289,7 +289,7 @@ class Transactions:
     async def _one_row(self, one_statement: OneStatement[T]) -> RowMapping | None:
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.connect() as db:
-                row = await db.run_sync(_executed_alone, one_statement)
+                row = await db.run_sync(_execute_alone, one_statement)
         if row is not None:
             self.damage.record_commit()
         if row is not None and one_statement.notifies and self._notify is not None:
@@ -318,7 +318,7 @@ class Transactions:
             task.exception()
 
 
-def _executed_alone(connection: Connection, one_statement: OneStatement[Any]) -> RowMapping | None:
+def _execute_alone(connection: Connection, one_statement: OneStatement[Any]) -> RowMapping | None:
     """Execute the statement as a transaction of its own, and return its row.
 
     AUTOCOMMIT is set for this execution only. An engine with AUTOCOMMIT would cost more, because SQLAlchemy prepares

@@ -117,7 +117,7 @@ class Keyring:
     def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
         """Return a new data key for `environment`: wrapped under the first master key, and unencrypted."""
         key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
-        return self._wrapped(key_id, environment, data_key), data_key
+        return self._wrap_key(key_id, environment, data_key), data_key
 
     def wrap_again(self, stored: WrappedKey) -> WrappedKey:
         """Return the stored data key, wrapped under the first master key.
@@ -125,9 +125,9 @@ class Keyring:
         Raises UnknownKey if the keyring does not have the data key's present master key, and VaultError if the row was
         changed.
         """
-        return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
+        return self._wrap_key(stored.id, stored.environment, self.unwrap(stored))
 
-    def _wrapped(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
+    def _wrap_key(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
         nonce = os.urandom(NONCE_BYTES)
         bound_to = _data_key_binding(self.first_id, environment, key_id)
         wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, bound_to)

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from gateway.config import ClientLimitsConfig, load, parse
-from gateway.http.response_head import HEAD_BYTES as RESPONSE_BYTES
-from gateway.server.runner import FIELD_BYTES, HEAD_BYTES, HEADER_LINES, KEEP_ALIVE_S, LINE_BYTES
+from gateway.http.response_head import MAX_HEAD_BYTES as RESPONSE_BYTES
+from gateway.server.runner import KEEP_ALIVE_S, MAX_FIELD_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES, MAX_LINE_BYTES
 from tests.deploy import compose
 from tests.fakes.certificate import certified
 from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program
@@ -48,16 +48,16 @@ def test_balancers_accept_heads_as_large_as_the_gateway_does() -> None:
     response = re.search(r"proxy_buffer_size (\d+)k;", nginx)
     assert line is not None
     assert response is not None
-    assert int(line[2]) * 1024 >= max(LINE_BYTES, FIELD_BYTES)
-    assert int(line[1]) * int(line[2]) * 1024 >= HEAD_BYTES
+    assert int(line[2]) * 1024 >= max(MAX_LINE_BYTES, MAX_FIELD_BYTES)
+    assert int(line[1]) * int(line[2]) * 1024 >= MAX_HEAD_BYTES
     assert int(response[1]) * 1024 > RESPONSE_BYTES
     haproxy = (DEPLOY / "haproxy.cfg").read_text()
     buffer = re.search(r"tune\.bufsize (\d+)", haproxy)
     lines = re.search(r"tune\.http\.maxhdr (\d+)", haproxy)
     assert buffer is not None
     assert lines is not None
-    assert int(buffer[1]) - 1024 > max(RESPONSE_BYTES, HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
-    assert int(lines[1]) > HEADER_LINES
+    assert int(buffer[1]) - 1024 > max(RESPONSE_BYTES, MAX_HEAD_BYTES)  # HAProxy keeps tune.maxrewrite free
+    assert int(lines[1]) > MAX_HEADER_LINES
 
 
 def test_the_balancers_close_idle_connections_before_the_gateway_does() -> None:

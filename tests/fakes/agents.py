@@ -44,7 +44,7 @@ class RecordedProvider:
 
 @dataclass
 class Agents:
-    """A gateway for agents. `tell` sends one MCP message, with a key or to a capability URL."""
+    """A gateway for agents. `request_result` sends one MCP message, with a key or to a capability URL."""
 
     running: RunningGateway
     provider: RecordedProvider
@@ -60,7 +60,7 @@ class Agents:
         text: str = made["data"]["secret"]
         return text
 
-    async def tell(
+    async def request_result(
         self,
         key: str,
         method: str,
@@ -71,10 +71,12 @@ class Agents:
         **params: Any,
     ) -> Any:
         """Send one MCP message. Return `result` or `error` from the response."""
-        _, body = await self.responded(key, method, path=path, revision=revision, capabilities=capabilities, **params)
+        _, body = await self.send_message(
+            key, method, path=path, revision=revision, capabilities=capabilities, **params
+        )
         return body.get("result", body.get("error"))
 
-    async def responded(
+    async def send_message(
         self,
         key: str,
         method: str,
@@ -92,19 +94,19 @@ class Agents:
             if method in mcp.NAMED_BY:
                 headers["Mcp-Name"] = params[mcp.NAMED_BY[method]]
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return await self.posted(json.dumps(message).encode(), headers, path)
+        return await self.post_message(json.dumps(message).encode(), headers, path)
 
-    async def posted(self, body: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, Any]:
+    async def post_message(self, body: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, Any]:
         headers = {"Content-Type": "application/json", **headers}
         async with self.running.http.post(self.running.url + path, data=body, headers=headers) as response:
             text = await response.text()
             return response.status, json.loads(text) if text else None
 
     async def tools(self, key: str, **options: Any) -> dict[str, Any]:
-        return {tool["name"]: tool for tool in (await self.tell(key, "tools/list", **options))["tools"]}
+        return {tool["name"]: tool for tool in (await self.request_result(key, "tools/list", **options))["tools"]}
 
     async def call(self, key: str, name: str, arguments: Any = None, **options: Any) -> Any:
-        return await self.tell(key, "tools/call", name=name, arguments=arguments or {}, **options)
+        return await self.request_result(key, "tools/call", name=name, arguments=arguments or {}, **options)
 
     async def connect(self, connection_id: str, **more: Any) -> None:
         credentials = {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"}
@@ -141,7 +143,7 @@ async def agents(
             await made.connect(connection_id, tags={"team": team})
         # the first request never takes the fast path: it goes through the middleware chain
         while fast_path and not running.fast_path.taken:
-            async with running.proxied("c1", "/warm", integration="lane") as response:
+            async with running.call_proxy("c1", "/warm", integration="lane") as response:
                 await response.read()
         provider.calls.clear()
         yield made

@@ -74,7 +74,7 @@ class Collector:
     async def until_spans(self, number: int) -> list[Span]:
         return await self.until(lambda: len(self.spans) >= number)
 
-    def named(self, name: str) -> list[Span]:
+    def spans_named(self, name: str) -> list[Span]:
         return [span for span in self.spans if span.name == name]
 
     @property

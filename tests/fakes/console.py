@@ -48,7 +48,7 @@ class AtConsole:
             return unescape(text)
 
 
-def form_in(page: str) -> str:
+def csrf_token(page: str) -> str:
     """Return the CSRF token in the forms of this page."""
     found = _FORM.search(page)
     assert found is not None, page

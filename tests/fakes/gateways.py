@@ -94,13 +94,13 @@ class RunningGateway:
             assert expect is None or response.status == expect, (response.status, body)
             return body
 
-    def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
+    def call_proxy(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
         """Return the request context of a call to /proxy. `integration`: its integration ID, `tracker` by default."""
         names = {"Provider-Config-Key": options.pop("integration", "tracker"), "Connection-Id": connection_id}
         headers = {**self.headers, **names, **options.pop("headers", {})}
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
 
-    async def imported(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
+    async def import_connection(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
         """Import a connection of integration `tracker` with the tokens of this token endpoint response."""
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
         body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}

@@ -21,7 +21,8 @@ class IdentityProvider:
     """An OpenID provider. `change`: changes the claims before they are signed. `sign`: creates the ID token instead of
     the default.
 
-    `asked`: the query parameters of each request to ``/authorize``.
+    `metadata_changes`: members that replace members of the metadata. `key_set`: the body of the key set; None: the set
+    with `key`. `authorize_queries`: the query parameters of each request to ``/authorize``.
     """
 
     url: str = ""
@@ -31,7 +32,9 @@ class IdentityProvider:
     change: Callable[[dict[str, Any]], Any] = lambda claims: None
     sign: Callable[["IdentityProvider", dict[str, Any]], str] | None = None
     issuer: str | None = None
-    asked: list[dict[str, str]] = field(default_factory=list)
+    metadata_changes: dict[str, Any] = field(default_factory=dict)
+    key_set: Any = None
+    authorize_queries: list[dict[str, str]] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def metadata(self, _request: web.Request) -> web.Response:
@@ -41,16 +44,18 @@ class IdentityProvider:
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "jwks_uri": f"{self.url}/jwks",
+                **self.metadata_changes,
             }
         )
 
     async def jwks(self, _request: web.Request) -> web.Response:
-        return web.json_response({"keys": [self.key.as_dict(private=False)]})
+        own = {"keys": [self.key.as_dict(private=False)]}
+        return web.json_response(own if self.key_set is None else self.key_set)
 
     async def authorize(self, request: web.Request) -> web.Response:
         query = dict(request.query)
-        self.asked.append(query)
-        code = f"code-{len(self.asked)}"
+        self.authorize_queries.append(query)
+        code = f"code-{len(self.authorize_queries)}"
         self.codes[code] = query
         back = urlencode({"code": code, "state": query["state"], "iss": self.url})
         return web.Response(status=302, headers={"Location": f"{query['redirect_uri']}?{back}"})

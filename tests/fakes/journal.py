@@ -24,7 +24,7 @@ class JournalFile:
 
     def reply(self, entry: Entry, call: ProviderCall, reply: Reply, step: int = 0) -> None:
         head = entry.head(step)
-        self.segment.append(REPLY, head + b"\n" + entry.sealed(head, call, reply))
+        self.segment.append(REPLY, head + b"\n" + entry.seal_reply(head, call, reply))
 
     def die(self) -> None:
         """Close the file as the system does when a process is killed."""

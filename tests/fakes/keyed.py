@@ -39,7 +39,7 @@ class TwoConnectionGateway:
             data: dict[str, Any] = reply["data"]
             return data
 
-    async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
+    async def call_api(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
         """Call the gateway's API with this key. Return status, headers and parsed JSON."""
         headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
         async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as response:
@@ -54,7 +54,7 @@ class TwoConnectionGateway:
     async def warm(self) -> None:
         """Open idle connections to the provider, so that later plain requests take the fast path."""
         for connection_id in ("c1", "c2"):
-            async with self.running.proxied(
+            async with self.running.call_proxy(
                 connection_id, "/warm", integration="lane", headers={"X-W": "1"}
             ) as response:
                 assert response.status == 200

@@ -98,13 +98,13 @@ async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) 
         await gateway.start()
         try:
             for connection_id in ("c1", "c2"):
-                await imported(gateway, connection_id)
+                await import_connection(gateway, connection_id)
             yield Paged(gateway, lists)
         finally:
             await gateway.stop()
 
 
-async def imported(gateway: RunningGateway, connection_id: str) -> None:
+async def import_connection(gateway: RunningGateway, connection_id: str) -> None:
     credentials = {"type": "API_KEY", "apiKey": KEY}
     body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials}
     await gateway.json("POST", "/connections", json=body, expect=201)
@@ -167,7 +167,7 @@ class Paged:
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
         headers |= more.pop("headers", {})
-        async with self.gateway.proxied(connection_id, path, method, headers=headers, **more) as response:
+        async with self.gateway.call_proxy(connection_id, path, method, headers=headers, **more) as response:
             return PagedReply(response.status, response.headers, await response.read())
 
     async def raw(self, head: str) -> bytes:

@@ -27,7 +27,7 @@ class Nodes:
         self.urls = [f"http://127.0.0.1:{node.port}" for node in running]
         self.http = http
 
-    async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
+    async def import_connection(self, grant: dict[str, Any], connection_id: str) -> None:
         """Import a connection with the tokens of this token endpoint response. Its access token has expired long ago."""
         tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
         body = {

@@ -36,7 +36,7 @@ from gateway.proxy import forward
 from gateway.records.access import Environment
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.integration import Integration
-from gateway.records.proxied_call import Timing
+from gateway.records.proxied_call import CallTiming
 from gateway.runtime import RUNTIME
 from gateway.server import GatewayRunner
 
@@ -127,7 +127,7 @@ class Live:
     def peek(self, ref: ConnectionRef) -> Opened | None:
         return self.known.get(ref)
 
-    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
         ref = ConnectionRef(environment, integration_id, connection_id)
         self.asked.append(ref)
         if ref not in self.stored:
@@ -159,7 +159,7 @@ class NoLinks:
 async def stand_in_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Do the work of request_id, access_log, error_shape and bearer_key, with fixed values."""
     request[REQUEST_ID] = "req-1"
-    request[TIMING] = Timing(clock.monotonic())
+    request[TIMING] = CallTiming(clock.monotonic())
     request[CALLER] = Caller(Environment("dev"))
     request[ENVIRONMENT] = Environment("dev")
     try:

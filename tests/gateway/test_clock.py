@@ -48,14 +48,14 @@ def test_a_clock_that_was_set_back_during_a_measurement_measures_nothing() -> No
 def test_offset_is_reported_once_and_again_after_a_large_change() -> None:
     offset = Offset()
     assert not measure(offset, REPORTED_OFFSET_S - 0.1)
-    assert not offset.reported
+    assert not offset.is_reported
     assert measure(offset, REPORTED_OFFSET_S + 3)
-    assert offset.reported
+    assert offset.is_reported
     assert not measure(offset, REPORTED_OFFSET_S + 3.5)
     assert measure(offset, MAX_OFFSET_S + 1)
-    assert offset.refused
+    assert offset.is_refused
     assert measure(offset, 0)
-    assert not offset.reported
+    assert not offset.is_reported
     assert not measure(offset, 0.5)
 
 

@@ -23,7 +23,7 @@ ROUNDS = 6  # the first request of a kind imports modules
 WIDE = b"{" + b'"a":{},' * (2 * MIB - 9) + b'"b":1}'
 MISSPELT = "all" + "".join(f"; cursr_{number}=1" for number in range(1000))
 WEBHOOK_SECRET = "c" * 32
-AT_MOST: Any = {"max_line_size": MIB, "max_field_size": MIB, "auto_decompress": False}
+PROBE_LIMITS: Any = {"max_line_size": MIB, "max_field_size": MIB, "auto_decompress": False}
 KEY = {"Authorization": f"Bearer {SECRET_KEY}"}
 PAGED = "all; type=link; link_rel_in_response_header=next"
 TOKENS = '"access_token":"a","refresh_token":"r"'
@@ -82,7 +82,7 @@ def shapes(agent: str) -> dict[str, Any]:
     proxied = {**CONNECTION}
     with_body = {**CONNECTION, "Provider-Config-Key": "body"}
 
-    def imported(**more: Any) -> Any:
+    def import_request(**more: Any) -> Any:
         body = {"provider_config_key": "up", "credentials": {"type": "API_KEY", "apiKey": "k" * 20}, **more}
         return ("POST", "/connections", {"json": body})
 
@@ -121,11 +121,11 @@ def shapes(agent: str) -> dict[str, Any]:
         ),
         "e-mail": session(end_user={"id": "u1", "email": "a@" + "." * (MIB - 200) + " "}),
         "e-mail short": session(end_user={"id": "u1", "email": "a@" + "." * 16_000 + " "}),
-        "settings": imported(connection_config=SETTINGS),
-        "credentials": imported(credentials={"type": "API_KEY", **SETTINGS}),
-        "unknown members": imported(**SETTINGS),
-        "tags": imported(tags=SETTINGS),
-        "metadata": imported(metadata=SETTINGS),
+        "settings": import_request(connection_config=SETTINGS),
+        "credentials": import_request(credentials={"type": "API_KEY", **SETTINGS}),
+        "unknown members": import_request(**SETTINGS),
+        "tags": import_request(tags=SETTINGS),
+        "metadata": import_request(metadata=SETTINGS),
         "json arrays": bare("[],"),
         "json objects": bare("{},"),
         "json deep": bare("["),
@@ -198,7 +198,7 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
     files.write()
     waits: dict[str, tuple[float, float, int]] = {}
     unit_s = reference_s(MIB)
-    async with serving(files) as gateway, aiohttp.ClientSession(headers=KEY, **AT_MOST) as http:
+    async with serving(files) as gateway, aiohttp.ClientSession(headers=KEY, **PROBE_LIMITS) as http:
         await gateway.connect()
         url = f"http://127.0.0.1:{gateway.port}"
         made = {

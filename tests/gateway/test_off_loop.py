@@ -30,11 +30,11 @@ async def test_cancelled_task_takes_no_turn() -> None:
     turns, order = FairTurns(), list[str]()
 
     async def take(name: str) -> None:
-        async with turns.turn(name):
+        async with turns.hold(name):
             order.append(name)
             await asyncio.sleep(0)
 
-    async with turns.turn("x"):
+    async with turns.hold("x"):
         tasks = {name: asyncio.create_task(take(name)) for name in "abcd"}
         await asyncio.sleep(0)
         tasks["b"].cancel()

@@ -124,7 +124,7 @@ async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS)
 
     watch(ProviderConnection, "_process")
-    watch(ClientProtocol, "_received")
+    watch(ClientProtocol, "_feed_received")
     async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:

@@ -9,7 +9,7 @@ import pytest
 
 import gateway
 from gateway import middleware
-from gateway.text import counted, sentence, unconnected
+from gateway.text import connect_failure, counted, sentence
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_sentence_ends_with_one_full_stop(said: str) -> None:
     ],
 )
 def test_cause_shows_no_address_as_a_tuple(fault: OSError, words: str) -> None:
-    assert unconnected(fault) == words
+    assert connect_failure(fault) == words
 
 
 # Names that are always plural (limits, constants), and names that are no count.

@@ -91,7 +91,7 @@ async def refreshes_per_second(gateway: Nodes, tokens: str, database: int | None
 
     async def import_some() -> None:
         for n in waiting:
-            await gateway.imported(
+            await gateway.import_connection(
                 {"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}, f"c{n}"
             )
 

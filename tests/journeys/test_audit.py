@@ -18,7 +18,7 @@ from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe import call_queue
 from gateway.records.audit import AuditAction, AuditFilter
 from tests.fakes.commands import CommandOutput, command_output
-from tests.fakes.console import at_console, form_in
+from tests.fakes.console import at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION, Files, Serving, serving
@@ -101,10 +101,10 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
         child = (await response.json())["data"]
     # Connections are imported, read, changed and deleted. An end user connects and reconnects.
     grant = {**tracker.grant(), "refresh_token": MARKERS[2], "expires_at": "2020-01-01T00:00:00Z"}
-    await running.imported({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
-    async with running.proxied("dead", "/me") as response:
+    await running.import_connection({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
+    async with running.call_proxy("dead", "/me") as response:
         assert response.status == 424
-    await running.imported(tracker.grant(), "c1", end_user={"id": "anna@example.com"})
+    await running.import_connection(tracker.grant(), "c1", end_user={"id": "anna@example.com"})
     read = f"{running.url}/connections/c1?provider_config_key=tracker"
     child_headers = {"Authorization": f"Bearer {child['secret']}"}
     async with running.http.get(read, headers=child_headers) as response:
@@ -124,8 +124,9 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
     # An operator acts in the console and on the command line.
     async with at_console(running) as console:
-        form = form_in(await console.page("/dev/integration?key=tracker"))
+        form = csrf_token(await console.page("/dev/integration?key=tracker"))
         await console.send("/dev/integration/connect", {"form": form, "key": "tracker"})
+    await command(running, "console", "--sign-out-all")
     await command(running, "connections", "export", "--plain", "-o", str(running.folder / "all.bundle"))
     await command(running, "events", "replay", "--since", "1h")
     await command(running, "keys", "rotate", "--data-keys", "-y")
@@ -224,7 +225,7 @@ async def test_a_checkpoint_is_logged_written_to_the_file_and_sent_as_a_webhook(
     audited.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
     await audited.restart()
     configure_audit(audited, checkpoint_url=receiver.url)
-    await audited.imported(tracker.grant())
+    await audited.import_connection(tracker.grant())
     await audited.runtime.audit_keeper.once()
     (line,) = (audited.folder / "checkpoints.jsonl").read_text().splitlines()
     made = json.loads(line)
@@ -265,7 +266,7 @@ async def test_verify_names_the_first_record_that_was_changed(audited: RunningGa
 async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: RunningGateway, tracker: Tracker) -> None:
     from sqlalchemy import text
 
-    await audited.imported(tracker.grant())
+    await audited.import_connection(tracker.grant())
     store = audited.runtime.store
     await store.transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
     response = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
@@ -277,7 +278,7 @@ async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environmen
     audited: RunningGateway, tracker: Tracker
 ) -> None:
     configure_audit(audited)
-    await audited.imported(tracker.grant())
+    await audited.import_connection(tracker.grant())
     for scopes, status in ((["environment:logs:read"], 403), (["environment:audit:read"], 200)):
         wish = {"display_name": scopes[0], "scopes": scopes}
         made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
@@ -295,16 +296,16 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
 ) -> None:
     monkeypatch.setattr(call_queue, "USES_EVERY_S", 0.05)
     await audited.restart()
-    await audited.imported(tracker.grant())
+    await audited.import_connection(tracker.grant())
     wish = {"display_name": "agent", "scopes": ["environment:proxy"]}
     made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     for secret in (made["secret"], made["secret"], made["secret"], ""):
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        async with audited.proxied("c1", "/me", headers=headers) as response:
+        async with audited.call_proxy("c1", "/me", headers=headers) as response:
             await response.read()
             assert response.status == 200
     # nothing was sent to a provider, so no credential was used
-    async with audited.proxied("nobody", "/me") as response:
+    async with audited.call_proxy("nobody", "/me") as response:
         assert response.status == 404
     async with asyncio.timeout(PATIENCE_S):
         while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:

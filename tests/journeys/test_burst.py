@@ -86,7 +86,7 @@ async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Pat
         provider() as api,
         nodes(tmp_path, api, "sqlite:///gateway.db", token_url=tokens) as gateway,
     ):
-        ends = await imported(gateway)
+        ends = await import_connection(gateway)
         before = [await percentile_99_ms(gateway, WINDOW_S) for _ in range(3)]
         await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds() - AHEAD_S))
         assert await call_all(gateway) == {200}
@@ -102,7 +102,7 @@ async def test_tokens_that_expire_together_are_each_refreshed_once(tmp_path: Pat
             print(f"meanwhile; in windows of {WINDOW_S} s: {latencies(before)} before, {latencies(during)} meanwhile")
 
 
-async def imported(gateway: Nodes) -> datetime:
+async def import_connection(gateway: Nodes) -> datetime:
     """Import the connections with tokens that expire together, and one unrelated connection. Return the time of the
     expiry.
     """

@@ -124,10 +124,10 @@ async def entry_faults(running: RunningGateway, providers: Internet, expected: "
         async for fault in authorization_faults(running, providers, expected):
             yield fault
     else:
-        await imported(running, expected)
+        await import_connection(running, expected)
     (connection,) = (await running.json("GET", f"/connections?integrationId={expected.name}"))["connections"]
     options: dict[str, Any] = {"integration": expected.name, "skip_auto_headers": ["User-Agent", "Accept"]}
-    async with running.proxied(connection["connection_id"], "/some/path?x=1", **options) as response:
+    async with running.call_proxy(connection["connection_id"], "/some/path?x=1", **options) as response:
         assert response.status == 200, (expected.name, await response.text())
     sent = providers.seen[-1]
     if sent["url"] != expected.proxied_url():
@@ -178,7 +178,7 @@ async def token_request_faults(sent: dict[str, Any], expected: "ExpectedEntry", 
         yield f"authenticates its client by {sent['headers'].get('authorization') or 'its body'}"
 
 
-async def imported(running: RunningGateway, expected: "ExpectedEntry") -> None:
+async def import_connection(running: RunningGateway, expected: "ExpectedEntry") -> None:
     body = {
         "provider_config_key": expected.name,
         "connection_id": f"of {expected.name}",

@@ -27,7 +27,7 @@ def ids_of() -> list[str]:
 async def call_all(gateways: Nodes, tracker: Tracker) -> Counter[int]:
     ids = ids_of()
     for connection_id in ids:
-        await gateways.imported(tracker.grant(), connection_id)
+        await gateways.import_connection(tracker.grant(), connection_id)
     statuses = Counter[int]()
 
     async def call(node: int, connection_id: str) -> None:
@@ -92,7 +92,7 @@ async def test_a_node_whose_clock_is_an_hour_wrong_refreshes_nothing_and_reports
     tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     async with nodes(tmp_path, tracker.url, database, skews_s=(0, 3600)) as gateways:
-        await gateways.imported(tracker.grant(), "c1")
+        await gateways.import_connection(tracker.grant(), "c1")
         status, body = await gateways.call(1, "c1")
         assert (status, body["error"]["code"]) == (503, "store_unavailable")
         assert body["error"]["payload"]["reason"] == "clock_offset"

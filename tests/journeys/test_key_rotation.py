@@ -75,7 +75,7 @@ class Load:
         began = time.monotonic()
         try:
             if number % 20 == 0:
-                await self.running.imported(self.tracker.grant(), f"new-{number}")
+                await self.running.import_connection(self.tracker.grant(), f"new-{number}")
                 outcome = "written"
             else:
                 status, response = await self.running.call(number, f"c{number % CONNECTIONS}")
@@ -112,7 +112,7 @@ async def until_reloaded(running: Nodes, times: int) -> None:
 async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Path, tracker: Tracker) -> None:
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path}/gateway.db") as running:
         for n in range(CONNECTIONS):
-            await running.imported(tracker.grant(), f"c{n}")
+            await running.import_connection(tracker.grant(), f"c{n}")
             if n % 3:  # the remaining connections are refreshed under load
                 assert (await running.call(n, f"c{n}"))[0] == 200
         load = Load(running, tracker)
@@ -154,12 +154,12 @@ async def test_a_gateway_that_finds_an_unknown_key_reads_its_configuration_file_
 ) -> None:
     store = f"sqlite:///{tmp_path}/gateway.db"
     async with nodes(tmp_path, tracker.url, store, workers=workers) as running:
-        await running.imported(tracker.grant(), "before")
+        await running.import_connection(tracker.grant(), "before")
         write_keys(tmp_path, running, NEXT, ENCRYPTION_KEY, reload=False)
         await run_command(tmp_path, "keys", "rotate")
         responses = await asyncio.gather(*(running.call(n, "before") for n in range(20)))
         assert {status for status, _ in responses} == {200}
-        await asyncio.gather(*(running.imported(tracker.grant(), f"after-{n}") for n in range(20)))
+        await asyncio.gather(*(running.import_connection(tracker.grant(), f"after-{n}") for n in range(20)))
         entries = [entry["event"] for entry in running.running[0].log]
     assert 1 <= entries.count("encryption_key_missing") <= workers
     assert "data_key_unusable" not in entries

@@ -74,13 +74,13 @@ async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     async with traced(tracker, tmp_path / "gateway") as gateway:
-        await gateway.imported(import_expired(tracker))
+        await gateway.import_connection(import_expired(tracker))
         # through the middleware chain, with a refresh
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # on the fast path
         spans = await stored(phoenix, TRACE, 5)
         assert gateway.runtime.tracing is not None
-        assert sum(gateway.runtime.tracing.dropped.values()) == 0
+        assert sum(gateway.runtime.tracing.dropped_spans.values()) == 0
     by_id = {span["context"]["span_id"]: span for span in spans}
     caller = SAMPLED.split("-")[2]
     assert sorted(span["name"] for span in spans) == ["GET", "GET", *["GET /proxy/{path}"] * 2, "token.refresh"]

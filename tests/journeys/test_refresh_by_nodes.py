@@ -24,7 +24,7 @@ async def token_requests_of_a_crowd(gateways: Nodes, tracker: Tracker, connectio
     The token endpoint responds only after all callers have started and the first token request has arrived.
     """
     before = tracker.calls["refresh_token"]
-    await gateways.imported(tracker.grant(), connection_id)
+    await gateways.import_connection(tracker.grant(), connection_id)
     tracker.hold.clear()
     calls = [asyncio.create_task(gateways.call(n, connection_id)) for n in range(CROWD)]
     async with asyncio.timeout(PATIENCE_S):

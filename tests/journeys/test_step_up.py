@@ -36,7 +36,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 async def connect_link(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
     """Return a connect link for the connection. `scopes`: comma-separated, instead of the integration's scopes."""
-    async with running.proxied(connection_id) as response:
+    async with running.call_proxy(connection_id) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
     if scopes is None:
         return str(link)
@@ -62,7 +62,7 @@ async def authorize(running: RunningGateway, link: str) -> str:
 
 
 async def call(running: RunningGateway, path: str, **headers: str) -> tuple[int, Any, str | None]:
-    async with running.proxied("c1", path, headers=headers) as response:
+    async with running.call_proxy("c1", path, headers=headers) as response:
         challenge = response.headers.get("WWW-Authenticate", "")
         assert (response.status == 403) == ('error="insufficient_scope"' in challenge)
         assert "Gateway-Error" not in response.headers
@@ -217,7 +217,7 @@ async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: 
         gateway.provider.responding = refusing("admin")
         key = await gateway.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
         bearer = {"Authorization": f"Bearer {key}"}
-        async with gateway.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as response:
+        async with gateway.running.call_proxy("c1", "/items?q=1", integration="lane", headers=bearer) as response:
             assert response.status == 403
         url = f"{gateway.running.url}/connections/c1?provider_config_key=lane&include=history"
         async with gateway.running.http.get(url, headers=bearer) as response:
@@ -231,7 +231,7 @@ async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_
         written = []
         for n in range(MAX_SCOPES + 5):
             gateway.provider.responding = refusing(f"scope-{n}")
-            async with gateway.running.proxied("c1", "/items", integration="lane") as response:
+            async with gateway.running.call_proxy("c1", "/items", integration="lane") as response:
                 assert response.status == 403
             connection = await gateway.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
             written.append(connection["scopes"]["refused"]["at"])
@@ -248,7 +248,7 @@ async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(
         gateway.provider.responding = refusing("admin")
         links = []
         for connection_id in ("c1", "c2", "c3", "c1"):
-            async with gateway.running.proxied(connection_id, "/items", integration="lane") as response:
+            async with gateway.running.call_proxy(connection_id, "/items", integration="lane") as response:
                 links.append(response.headers.get("Gateway-Connect-Url"))
         assert [link is not None for link in links] == [True, True, False, True]
         assert links[0] == links[3]

@@ -51,7 +51,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def status(node: RunningGateway, connection_id: str = "c1") -> int:
-    async with node.proxied(connection_id) as response:
+    async with node.call_proxy(connection_id) as response:
         await response.read()
         code: int = response.status
         return code
@@ -85,7 +85,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
     monkeypatch.setattr(changes, "wait_for_change", lambda _at_most_s: wait_for_change(10 * PATIENCE_S))
     for n in range(10):
         name = f"c{n}"
-        await first.imported(tracker.grant(), name)
+        await first.import_connection(tracker.grant(), name)
         assert await status(second, name) == 200
         async with first.http.delete(
             f"{first.url}/connections/{name}?provider_config_key=tracker", headers=first.headers
@@ -101,8 +101,8 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
     later: Callable[[float], None],
 ) -> None:
     first, second = two_nodes
-    await first.imported(tracker.grant(), "c1")
-    await first.imported(tracker.grant(), "c2")
+    await first.import_connection(tracker.grant(), "c1")
+    await first.import_connection(tracker.grant(), "c2")
     assert await status(second, "c1") == 200
     await asyncio.to_thread(postgres_server.stop)
     try:
@@ -139,7 +139,7 @@ async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than
     two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = two_nodes
-    await first.imported(tracker.grant(), "c1")
+    await first.import_connection(tracker.grant(), "c1")
     assert await status(second) == 200
     read = asyncio.Event()
 
@@ -149,7 +149,7 @@ async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than
 
     second.configure(live=replace(second.runtime.generation.config.live, trust_s=0.2))
     monkeypatch.setattr(second.runtime.store.connections, "get", unreadable)
-    await first.imported(tracker.grant(), "c1")
+    await first.import_connection(tracker.grant(), "c1")
     await asyncio.wait_for(read.wait(), PATIENCE_S)
     await until_status(second, 503)
 
@@ -158,7 +158,7 @@ async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
     two_nodes: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = two_nodes
-    await first.imported(tracker.grant(), "c1")
+    await first.import_connection(tracker.grant(), "c1")
     assert await status(second) == 200
     connect, may_connect = postgres_backend.connect, asyncio.Event()
 

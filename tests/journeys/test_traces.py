@@ -74,14 +74,14 @@ def tracer_of(service: str) -> Any:
 
 def dropped(running: RunningGateway) -> int:
     assert running.runtime.tracing is not None
-    return sum(running.runtime.tracing.dropped.values())
+    return sum(running.runtime.tracing.dropped_spans.values())
 
 
 async def test_one_trace_over_caller_gateway_refresh_and_provider(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
-        await running.imported(import_expired(tracker))
+        await running.import_connection(import_expired(tracker))
         await collector.until_spans(1)  # the span of the import
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
@@ -97,14 +97,14 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
         assert running.fast_path.taken == 1
     assert collector.orphans == []
     assert len({span.trace_id for span in spans}) == 1
-    (page,), (refresh,) = collector.named("page"), collector.named("token.refresh")
-    first, second = sorted(collector.named("GET /proxy/{path}"), key=lambda span: span.start)
+    (page,), (refresh,) = collector.spans_named("page"), collector.spans_named("token.refresh")
+    first, second = sorted(collector.spans_named("GET /proxy/{path}"), key=lambda span: span.start)
     assert (first.parent, second.parent, page.parent) == (page.span_id, page.span_id, "")
     assert (refresh.parent, refresh.kind) == (first.span_id, "client")
     assert refresh.attributes["gateway.refresh.outcome"] == "renewed"
-    attempts = collector.named("GET")
+    attempts = collector.spans_named("GET")
     assert {span.parent for span in attempts} == {first.span_id, second.span_id}
-    assert {span.parent for span in collector.named("GET /me")} == {span.span_id for span in attempts}
+    assert {span.parent for span in collector.spans_named("GET /me")} == {span.span_id for span in attempts}
     assert {span.service for span in spans} == {"app", "provider", "integration-gateway"}
     for attempt in attempts:
         call_span = next(span for span in (first, second) if span.span_id == attempt.parent)
@@ -121,7 +121,7 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, tracing={"connection_ids": True}) as running:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         key = await mint_key(running, {"rules": ["GET /m*"]}, "environment:proxy")
         names = {"Authorization": f"Bearer {key['secret']}", "traceparent": SAMPLED}
         tracker.refusal = 503
@@ -143,7 +143,7 @@ async def test_an_unsampled_call_and_its_refresh_have_no_span(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
-        await running.imported(import_expired(tracker))
+        await running.import_connection(import_expired(tracker))
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert running.fast_path.taken == 1
@@ -158,7 +158,7 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
-        await running.imported(import_expired(tracker))
+        await running.import_connection(import_expired(tracker))
         tracker.hold.clear()
         calls = [asyncio.create_task(call(running, traceparent=f"00-{n:032x}-{CALLER}-01")) for n in (1, 2)]
         async with asyncio.timeout(PATIENCE_S):
@@ -166,10 +166,10 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
                 await asyncio.sleep(0)
         tracker.hold.set()
         assert await asyncio.gather(*calls) == [200, 200]
-        await collector.until(lambda: len(collector.named("GET /proxy/{path}")) == 2)
-        await collector.until(lambda: collector.named("token.refresh"))
-    (refresh,) = collector.named("token.refresh")
-    by_id = {span.span_id: span for span in collector.named("GET /proxy/{path}")}
+        await collector.until(lambda: len(collector.spans_named("GET /proxy/{path}")) == 2)
+        await collector.until(lambda: collector.spans_named("token.refresh"))
+    (refresh,) = collector.spans_named("token.refresh")
+    by_id = {span.span_id: span for span in collector.spans_named("GET /proxy/{path}")}
     (other,) = [span for span in by_id.values() if span.span_id != refresh.parent]
     assert refresh.parent in by_id
     assert other.links == ((refresh.trace_id, refresh.span_id),)
@@ -188,16 +188,16 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver
 ) -> None:
     async with traced(tracker, tmp_path, target=receiver) as running:
-        await running.imported(import_expired(tracker))
+        await running.import_connection(import_expired(tracker))
         tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
         await receiver.until_taken(2)
         await running.runtime.deliverer.idle()
-        await collector.until(lambda: len(collector.named("event.deliver")) >= 2)
-    (refresh,) = collector.named("token.refresh")
+        await collector.until(lambda: len(collector.spans_named("event.deliver")) >= 2)
+    (refresh,) = collector.spans_named("token.refresh")
     assert (refresh.failed, refresh.attributes["oauth.error"]) == (True, "invalid_grant")
-    (made,) = collector.named("POST /connections")
-    by_type = {span.attributes["gateway.event.type"]: span for span in collector.named("event.deliver")}
+    (made,) = collector.spans_named("POST /connections")
+    by_type = {span.attributes["gateway.event.type"]: span for span in collector.spans_named("event.deliver")}
     assert by_type["connection.created"].links == ((made.trace_id, made.span_id),)
     assert by_type["connection.needs_reauth"].links == ((TRACE, refresh.span_id),)
     assert b"traceparent" not in b"".join(webhook.body for webhook in receiver.got)
@@ -210,7 +210,7 @@ async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path) as running:
-        async with running.proxied("none") as response:
+        async with running.call_proxy("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
         (entry,) = await wait_for_operations(running, f"?traceId={trace_id}")
         (span,) = await collector.until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
@@ -224,9 +224,9 @@ def spans_of(collector: Collector, trace_id: str) -> list[Span]:
 
 
 async def test_errors_contain_the_callers_trace_id_if_tracing_is_off(running: RunningGateway) -> None:
-    async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as response:
+    async with running.call_proxy("none", headers={"traceparent": UNSAMPLED}) as response:
         assert (await response.json())["error"]["trace_id"] == TRACE
-    async with running.proxied("none") as response:
+    async with running.call_proxy("none") as response:
         assert "trace_id" not in (await response.json())["error"]
 
 
@@ -243,7 +243,7 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
         if tracing:
             monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.url}/v1/traces")
         async with traced(tracker, tmp_path, {"trace_headers": mode}) as running:
-            await running.imported(tracker.grant())
+            await running.import_connection(tracker.grant())
             names = {"tracestate": "a=1", "X-A": "1", "baggage": "user=alice"}
             names |= {"traceparent": given} if given else {}
             sent = []
@@ -252,7 +252,7 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
                 sent.append([(name.lower(), text) for name, text in tracker.seen[-1].headers.items()])
             assert running.fast_path.taken == 2
             expected = 3 if tracing and given != UNSAMPLED else 0
-            await collector.until(lambda: len(collector.named("GET")) >= expected)
+            await collector.until(lambda: len(collector.spans_named("GET")) >= expected)
     comparable = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
     assert comparable[0] == comparable[1] == comparable[2]
     found = dict(comparable[0])
@@ -261,10 +261,10 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
         assert not {"traceparent", "tracestate"} & set(found)
     elif mode == "own" and expected:
         assert (found["traceparent"], found["tracestate"]) == ("ours", "a=1")
-        attempts = {f"00-{span.trace_id}-{span.span_id}-01" for span in collector.named("GET")}
+        attempts = {f"00-{span.trace_id}-{span.span_id}-01" for span in collector.spans_named("GET")}
         assert {dict(fields)["traceparent"] for fields in sent} == attempts
         if given == SAMPLED:
-            assert {span.trace_id for span in collector.named("GET")} == {TRACE}
+            assert {span.trace_id for span in collector.spans_named("GET")} == {TRACE}
     else:
         assert (found.get("traceparent"), found["tracestate"]) == (given, "a=1")
 
@@ -278,7 +278,7 @@ async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: P
         await running.stop()
         running.document["environments"]["dev"]["integrations"]["tracker"]["trace_headers"] = "pass"
         await running.start()
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         for _ in range(2):
             assert await call(running, traceparent=SAMPLED) == 200
             assert tracker.seen[-1].headers["traceparent"] == SAMPLED
@@ -288,7 +288,7 @@ async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
     async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         assert await call(running, traceparent=SAMPLED) == 200
         tracker.refusal = 503
         for grant in tracker.grants:
@@ -296,10 +296,10 @@ async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
         tracker.seen.clear()
         assert await call(running, Retries="1", traceparent=SAMPLED) == 503
         assert running.fast_path.handed_over == 1
-        await collector.until(lambda: len(collector.named("GET")) == 3)
+        await collector.until(lambda: len(collector.spans_named("GET")) == 3)
     sent_ids = [request.headers["traceparent"].split("-")[2] for request in tracker.seen]
     assert len(set(sent_ids)) == 2
-    assert set(sent_ids) <= {span.span_id for span in collector.named("GET")}
+    assert set(sent_ids) <= {span.span_id for span in collector.spans_named("GET")}
     assert [span for span in collector.orphans if span.parent != CALLER] == []
 
 
@@ -331,7 +331,7 @@ async def test_a_failing_collector_loses_spans_and_nothing_else(
     loop = asyncio.get_running_loop()
     with capture_logs() as lines:
         async with traced(tracker, tmp_path) as running:
-            await running.imported(tracker.grant())
+            await running.import_connection(tracker.grant())
             for _ in range(60):
                 assert await call(running) == 200
             rows = await wait_for_operations(running, "?kind=call&limit=200", least=60)
@@ -373,7 +373,7 @@ async def test_responses_of_a_hostile_collector_are_neither_read_to_the_end_nor_
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     async with server, traced(tracker, tmp_path) as running:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         async with asyncio.timeout(PATIENCE_S):
             while len(reached) < 2:
                 assert await call(running) == 200
@@ -387,10 +387,10 @@ async def test_no_secret_is_in_a_span(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")
     async with traced(tracker, tmp_path, target=receiver, tracing={"connection_ids": True}) as running:
         grant = import_expired(tracker)
-        await running.imported(grant)
+        await running.import_connection(grant)
         names = {"X-Private": "marker-header", "baggage": "user=marker-baggage", "tracestate": "a=marker-state"}
         for _ in range(2):
-            async with running.proxied(
+            async with running.call_proxy(
                 "c1", "/me?q=marker-query", "POST", data=b"marker-body", headers=names
             ) as response:
                 assert response.status == 200
@@ -401,7 +401,7 @@ async def test_no_secret_is_in_a_span(
         tracker.response = web.json_response({"error": "invalid_grant", "error_description": "marker"}, status=400)
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
         await receiver.until_taken(2)
-        await collector.until(lambda: collector.named("event.deliver"))
+        await collector.until(lambda: collector.spans_named("event.deliver"))
     sent = b"".join(collector.raw)
     assert len(collector.spans) >= 8
     assert collector.headers[0]["x-key"] == "collectors-secret"

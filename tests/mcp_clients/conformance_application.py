@@ -208,7 +208,7 @@ class ConformanceApplication:
             return self._called(message), None
         if not message.modern:
             if method == "initialize":
-                version = rpc.negotiated(params)
+                version = rpc.negotiate_revision(params)
                 return {"protocolVersion": version, "capabilities": OF_2025, "serverInfo": SERVER}, None
             if method == "ping" or method in OF_LEVELS:
                 return {}, None

@@ -11,7 +11,7 @@ from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.http.proxy_options import ProxyOptions
-from gateway.middleware.access_log import PATH_LIMIT, access_log
+from gateway.middleware.access_log import MAX_PATH_CHARS, access_log
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import CONNECTION, ENVIRONMENT, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.response_shape import error_shape, request_id
@@ -176,7 +176,7 @@ async def test_proxied_path_like_a_probe_is_recorded(serve: Serve, records: Reco
 
 async def test_a_long_path_is_shortened(serve: Serve, records: RecordedExchanges) -> None:
     await exchange(await serve(OPEN, hello, app(records)), get("/" + "a" * 5000))
-    assert len(records[0].path) == PATH_LIMIT
+    assert len(records[0].path) == MAX_PATH_CHARS
 
 
 async def hello(_request: web.Request) -> web.Response:

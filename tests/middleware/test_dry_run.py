@@ -22,9 +22,9 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
     running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
-    await running.imported(grant)
+    await running.import_connection(grant)
     seen = len(tracker.seen)
-    async with running.proxied(
+    async with running.call_proxy(
         "c1", "/rest/a%2Fb?x=1&y", headers=DRY, skip_auto_headers=["Accept-Encoding"]
     ) as response:
         text = await response.text()
@@ -46,17 +46,17 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
 
 
 async def test_body_is_described_and_not_awaited(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
-    async with running.proxied("c1", method="POST", headers=DRY, data=b"abc") as response:
+    await running.import_connection(tracker.grant())
+    async with running.call_proxy("c1", method="POST", headers=DRY, data=b"abc") as response:
         body = await response.json()
     assert body["body"] == {"from": "the caller, as it comes", "length_bytes": 3}
     assert ["Content-Length", "3"] in body["headers"]
 
 
 async def test_key_and_connection_are_required(running: RunningGateway) -> None:
-    async with running.proxied("nobody", headers=DRY) as response:
+    async with running.call_proxy("nobody", headers=DRY) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
-    async with running.proxied("nobody", headers={**DRY, "Authorization": "Bearer wrong-wrong-wrong"}) as response:
+    async with running.call_proxy("nobody", headers={**DRY, "Authorization": "Bearer wrong-wrong-wrong"}) as response:
         assert response.status == 401
 
 
@@ -86,7 +86,7 @@ async def test_secret_in_the_base_url_or_the_query_is_masked_too(tracker: Tracke
             "connection_config": {"hook": "hidden-hook"},
         }
         await gateway.json("POST", "/connections", json=body, expect=201)
-        async with gateway.proxied("c1", "/x?a=b&key=mine", headers=DRY) as response:
+        async with gateway.call_proxy("c1", "/x?a=b&key=mine", headers=DRY) as response:
             text = await response.text()
     finally:
         await gateway.stop()
@@ -186,7 +186,7 @@ async def test_redirect_that_repeats_the_base_url_is_masked(
     gateway, api = bots
     for path in (f"/bot{BOT}/y", f"/bot{quote(BOT, safe='')}/y"):
         api.location = spelling.format(f"{start}{path}")
-        async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+        async with gateway.call_proxy("c1", "/x", integration="bots", allow_redirects=False) as response:
             assert response.status == 302
             assert hides(response.headers["Location"])
             assert "/y" in response.headers["Location"]
@@ -211,7 +211,7 @@ async def test_a_credential_is_masked_however_a_redirect_spells_it(
     once = quote(BOT, safe="")
     spelt = written.format(plain=BOT, encoded=once, twice=quote(once), lower=once.lower(), form=quote(BOT, safe="+"))
     api.fields = {field: {"Link": f"<{spelt}>; rel=next", "Refresh": f"0; url={spelt}"}.get(field, spelt)}
-    async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+    async with gateway.call_proxy("c1", "/x", integration="bots", allow_redirects=False) as response:
         sent = response.headers[field]
     assert "very" not in sent
     assert "***" in sent
@@ -232,7 +232,7 @@ async def test_redirect_that_repeats_the_query_is_masked(tmp_path: Path, start: 
             await gateway.json("POST", "/connections", json=body, expect=201)
             for spelt in (quote(BOT, safe=""), BOT):
                 api.location = start + spelt
-                async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as response:
+                async with gateway.call_proxy("c1", "/x", integration="bots", allow_redirects=False) as response:
                     assert response.status == 302
                     assert "very" not in response.headers["Location"]
         finally:
@@ -241,7 +241,7 @@ async def test_redirect_that_repeats_the_query_is_masked(tmp_path: Path, start: 
 
 async def test_guessed_credential_is_not_confirmed(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
-    async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as response:
+    async with gateway.call_proxy("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as response:
         body = await response.json()
     assert body["url"].endswith(f"/x/{BOT}")
     assert ["X-Guess", BOT] in body["headers"]

@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.errors import Unavailable
 from gateway.middleware import request_message as limits
 from gateway.middleware.chain import Chain, Handler
-from gateway.middleware.request_message import MAX_JSON_BYTES, invite_body, json_only, read_within, strict
+from gateway.middleware.request_message import MAX_JSON_BYTES, invite_body, json_only, read_limited_body, strict
 from gateway.middleware.response_shape import error_shape, request_id
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import RawResponse, dial, exchange, parsed
@@ -203,7 +203,7 @@ async def test_continue_is_sent_only_for_an_accepted_request(serve: Serve) -> No
 @web.middleware
 async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Read the body before the last link of the chain, as `key_rules` does for a rule that looks into the body."""
-    await read_within(request, MAX_JSON_BYTES, "too large")
+    await read_limited_body(request, MAX_JSON_BYTES, "too large")
     return await handler(request)
 
 

@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CONNECTION, DECODER, PROXY_OPTIONS
 from gateway.middleware.wanted_response import decompress
-from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
+from tests.fakes.lists import CURSOR, PagedReply, import_connection, paged, pages_of
 from tests.fakes.proxy_end import opened_at
 
 
@@ -152,7 +152,7 @@ async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path
     from gateway.records.proxied_call import PagingScheme, Position
 
     async with paged(tmp_path, lambda _request: web.json_response({"items": []})) as list_:
-        await imported(list_.gateway, "c1")
+        await import_connection(list_.gateway, "c1")
         digest = digest_of_request("dev", "tracker", "c1", list_.lists.url, "/list")
         link = PagingScheme("link", link_path_in_response_body="next", response_path="items")
         tokens = list_.gateway.runtime.generation.page_cursors

@@ -12,7 +12,7 @@ async def test_a_refresh_for_a_proxied_call_is_not_by_the_caller_of_the_request_
 ) -> None:
     running.runtime.store.trail.all_refreshes = True
     grant = {name: text for name, text in tracker.grant().items() if name != "expires_in"}
-    await running.imported({**grant, "expires_at": "2020-01-01T00:00:00Z"})
+    await running.import_connection({**grant, "expires_at": "2020-01-01T00:00:00Z"})
     async with aiohttp.ClientSession(
         headers=running.headers, connector=aiohttp.TCPConnector(limit=1), auto_decompress=False
     ) as one_connection:

@@ -90,7 +90,7 @@ def _earlier_result(file: Path | None, identity: dict[str, object]) -> RefreshTa
     for line in file.read_text().splitlines():
         kept = json.loads(line)
         if {**kept, **identity} == kept:
-            return RefreshTally.of_json(kept["result"])
+            return RefreshTally.from_json(kept["result"])
     return None
 
 

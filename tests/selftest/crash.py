@@ -126,7 +126,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names:
     try:
         for name in names:
             ended = {part: value for part, value in tracker.grant().items() if part != "expires_in"}
-            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
+            await before.import_connection({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
     finally:
         await before.stop()
 
@@ -265,7 +265,7 @@ async def _outcome(
 
 
 async def _status(gateway: RunningGateway, name: str) -> int:
-    async with gateway.proxied(name) as response:
+    async with gateway.call_proxy(name) as response:
         return response.status
 
 

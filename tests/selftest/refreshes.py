@@ -65,7 +65,7 @@ class RefreshTally:
     unexpected: list[str] = field(default_factory=list)
 
     @classmethod
-    def of_json(cls, kept: dict[str, Any]) -> "RefreshTally":
+    def from_json(cls, kept: dict[str, Any]) -> "RefreshTally":
         counts = {name: Count(**numbers) for name, numbers in kept.items() if name != "unexpected"}
         return cls(**counts, unexpected=kept["unexpected"])
 

@@ -29,7 +29,7 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
     try:
         async with nodes(folder, tracker.url, url, count=2) as running:
             for n in range(CALLERS):
-                await running.imported(tracker.grant(), f"c{n}")
+                await running.import_connection(tracker.grant(), f"c{n}")
                 for node in range(2):
                     assert (await running.call(node, f"c{n}"))[0] == 200
             stop = asyncio.Event()

@@ -85,7 +85,7 @@ async def test_kills_during_many_refreshes_lose_no_token_unreported_and_killed_w
     tally = await kills_during_refreshes(tmp_path, 3, random.Random(7), url=url, victims=lambda _: next(victims))
     assert (tally.worker.kills, tally.parent.kills, tally.both.kills) == (1, 1, 1)
     assert tally.fine, tally
-    assert RefreshTally.of_json(asdict(tally)) == tally
+    assert RefreshTally.from_json(asdict(tally)) == tally
 
 
 def test_a_loss_is_counted_by_the_killed_process_and_whether_it_was_reported() -> None:

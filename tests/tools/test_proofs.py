@@ -22,7 +22,7 @@ def made(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None,
     )
 
 
-def test_a_call_and_the_account_that_it_names() -> None:
+def test_verification_call_and_account_come_from_the_fact() -> None:
     entry = made()
     assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
     assert entry["account"] == {"endpoint": "/me", "id": "data.id", "label": ["data.mail"]}

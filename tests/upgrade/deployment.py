@@ -110,7 +110,7 @@ class Client:
             cookies = {name: morsel.value for name, morsel in response.cookies.items()}
             return Response(response.status, body, dict(response.headers), cookies)
 
-    async def proxied(self, integration: str, connection: str, path: str = "/things/1", **options: Any) -> Response:
+    async def call_proxy(self, integration: str, connection: str, path: str = "/things/1", **options: Any) -> Response:
         names = {"Provider-Config-Key": integration, "Connection-Id": connection}
         return await self.call(options.pop("method", "GET"), f"/proxy{path}", headers=names, **options)
 

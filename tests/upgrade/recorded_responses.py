@@ -50,14 +50,14 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
     for name, key in known["keys"].items():
         await ask("/connections", name=f"connections of key {name}", key=key)
         for path in ("/things/1", "/other"):
-            response = await client.proxied("crm", "valid", path, key=key)
+            response = await client.call_proxy("crm", "valid", path, key=key)
             found[f"{path} by key {name}"] = _comparable(response)
     for name in PROXIED:
         integration = {"valid": "crm", "made": "crm-api"}.get(name, name)
-        response = await client.proxied(integration, name)
+        response = await client.call_proxy(integration, name)
         found[f"proxied {name}"] = _comparable(response)
     for name in ("dead", "nobody"):
-        response = await client.proxied("crm", name)
+        response = await client.call_proxy("crm", name)
         found[f"proxied {name}"] = _comparable(response)
     path = known["capability"]
     await ask(f"{path}/things/2", name="capability", key="")

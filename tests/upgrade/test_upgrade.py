@@ -126,7 +126,7 @@ async def _assert_deployment_works(deployment: Deployment, expected: dict[str, A
 
 async def _assert_expired_token_is_refreshed_once(client: Client, fake_provider: Provider) -> None:
     for _ in range(2):
-        response = await client.proxied("crm", "expired", expect=200)
+        response = await client.call_proxy("crm", "expired", expect=200)
         assert response.body["credential"] == {"Authorization": "Bearer at-expired-2"}
     assert fake_provider.token_requests["expired"] == 1
     assert not fake_provider.token_requests["valid"]
@@ -140,7 +140,7 @@ async def _assert_flow_can_be_finished(client: Client, fake_provider: Provider, 
     path = f"/oauth/callback?code=code-late&state={query['state'][0]}"
     await client.call("GET", path, key="", headers={"Cookie": cookies}, expect=200)
     (made,) = await _ids(client) - before
-    response = await client.proxied("crm", made, expect=200)
+    response = await client.call_proxy("crm", made, expect=200)
     assert response.body["credential"] == {"Authorization": "Bearer at-late-1"}
 
 
@@ -159,7 +159,9 @@ async def _assert_pending_connections_can_be_completed(client: Client, known: di
         body = {"code_verifier": known["verifier"]}
         response = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
         (made,) = response.body["data"]["connections"]
-        sent = await client.proxied(made["provider_config_key"], made["connection_id"], key=KEYS["staging"], expect=200)
+        sent = await client.call_proxy(
+            made["provider_config_key"], made["connection_id"], key=KEYS["staging"], expect=200
+        )
         assert sent.body["credential"] == credential
 
 

@@ -157,14 +157,14 @@ async def _filled(deployment: Deployment) -> dict[str, Any]:
         await _provider_webhooks(client)
         await _delivered(deployment, "production")
         fake_provider.refuses_hooks_of.add("staging")
-        await _imported(client, "crm", "staging-1", "staging1", key=KEYS["staging"])
+        await _import_connection(client, "crm", "staging-1", "staging1", key=KEYS["staging"])
         await client.call("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
         # last, so that nothing refreshes it
-        await _imported(client, "crm", "expired", "expired", expires_at=datetime.now(UTC).timestamp() - 60)
+        await _import_connection(client, "crm", "expired", "expired", expires_at=datetime.now(UTC).timestamp() - 60)
     return {"keys": keys, "capability": capability, "sessions": sessions, "flow": flow, "verifier": VERIFIER}
 
 
-async def _imported(client: Client, integration: str, connection: str, person: str, **more: Any) -> None:
+async def _import_connection(client: Client, integration: str, connection: str, person: str, **more: Any) -> None:
     ends = {"expires_at": more.pop("expires_at")} if "expires_at" in more else {"expires_in": 30 * 86400}
     tokens = {"access_token": f"at-{person}-1", "refresh_token": f"rt-{person}-1", **ends}
     key = more.pop("key", KEYS["production"])
@@ -174,11 +174,11 @@ async def _imported(client: Client, integration: str, connection: str, person: s
 
 
 async def _connections(client: Client) -> None:
-    await _imported(client, "crm", "valid", "valid", end_user=ADA, metadata={"first": 1}, tags={"team": "red"})
-    await _imported(client, "crm", "valid", "valid", connection_config={"region": "eu"})  # again: reconnected
+    await _import_connection(client, "crm", "valid", "valid", end_user=ADA, metadata={"first": 1}, tags={"team": "red"})
+    await _import_connection(client, "crm", "valid", "valid", connection_config={"region": "eu"})  # again: reconnected
     body = {"provider_config_key": "crm", "connection_id": "valid", "metadata": {"list": [1, 2.5, "ü"], "null": None}}
     await client.call("PATCH", "/connections/metadata", json=body, expect=200)
-    await _imported(client, "git", "git", "git", connection_config={"host": "127.0.0.1"})
+    await _import_connection(client, "git", "git", "git", connection_config={"host": "127.0.0.1"})
     for body in IMPORTS:
         await client.call("POST", "/connections", json=body, expect=201)
     made = {
@@ -195,20 +195,20 @@ async def _connections(client: Client) -> None:
         "custom": {"contact": "ops@example.com"},
     }
     await client.call("POST", "/integrations", json=made, expect=200)
-    await _imported(client, "crm-api", "made", "made")
+    await _import_connection(client, "crm-api", "made", "made")
     await client.call("PATCH", "/integrations/crm-api", json={"forward_webhooks": False}, expect=200)
-    await _imported(client, "crm", "refreshed", "refreshed")
+    await _import_connection(client, "crm", "refreshed", "refreshed")
     await client.call("GET", "/connections/refreshed?provider_config_key=crm&force_refresh=true", expect=200)
-    await _imported(
+    await _import_connection(
         client, "crm", "dead", "dead", end_user={"id": "dee"}, expires_at=datetime.now(UTC).timestamp() - 60
     )
     await client.call("GET", "/connections/dead?provider_config_key=crm", expect=424)
-    await _imported(client, "crm", "slow", "slow")
+    await _import_connection(client, "crm", "slow", "slow")
     await client.call("GET", "/connections/slow?provider_config_key=crm&force_refresh=true", expect=200)
-    await _imported(client, "crm", "deleted", "deleted")
+    await _import_connection(client, "crm", "deleted", "deleted")
     await client.call("DELETE", "/connections/deleted?provider_config_key=crm", expect=200)
     for integration, connection in (("crm", "valid"), ("mail", "mail"), ("crm", "nobody")):
-        await client.proxied(integration, connection)
+        await client.call_proxy(integration, connection)
 
 
 async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str], str]:
@@ -233,7 +233,7 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
     child = await minted(parent, display_name="child", scopes=scopes[1:], limits={"integrations": ["crm"]})
     staging = await minted(KEYS["staging"], display_name="all of staging")
     for key in (agent["secret"], child):
-        await client.proxied("crm", "valid", key=key, expect=200)
+        await client.call_proxy("crm", "valid", key=key, expect=200)
     keys = {"agent": agent["secret"], "ended": ended["secret"], "parent": parent, "child": child, "staging": staging}
     return keys, "/c/" + capability["base_url"].partition("/c/")[2]
 

@@ -88,9 +88,9 @@ def catalog_texts(
     included.
     """
     made = {
-        one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
-        for one in facts
-        if one["name"] not in hand_written and one["name"] not in corrections.left_out
+        fact["name"]: with_lifetimes(fact["name"], entry_of(fact), lifetimes)
+        for fact in facts
+        if fact["name"] not in hand_written and fact["name"] not in corrections.left_out
     }
     for name, entry in made.items():
         made[name] = with_verification(name, entry, proofs.get(name), corrections.entries.get(name, {}))

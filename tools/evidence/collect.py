@@ -61,14 +61,18 @@ def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
     first = _read(folder / "providers.json")
     new = _read(folder / "new-providers.json")
     found = [
-        *(one for facts in first for one in _labels(facts)),
-        *(one for facts in further_facts(new) for one in _labels(facts)),
+        *(label for facts in first for label in _labels(facts)),
+        *(label for facts in further_facts(new) for label in _labels(facts)),
         *_independent(_read(folder / "independent.json")["facts"], names, new["facts"]),
         *_quirks(_read(folder / "oauth-quirks.json")["facts"]),
         *_proofs(_read(folder / "verification-account.json")["facts"]),
         *_proofs({name: _as_proof(one) for name, one in new["facts"].items() if "verification" in one}),
         *_webhooks(_read(folder / "subscriptions.json")["facts"]),
-        *(one for path in sorted((folder / "operations").glob("*.json")) for one in _operations(_read(path))),
+        *(
+            operation
+            for path in sorted((folder / "operations").glob("*.json"))
+            for operation in _operations(_read(path))
+        ),
         *_corrected(_read(ROOT / "tests" / "gateway" / "catalog" / "facts.json")),
     ]
     return [one for one in found if one.entry in names]
@@ -131,20 +135,20 @@ _PLURALS: Final = {
 
 def _independent(facts: list[Facts], names: frozenset[str], new: Facts) -> Iterator[Statement]:
     keys = {source["key"]: name for name, one in new.items() for source in one["sources"] if "key" in source}
-    for one in facts:
-        source = str(SAME.get(one["source"], one["source"]))
-        if _is_old(one):
+    for fact in facts:
+        source = str(SAME.get(fact["source"], fact["source"]))
+        if _is_old(fact):
             continue
         entry = (
             ENTRIES.get(source)
-            or one.get("our_entry")
-            or (keys.get(str(one["provider"])) if source == "amp-labs" else None)
+            or fact.get("our_entry")
+            or (keys.get(str(fact["provider"])) if source == "amp-labs" else None)
         )
         if entry is None or entry not in names:
             continue
-        if entry == "twitter" and "oauth2" in json.dumps(one):
+        if entry == "twitter" and "oauth2" in json.dumps(fact):
             entry = "twitter-v2"
-        yield from _of_source(entry, source, one)
+        yield from _of_source(entry, source, fact)
 
 
 def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
@@ -273,14 +277,14 @@ def _proofs(facts: Mapping[str, Facts]) -> Iterator[Statement]:
 
 
 def _webhooks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
-    for one in facts.values():
-        signature = one.get("signature") or {}
+    for fact in facts.values():
+        signature = fact.get("signature") or {}
         header = signature.get("header") if isinstance(signature, dict) else None
         if not header:
             continue
-        ids = _ids(row["id"] for row in one["sources"] if any("signature" in text for text in row.get("seen", ())))
-        outside = tuple(row for row in ids if row != KNOWLEDGE) if one.get("signature_confidence") == "sourced" else ()
-        for entry in one["entries"]:
+        ids = _ids(row["id"] for row in fact["sources"] if any("signature" in text for text in row.get("seen", ())))
+        outside = tuple(row for row in ids if row != KNOWLEDGE) if fact.get("signature_confidence") == "sourced" else ()
+        for entry in fact["entries"]:
             yield Statement(entry, "webhook_signature.header", (header.lower(),), outside or (KNOWLEDGE,))
 
 

@@ -23,7 +23,7 @@ def agrees(entry: Entry, statement: Statement) -> bool | None:
     ours = list(entry_values(entry, statement.field))
     if not ours:
         return None
-    return any(_same(statement.field, one, theirs) for one in ours for theirs in statement.values)
+    return any(_same(statement.field, our, theirs) for our in ours for theirs in statement.values)
 
 
 def entry_values(entry: Entry, field: str) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from tools.evidence.compare import agrees, entry_values
 from tools.evidence.statements import KNOWLEDGE, sources, statements
 
 ROOT: Final = Path(__file__).parents[2]
-LEAST: Final = 0.97
+MIN_AGREEMENT: Final = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def main() -> int:
     print(
         f"{len(found)} fields compared, {share:.1%} agree, {len(differing)} differ, {unexplained} of them unexplained"
     )
-    return 1 if unexplained or share < LEAST else 0
+    return 1 if unexplained or share < MIN_AGREEMENT else 0
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def _add_missing_credential(out: dict[str, Any], name: str, bare: str, notes: No
     if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
         return
     known = {*mode.placeholders, *mode.members, *out.get("credentials", {})}
-    if not any(one in known for one in (*spellings(name), bare)):
+    if not any(spelling in known for spelling in (*spellings(name), bare)):
         forms = out.setdefault("credentials", {})
         for own in () if forms else mode.typed_fields:
             forms.setdefault(own, {})

@@ -130,9 +130,11 @@ def _convert_member(name: str, key: str, value: Any) -> Any:
         case "key":
             return as_text((value.get("value") or value.get("key")) if isinstance(value, Mapping) else value)
         case "header":
-            return {str(one): as_text(text) for one, text in value.items()}
+            return {str(field): as_text(text) for field, text in value.items()}
         case "claims":
-            return {one: text for one, text in value.items() if one not in {"iat", "exp"}}  # the mode sets both claims
+            return {
+                field: text for field, text in value.items() if field not in {"iat", "exp"}
+            }  # the mode sets both claims
         case "lifetime_s":
             return max(1, int(value) // 1000) if key == "expires_in_ms" else int(value)
     return as_text(value)

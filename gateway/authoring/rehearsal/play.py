@@ -95,7 +95,7 @@ class RehearsalState:
             ("proxy", "base_url") if role == "proxy" else ("additional_steps",) if role.startswith("step") else (role,)
         )
 
-    def known(self) -> KnownValues:
+    def known_values(self) -> KnownValues:
         """Return the values that fill the placeholders of templates in the next request."""
         credentials = self.shown.get("credentials", {})
         stored = {name: value for name, value in credentials.items() if isinstance(value, str)}
@@ -342,7 +342,7 @@ class _Rehearsal(RehearsalState):
         else:
             await connect_by_form(self.gateway, self.provider, self.samples, self.connection_id)
         await self.read_connection()
-        known = self.known()
+        known = self.known_values()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
         arrivals = self.token_requests(mark)
@@ -371,7 +371,7 @@ class _Rehearsal(RehearsalState):
         if is_redirecting(self.provider):  # the gateway does not verify new grants, so import the credential
             mark = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.shown)
-        known = self.known()
+        known = self.known_values()
         arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.method == spec.method]
         paths = [path for endpoint in spec.endpoints if (path := known.path(f"http://host{endpoint}"))]
         fitting = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
@@ -400,7 +400,7 @@ class _Rehearsal(RehearsalState):
         arrivals = self.actor.since(mark, "proxy")
         if status != 200 or not arrivals:
             raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
-        step.checks += call_checks(arrivals[-1], self.known(), self.samples, self.entry, self.shown)
+        step.checks += call_checks(arrivals[-1], self.known_values(), self.samples, self.entry, self.shown)
 
     async def _refresh(self, step: RehearsedStep, mark: int) -> None:
         mode = self.provider.auth_mode
@@ -415,7 +415,7 @@ class _Rehearsal(RehearsalState):
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
             step.checks.append(RehearsalCheck("a new token was requested", False, place, "no request was received"))
             return
-        step.checks += refresh_checks(arrivals[0], self.known(), self.samples, refresh_token)
+        step.checks += refresh_checks(arrivals[0], self.known_values(), self.samples, refresh_token)
         is_new = self.actor.access_token != before
         step.checks.append(RehearsalCheck("a new token was issued", is_new, ("token_response",), "it is the old one"))
         await self._call(step, len(self.actor.arrivals))

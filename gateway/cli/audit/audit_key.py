@@ -34,7 +34,7 @@ def key(file: Path, new: bool, as_json: bool) -> None:
         except VaultError as fault:
             print(f"gateway: the signing key cannot be decrypted: {fault} To replace it, use --new.", file=sys.stderr)
             return 1
-        store_id = (await store.audit.end()).store
+        store_id = (await store.audit.chain_end()).store
         print(json.dumps({"public_key": text, "store": store_id}) if as_json else text)
         return 0
 

@@ -28,7 +28,7 @@ MAX_DETAIL_CHARS: Final = 80
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=100, show_default=True, help="Maximum number of records."
 )
-@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Only records before this one.")
+@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Only records before the record with this number.")
 @as_json
 def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
     """Print records, newest first."""

@@ -43,17 +43,17 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
     from gateway.store.audit.audit_chain import checkpoints_in
 
     given: list[Checkpoint] = []
-    for one in files:
-        checkpoints = checkpoints_in(one.read_text(errors="replace"))
+    for path in files:
+        checkpoints = checkpoints_in(path.read_text(errors="replace"))
         if not checkpoints:
             raise click.UsageError(
-                f"{one} has no checkpoint. Give the file of audit.checkpoint_file, or a log of the gateway."
+                f"{path} has no checkpoint. Give the file of audit.checkpoint_file, or a log of the gateway."
             )
         given += checkpoints
 
     async def work(store: "Store", _config: "Config") -> int:
         from gateway import clock
-        from gateway.store.audit.audit_check import verified
+        from gateway.store.audit.audit_check import verify_chain
         from gateway.vault import VaultError
 
         await store.audit.append_to_chain()
@@ -65,7 +65,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
                 raise click.ClickException(
                     f"The key that signs checkpoints cannot be decrypted: {fault} Give --public-key."
                 ) from None
-        verdict = await verified(store.audit, given, trusted)
+        verdict = await verify_chain(store.audit, given, trusted)
         if as_json:
             print(json.dumps(_report(verdict), indent=2))
         else:

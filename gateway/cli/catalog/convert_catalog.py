@@ -44,22 +44,24 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
         print(wrong.fault, file=sys.stderr)
         sys.exit(1)
     usable = [entry for entry in entries if entry.values is not None]
-    there = [] if folder is None else write(usable, folder, source=file.name, force=force)
+    existing = [] if folder is None else write(usable, folder, source=file.name, force=force)
     if as_json:
-        report = {"ok": len(usable) == len(entries) and not there, "entries": len(entries), "usable": len(usable)}
+        report = {"ok": len(usable) == len(entries) and not existing, "entries": len(entries), "usable": len(usable)}
         wrote = None if folder is None else str(folder)
         print(
-            json.dumps({**report, "folder": wrote, "not_written": there, "data": list(report_rows(entries))}, indent=2)
+            json.dumps(
+                {**report, "folder": wrote, "not_written": existing, "data": list(report_rows(entries))}, indent=2
+            )
         )
     else:
         for line in _lines(entries, changes=changes):
             print(line)
-        for name in there:
+        for name in existing:
             print(
                 f"{folder}/{name}.yaml already exists and was not changed; to replace it, use --force", file=sys.stderr
             )
-        print(_summary(entries, folder, len(usable) - len(there)))
-    sys.exit(0 if len(usable) == len(entries) and not there else 1)
+        print(_summary(entries, folder, len(usable) - len(existing)))
+    sys.exit(0 if len(usable) == len(entries) and not existing else 1)
 
 
 def _lines(entries: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[str]:

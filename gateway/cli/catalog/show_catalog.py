@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-PIPE_WIDTH = 400  # columns of a table if stdout is not a terminal: no line is wrapped in a pipe
+PIPE_WIDTH = 400  # width of tables if stdout is not a terminal, so that no line is wrapped
 
 
 @click.command("list")

@@ -118,6 +118,6 @@ def _link_terms(session: "ConnectSession") -> str:
         terms.append(f"for {counted(session.max_connections, 'connection')}")
     if session.single_use:
         terms.append("in one browser")
-    if session.bound:
+    if session.needs_completion:
         terms.append("pending until your application completes it")
     return f"{', '.join(terms)}."

@@ -77,10 +77,10 @@ def delete(
         record = DeletionReport(report)
         try:
 
-            async def one(ref: "ConnectionRef") -> None:
+            async def delete(ref: "ConnectionRef") -> None:
                 record.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
-            await run_for_each(refs, one, "deleting")
+            await run_for_each(refs, delete, "deleting")
         finally:
             record.close()
         return record.print_result(as_json=as_json)

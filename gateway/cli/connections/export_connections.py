@@ -66,8 +66,8 @@ def export(
 
     async def work(runtime: "Runtime") -> int:
         name = select_environment(runtime, environment)
-        for one in only:
-            await check_integration(runtime, name, one)
+        for integration in only:
+            await check_integration(runtime, name, integration)
         with _complete_file(target) as out:
             counts = await _write_bundle(runtime, out, name, only, passphrase)
         _print_counts(target, counts, plain=plain, as_json=as_json)
@@ -115,7 +115,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
     some: list[Connection] = []
 
-    async def recorded() -> None:
+    async def record_exports() -> None:
         """Record the exports before the credentials are written.
 
         If recording fails, nothing is exported: every exported credential has an audit record.
@@ -125,11 +125,11 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
     async for connection in pages(runtime, environment, integration_ids=only):
         some.append(connection)
         if len(some) == RECORDS_PER_WRITE:
-            await recorded()
+            await record_exports()
             for passed in some:
                 yield passed
             some = []
-    await recorded()
+    await record_exports()
     for passed in some:
         yield passed
 

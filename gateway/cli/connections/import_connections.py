@@ -181,7 +181,7 @@ class FileSource:
         from gateway.moving.moved_connection import SourceRefused
 
         with ExitStack() as stack:
-            source = self._opened(stack)
+            source = self._open_input(stack)
             at_stdin = self.source == "-"
             kind = self.kind or ("jsonl" if at_stdin else kind_of(Path(self.source), source))
             if at_stdin and kind == "bundle":
@@ -204,7 +204,7 @@ class FileSource:
             except SourceRefused as fault:
                 raise _stopped_error(intake, fault) from None
 
-    def _opened(self, stack: ExitStack) -> IO[bytes]:
+    def _open_input(self, stack: ExitStack) -> IO[bytes]:
         if self.source == "-":
             return sys.stdin.buffer
         try:

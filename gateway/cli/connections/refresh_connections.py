@@ -55,12 +55,12 @@ def refresh(
             return 1
         results: list[dict[str, Any]] = []
 
-        async def one(ref: "ConnectionRef") -> None:
+        async def refresh(ref: "ConnectionRef") -> None:
             outcome, detail = await refresh_now(runtime, ref)
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
             results.append({**named, "outcome": outcome, "detail": detail})
 
-        await run_for_each(refs, one, "refreshing")
+        await run_for_each(refs, refresh, "refreshing")
         results.sort(key=lambda row: str(row["connection_id"]))
         if as_json:
             print(json.dumps({"connections": results}, indent=2))
@@ -100,6 +100,6 @@ def _help_text(results: list[dict[str, Any]]) -> str:
     from gateway.cli.terminal import program
 
     first = next(row for row in results if row["outcome"] == "failed")
-    integration, one = quote(str(first["integration"])), quote(str(first["connection_id"]))
-    why = f"`{program()} connections why --integration {integration} {one}` shows what to do"
+    integration, connection = quote(str(first["integration"])), quote(str(first["connection_id"]))
+    why = f"`{program()} connections why --integration {integration} {connection}` shows what to do"
     return f"; {why}, and `{program()} doctor {integration}` checks whether its provider can be reached"

@@ -81,7 +81,7 @@ def _print_several(connection_id: str, integrations: list[str]) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of connections."
 )
-@click.option("--cursor", metavar="TEXT", help="Continue where a list ended.")
+@click.option("--cursor", metavar="CURSOR", help="Continue after an earlier list, which printed its cursor at the end.")
 @as_json
 def list_connections(
     file: Path,

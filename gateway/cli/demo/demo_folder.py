@@ -129,7 +129,9 @@ class DemoFolder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.fdopen(os.open(self.path / "demo.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
         except OSError as fault:
-            raise DemoFailed(f"{self.path} cannot be used: {fault}; choose another folder with --state") from fault
+            raise DemoFailed(
+                f"cannot use the demo's folder {self.path}: {fault.strerror}; choose another folder with --state"
+            ) from fault
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -32,7 +32,7 @@ from gateway.cli.terminal import program
 from gateway.config.exposed import SQLITE
 from gateway.egress.egress_errors import EgressError
 from gateway.store.sqlite.file_preflight import sqlite_path
-from gateway.text import counted, unconnected
+from gateway.text import connect_failure, counted
 from gateway.vault import Keyring, instance
 
 # ── This machine's clock, compared with the Date header of responses (RFC 9110 §6.6.1), which has whole seconds.
@@ -238,8 +238,8 @@ async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
     """
     server = examined.config.server
     local = local_url(server.host, server.port)
-    here, there = await asyncio.gather(_health(examined, local), _health(examined, server.public_url))
-    if here.is_another_gateway:
+    local_health, public_health = await asyncio.gather(_health(examined, local), _health(examined, server.public_url))
+    if local_health.is_another_gateway:
         yield DoctorFinding(
             "fail",
             "gateway",
@@ -247,19 +247,19 @@ async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
             examined.where("server", "port"),
             "stop it (press Ctrl-C in `gateway demo` or `make run`), or set another server.port",
         )
-    elif here.is_gateway:
+    elif local_health.is_gateway:
         yield ok("gateway", f"it runs, and responds on {local}")
-    elif here.is_refused:
+    elif local_health.is_refused:
         yield ok("gateway", f"it does not run on this machine: nothing listens on {local}")
     else:
         yield DoctorFinding(
             "warn",
             "gateway",
-            f"another server listens on {local}: it {here.problem}",
+            f"another server listens on {local}: it {local_health.problem}",
             examined.where("server", "port"),
             "stop it, or set another server.port",
         )
-    yield _public_url_finding(examined, here, there)
+    yield _public_url_finding(examined, local_health, public_health)
 
 
 def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public: HealthResponse) -> DoctorFinding:
@@ -315,7 +315,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
     except aiohttp.ClientConnectorSSLError:
         return HealthResponse(problem="does not support TLS 1.2 or newer")
     except aiohttp.ClientConnectorError as fault:
-        return HealthResponse(problem=f"accepts no connection ({unconnected(fault.os_error)})", is_refused=True)
+        return HealthResponse(problem=f"accepts no connection ({connect_failure(fault.os_error)})", is_refused=True)
     except TimeoutError:
         return HealthResponse(problem=f"does not respond within {RESPONSE_TIMEOUT_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:

@@ -69,7 +69,12 @@ COLUMNS: Final = (
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of deliveries."
 )
-@click.option("--cursor", type=RowId(), metavar="NUMBER", help="Continue where a list ended.")
+@click.option(
+    "--cursor",
+    type=RowId(),
+    metavar="CURSOR",
+    help="Continue after an earlier list, which printed its cursor at the end.",
+)
 @as_json
 def list_events(
     file: Path,
@@ -114,8 +119,14 @@ def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool)
     rows = []
     for delivery in shown:
         last = delivery.detail or str(delivery.status or "")
-        whose = (delivery.message_id, day(delivery.at), delivery.event, delivery.connection_id or "", delivery.target)
-        rows.append((*whose, delivery.state.value, str(delivery.attempts), day(delivery.due_at), last))
+        subject_cells = (
+            delivery.message_id,
+            day(delivery.at),
+            delivery.event,
+            delivery.connection_id or "",
+            delivery.target,
+        )
+        rows.append((*subject_cells, delivery.state.value, str(delivery.attempts), day(delivery.due_at), last))
     table(COLUMNS, rows)
     if following is not None:
         print(f"there are more: --cursor {following}", file=sys.stderr)

@@ -47,8 +47,8 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
     ids = Keyring(store.encryption_keys).ids
     wrapped = [counts.under_master(id_) for id_ in ids]
     return [
-        EncryptionKeyUse(place, one, len(keys), sum(key.total for key in keys))
-        for place, (one, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
+        EncryptionKeyUse(place, key_id, len(keys), sum(key.total for key in keys))
+        for place, (key_id, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
     ]
 
 

@@ -179,10 +179,10 @@ def try_call(file: Path | None, url: str | None, key: str | None, environment: s
     wish = TriedCall(**typed)
     with exit_on_faults(wish.as_json):
         try:
-            there = try_target.find_target(file, url, key, environment)
-            _check(there)
-            with Client(there.url, there.key.reveal()) as client:
-                sys.exit(_make_call(client, there, wish))
+            target = try_target.find_target(file, url, key, environment)
+            _check(target)
+            with Client(target.url, target.key.reveal()) as client:
+                sys.exit(_make_call(client, target, wish))
         except TrialFailed as failed:
             _exit_with_failure(failed, wish.as_json)
 

@@ -105,14 +105,14 @@ def _read(file: Path) -> "Config":
 
 
 def _key(config: "Config", file: Path, environment: str | None) -> Secret:
-    there = config.environments
-    if environment is None and len(there) == 1:
-        (environment,) = there
-    if environment is None or environment not in there:
+    environments = config.environments
+    if environment is None and len(environments) == 1:
+        (environment,) = environments
+    if environment is None or environment not in environments:
         raise TrialFailed(
-            f"{file} has the environments {', '.join(there) or '(none)'}; name one with --environment NAME"
+            f"{file} has the environments {', '.join(environments) or '(none)'}; name one with --environment NAME"
         )
-    keys = there[environment].secret_keys
+    keys = environments[environment].secret_keys
     if not keys:
         raise TrialFailed(
             f"the secret key of environment '{environment}' cannot be read from {file}",
@@ -196,9 +196,9 @@ def _below_base(client: Client, integration: str, url: str) -> str:
 
 def _proxy_settings(client: Client, integration: str) -> Mapping[str, Any]:
     """Return the proxy settings of the integration's provider; empty if the integration is unknown."""
-    for one in client.list_integrations():
-        if one["unique_key"] == integration:
-            proxy: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]
+    for listed in client.list_integrations():
+        if listed["unique_key"] == integration:
+            proxy: Mapping[str, Any] = client.get_provider(listed["provider"])["proxy"]
             return proxy
     return {}
 

@@ -54,7 +54,7 @@ class Checkpoint:
         what = {"store": self.store, "sequence": self.sequence, "hash": self.hash, "at": iso(self.at)}
         return _CHECKPOINT + canonical_json(what).encode()
 
-    def signed(self, key: Ed25519PrivateKey) -> "Checkpoint":
+    def sign(self, key: Ed25519PrivateKey) -> "Checkpoint":
         signature = base64.b64encode(key.sign(self._signed_bytes)).decode()
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 

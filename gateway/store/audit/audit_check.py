@@ -7,7 +7,7 @@ from gateway.store.audit.audit_chain import MAX_FAULTS, ChainCheck, ChainFault, 
 from gateway.store.audit.audit_records import AuditRecords
 
 
-async def verified(
+async def verify_chain(
     records: AuditRecords, given: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
 ) -> Verdict:
     """Verify the chain of this store and return its faults.
@@ -15,7 +15,7 @@ async def verified(
     `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: whether to use
     the checkpoints in the store too. Records that are not in the chain yet are only counted.
     """
-    end = await records.end()
+    end = await records.chain_end()
     pruned_to, digest, start = await records.start()
     faults = []
     good = []
@@ -64,7 +64,7 @@ async def verified(
         text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"
         faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
     verdict.faults = sorted([*faults, *verdict.faults], key=lambda fault: fault.sequence)[:MAX_FAULTS]
-    verdict.unsealed = await records.waiting()
+    verdict.unsealed = await records.count_waiting()
     return verdict
 
 

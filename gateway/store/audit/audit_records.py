@@ -31,17 +31,21 @@ from gateway.store.tables import audit_checkpoints, audit_pending, audit_records
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import WrappedKey
 
-AT_ONCE: Final = 500  # records per transaction; takes about ten milliseconds, during which SQLite blocks other writers
+ROWS_PER_TRANSACTION: Final = (
+    500  # records per transaction; takes about ten milliseconds, during which SQLite blocks other writers
+)
 PAGE: Final = 1000
 UNREADABLE: Final = "unreadable"
 # The signing key is bound to this name, in place of an environment's name. No environment can have this name.
 SIGNING_KEY_OF: Final = "\0audit"
 # The store keeps the newest checkpoints, and those that begin a chain. Copies outside the store are not affected.
-CHECKPOINTS_KEPT: Final = 1000
+MAX_CHECKPOINTS: Final = 1000
 
 _STATE: Final = select(audit_state)
 _LOCKED: Final = _STATE.with_for_update()
-_WAITING: Final = select(audit_pending.c.id, audit_pending.c.body).order_by(audit_pending.c.id).limit(AT_ONCE)
+_WAITING: Final = (
+    select(audit_pending.c.id, audit_pending.c.body).order_by(audit_pending.c.id).limit(ROWS_PER_TRANSACTION)
+)
 _ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
 
 
@@ -77,7 +81,7 @@ class AuditRecords:
                     return total
             done = await self._transactions.write(self._link_some)
             total += done
-            if done < AT_ONCE:
+            if done < ROWS_PER_TRANSACTION:
                 return total
 
     async def _link_some(self, db: AsyncConnection) -> int:
@@ -97,7 +101,7 @@ class AuditRecords:
         await db.execute(update(audit_state).values(sequence=sequence, hash=digest))
         return len(rows)
 
-    async def end(self) -> ChainEnd:
+    async def chain_end(self) -> ChainEnd:
         """Return the present end of the chain."""
         last = select(audit_checkpoints.c.sequence, audit_checkpoints.c.at)
         async with self._transactions.read() as db:
@@ -113,7 +117,7 @@ class AuditRecords:
             None if signed is None else signed.at,
         )
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
         """Return how many committed records are not in the chain yet."""
         async with self._transactions.read() as db:
             return int((await db.execute(select(func.count()).select_from(audit_pending))).scalar_one())
@@ -137,10 +141,10 @@ class AuditRecords:
             key = await self._signing_key(db, state, now)
             if state.key_id is None:  # the next checkpoint covers the record of the key's creation
                 self._trail.noted.set()
-            checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
+            checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).sign(key)
             await _keep(db, checkpoint, starts=False)
             oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
-            last = oldest.limit(1).offset(CHECKPOINTS_KEPT).scalar_subquery()
+            last = oldest.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
             gone = delete(audit_checkpoints).where(~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last)
             await db.execute(gone)
             return checkpoint
@@ -279,7 +283,7 @@ class AuditRecords:
             if row is None:
                 return None
             key = await self._signing_key(db, state, now)
-            checkpoint = Checkpoint(state.store_id, row.sequence, row.hash, now).signed(key)
+            checkpoint = Checkpoint(state.store_id, row.sequence, row.hash, now).sign(key)
             await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == checkpoint.sequence))
             await _keep(db, checkpoint, starts=True)
             detail = {"to_sequence": checkpoint.sequence, "to_hash": checkpoint.hash, "before": before.isoformat()}

@@ -16,7 +16,9 @@ from gateway.records.audit import CredentialUseCount, CredentialUseFilter, Crede
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
-AT_ONCE: Final = 200  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
+ROWS_PER_TRANSACTION: Final = (
+    200  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
+)
 HOUR_S: Final = 3600
 
 
@@ -26,9 +28,9 @@ class UseStore:
 
     async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
         """Add the counts to the stored sums. Raises Unavailable; some of the counts can then already be stored."""
-        for at in range(0, len(counts), AT_ONCE):
+        for at in range(0, len(counts), ROWS_PER_TRANSACTION):
             # All processes use the same order, so that no deadlock is possible.
-            rows = [_row(count) for count in sorted(counts[at : at + AT_ONCE])]
+            rows = [_row(count) for count in sorted(counts[at : at + ROWS_PER_TRANSACTION])]
 
             async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
                 statement = inserting(db)(credential_uses)

@@ -35,14 +35,14 @@ def schema(*, suffix: str = "") -> str:
     return f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}, PRIMARY KEY ({', '.join(KEY)})){suffix}"
 
 
-def upsert(mark: Callable[[int], str], greatest: str) -> str:
+def upsert(mark: Callable[[int], str], max_function: str) -> str:
     """Return the statement that adds one row to the sums.
 
-    `mark`: returns the placeholder of a parameter, given the parameter's number (from 1). `greatest`: the SQL function
-    that returns the greatest of several values.
+    `mark`: returns the placeholder of a parameter, given the parameter's number (from 1). `max_function`: the SQL
+    function that returns the largest of several values.
     """
     added = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
-    last = f"last_at = {greatest}({TABLE}.last_at, excluded.last_at)"
+    last = f"last_at = {max_function}({TABLE}.last_at, excluded.last_at)"
     values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
     return (
         f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({values})"
@@ -86,12 +86,12 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
 
 
 def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: list[Any]) -> None:
-    there = rows.get(key)
-    if there is None:
+    existing_sums = rows.get(key)
+    if existing_sums is None:
         rows[key] = sums.copy()
         return
-    last = max(there[_LAST], sums[_LAST])
-    rows[key] = [one + other for one, other in zip(there, sums, strict=True)]
+    last = max(existing_sums[_LAST], sums[_LAST])
+    rows[key] = [existing + added for existing, added in zip(existing_sums, sums, strict=True)]
     rows[key][_LAST] = last
 
 

@@ -33,9 +33,9 @@ from gateway.store.call_log.call_totals import (
 from gateway.store.transactions import Transactions
 
 ROW_BYTES: Final = 400  # estimated size of a row, including indexes
-AT_ONCE: Final = 2000  # rows per statement; the event loop runs between two statements
-DELETED_AT_ONCE: Final = 5000
-SLICE: Final = 50_000  # number of rows that a text search reads before it checks its time limit again
+ROWS_PER_STATEMENT: Final = 2000  # rows per statement; the event loop runs between two statements
+IDS_PER_DELETE: Final = 5000
+ROWS_PER_SLICE: Final = 50_000  # number of rows that a text search reads before it checks its time limit again
 DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # for pg_advisory_xact_lock, so that only one node at a time creates or drops a partition
 UNDEFINED_TABLE: Final = "42P01"
@@ -100,8 +100,8 @@ class PostgresCallLog:
             return
         rows = operations(records)
         values = []
-        for at in range(0, len(rows), AT_ONCE):
-            values.append([_row_values(row) for row in rows[at : at + AT_ONCE]])
+        for at in range(0, len(rows), ROWS_PER_STATEMENT):
+            values.append([_row_values(row) for row in rows[at : at + ROWS_PER_STATEMENT]])
             await asyncio.sleep(0)
         days = {row.at.astimezone(UTC).date() for row in rows} - self._days
         totals = totals_of(rows)
@@ -120,13 +120,13 @@ class PostgresCallLog:
     async def find(self, filters: OperationFilter) -> OperationPage:
         """Return the newest operations that match `filters`. Raises Unavailable."""
         try:
-            return await self._found(filters)
+            return await self._find_page(filters)
         except ProgrammingError as fault:
             if getattr(fault.orig, "sqlstate", None) != UNDEFINED_TABLE:
                 raise
-            return await self._found(filters)  # another node has just dropped the partition of a day
+            return await self._find_page(filters)  # another node has just dropped the partition of a day
 
-    async def _found(self, filters: OperationFilter) -> OperationPage:
+    async def _find_page(self, filters: OperationFilter) -> OperationPage:
         since = self.bounds.oldest(clock.now())
         since = since if filters.since is None else max(since, filters.since)
         where, values = _conditions(filters, since)
@@ -171,7 +171,7 @@ class PostgresCallLog:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
         for day in days:
             if day < oldest:
-                await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
+                await self._transactions.write(lambda db, day=day: _drop_partition(db, day))  # type: ignore[misc]
                 self._days.discard(day)
         return await self._prune_to_row_limit([day for day in days if day >= oldest])
 
@@ -195,11 +195,11 @@ class PostgresCallLog:
             newest = max(newest, ends[1])
             kept_from = newest - max_rows + 1
             if ends[1] < kept_from:
-                await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
+                await self._transactions.write(lambda db, day=day: _drop_partition(db, day))  # type: ignore[misc]
                 self._days.discard(day)
                 continue
-            for low in range(ends[0], kept_from, DELETED_AT_ONCE):
-                high = min(low + DELETED_AT_ONCE, kept_from)
+            for low in range(ends[0], kept_from, IDS_PER_DELETE):
+                high = min(low + IDS_PER_DELETE, kept_from)
                 statement = text(f"DELETE FROM {name} WHERE id >= :low AND id < :high")
                 run = {"low": low, "high": high}
                 done = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
@@ -227,7 +227,7 @@ async def _id_ranges(db: AsyncConnection, day: date, filters: OperationFilter) -
     high = ends[1] if filters.before is None else min(ends[1], filters.before - 1)
     if filters.text is None and filters.path is None and filters.tool is None:
         return [(low, high)] if low <= high else []
-    return [(max(low, top - SLICE + 1), top) for top in range(high, low - 1, -SLICE)]
+    return [(max(low, top - ROWS_PER_SLICE + 1), top) for top in range(high, low - 1, -ROWS_PER_SLICE)]
 
 
 def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
@@ -249,7 +249,7 @@ async def _make(db: AsyncConnection, days: set[date]) -> None:
         )
 
 
-async def _dropped(db: AsyncConnection, day: date) -> None:
+async def _drop_partition(db: AsyncConnection, day: date) -> None:
     await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
     await db.execute(text(f"DROP TABLE IF EXISTS {day.strftime(NAME)}"))
 

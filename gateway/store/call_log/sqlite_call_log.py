@@ -58,7 +58,7 @@ SEGMENTS: Final = 24  # minimum number of segments; each segment is at most 1/24
 ROW_BYTES: Final = 160  # estimated size of a row, including indexes
 # Rows per statement. Each statement releases Python's interpreter lock, and must then wait for the event loop's thread
 # to get the lock back. Under load, this wait costs more than writing a hundred rows.
-AT_ONCE: Final = (500, 100, 10, 1)
+ROWS_PER_STATEMENT: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
@@ -128,9 +128,9 @@ class SqliteCallLog:
                 ).fetchone()[0]
                 number = self._subject_number(db, segment)
                 ats: list[int] = []
-                for at in range(0, len(records), AT_ONCE[0]):
+                for at in range(0, len(records), ROWS_PER_STATEMENT[0]):
                     # Writing so many rows takes a millisecond. Then other threads can run.
-                    some = records[at : at + AT_ONCE[0]]
+                    some = records[at : at + ROWS_PER_STATEMENT[0]]
                     values = [_row(top + at + n, operation, number(operation)) for n, operation in enumerate(some, 1)]
                     _insert(db, segment, values)
                     ats += [value[1] for value in values]
@@ -358,7 +358,7 @@ def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:
     at = 0
-    for size in AT_ONCE:
+    for size in ROWS_PER_STATEMENT:
         while len(rows) - at >= size:
             db.execute(insert_of(segment, size), list(chain.from_iterable(rows[at : at + size])))
             at += size

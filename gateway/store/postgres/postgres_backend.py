@@ -99,7 +99,7 @@ CHANNEL: Final = "gateway_changes"
 TOGETHER_S: Final = 0.01  # the wait after a notification, so that one read covers a burst of notifications
 # The limit after the start, so that an attempt that hangs does not outlast an outage by much. At the start, the limit
 # is `store.pool.connect_s`.
-LONGEST_CONNECT_S: Final = 2.0
+MAX_CONNECT_S: Final = 2.0
 LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
 TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 
@@ -143,7 +143,7 @@ class PostgresWatch:
                 if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
                     raise unavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
-            self._connect_s = min(self._connect_s, LONGEST_CONNECT_S)
+            self._connect_s = min(self._connect_s, MAX_CONNECT_S)
             _measure_clock_offset(sent, received, database)
             before, self.timeline = self.timeline, timeline or self.timeline
             if before is not None and self.timeline != before:
@@ -180,10 +180,10 @@ def _measure_clock_offset(sent: datetime, received: datetime, database: datetime
     if not offset.add_measurement(sent, received, database):
         return
     seconds = round(offset.seconds, 3)
-    if not offset.reported:
+    if not offset.is_reported:
         log.info("clock_offset_gone", offset_s=seconds)
         return
-    effect = "this node does not refresh tokens" if offset.refused else "this node goes by the database's clock"
+    effect = "this node does not refresh tokens" if offset.is_refused else "this node goes by the database's clock"
     log.warning("clock_offset", offset_s=seconds, effect=effect)
 
 

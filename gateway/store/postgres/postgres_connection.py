@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 
 from gateway.store.postgres.sqlstates import postgres_cause
-from gateway.text import unconnected
+from gateway.text import connect_failure
 
 # TCP options that detect a peer that no longer responds. The values are: seconds until the first probe, seconds between
 # probes, number of probes, and milliseconds for which sent data can stay unacknowledged.
@@ -76,7 +76,7 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
     if isinstance(fault, ssl.SSLError):
         return f"the TLS handshake failed ({(fault.reason or str(fault)).lower().replace('_', ' ')})"
     if isinstance(fault, OSError):
-        return unconnected(fault) if fault.errno else str(fault) or "the connection to it was lost"
+        return connect_failure(fault) if fault.errno else str(fault) or "the connection to it was lost"
     return str(fault)
 
 

@@ -24,7 +24,7 @@ from gateway.store.preflight_checks import (
 )
 from gateway.vault import Keyring, WrappedKey
 
-INSTEAD: Final = "let store.url name another one, or add ?search_path=NAME for a schema of its own"
+OTHER_DATABASE_ADVICE: Final = "let store.url name another one, or add ?search_path=NAME for a schema of its own"
 SERVER: Final = """
 SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby, current_user AS "user",
        current_schema() AS "schema", current_database() AS "database",
@@ -90,7 +90,7 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
     revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
         revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
-    check_schema(place, revision=revision, tables=tables, instead=INSTEAD)
+    check_schema(place, revision=revision, tables=tables, advice=OTHER_DATABASE_ADVICE)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
             f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "

@@ -30,8 +30,8 @@ from gateway.store.preflight_checks import (
 from gateway.vault import Keyring, WrappedKey
 
 EXAMPLE: Final = "sqlite:///gateway.db"
-ANOTHER: Final = "let store.url name another file"
-LOOKS: Final = 10
+OTHER_FILE_ADVICE: Final = "let store.url name another file"
+MAX_LOOKS: Final = 10
 LOOK_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
 
@@ -53,17 +53,17 @@ def sqlite_path(url: str) -> Path:
     return Path(name).absolute()
 
 
-def check_file(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
+def check_file(path: Path, keyring: Keyring, *, advice: str = OTHER_FILE_ADVICE) -> str | None:
     """Check that the gateway may open `path`. Raises StoreRefused. Blocks.
 
     The file must be absent, empty, or a gateway's database with a known schema version and a known key. This function
     only reads, so a refused start changes no byte. Returns the schema's revision; None for an absent or empty file.
-    `instead`: the advice for the operator if the file belongs to another program.
+    `advice`: the advice for the operator if the file belongs to another program.
     """
-    for last_try in (False,) * LOOKS + (True,):
+    for last_try in (False,) * MAX_LOOKS + (True,):
         before = _stamp(path)
         try:
-            return _check_once(path, keyring, instead)
+            return _check_once(path, keyring, advice)
         except StoreRefused:
             if last_try or before == _stamp(path):
                 raise
@@ -81,13 +81,13 @@ def query_read_only(path: Path, statement: str) -> Sequence[Any]:
         raise StoreRefused(f"{path} cannot be read: {error}.") from error
 
 
-def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
+def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
     try:
         _check_file_access(path)
         if path.exists() and path.stat().st_size:
             with _reading(path) as db:
                 revision = _revision(db)
-                check_schema(path, revision=revision, tables=_tables(db), instead=instead)
+                check_schema(path, revision=revision, tables=_tables(db), advice=advice)
                 if revision is not None:
                     stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
                     check_keys(path, stored, keyring, values=_sealed_under(db, keys_without_master(stored, keyring)))
@@ -96,11 +96,11 @@ def _check_once(path: Path, keyring: Keyring, instead: str) -> str | None:
         return None
     except (sqlite3.Error, OSError) as error:
         strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
-        if damages(error) and instead == ANOTHER:
+        if damages(error) and advice == OTHER_FILE_ADVICE:
             what = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
-            raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {instead}' if strange else ''}.") from error
+            raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {advice}' if strange else ''}.") from error
         if strange:
-            raise StoreRefused(f"{path} is not a SQLite database: {instead}.") from error
+            raise StoreRefused(f"{path} is not a SQLite database: {advice}.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
 

@@ -21,7 +21,7 @@ from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable,
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, with_fence
 
-AT_ONCE: Final = 64
+MAX_WRITES_PER_COMMIT: Final = 64
 # After this time the batch commits, because other processes wait for the lock. The remaining writes wait for the next
 # batch.
 HOLDS_S: Final = 0.05
@@ -108,7 +108,7 @@ class GroupCommit(Transactions):
 
     def _next(self) -> list[WaitingWrite]:
         batch = [self._waiting.popleft()]
-        while self._waiting and len(batch) < AT_ONCE and not (batch[0].alone or self._waiting[0].alone):
+        while self._waiting and len(batch) < MAX_WRITES_PER_COMMIT and not (batch[0].alone or self._waiting[0].alone):
             batch.append(self._waiting.popleft())
         now = asyncio.get_running_loop().time()
         for write in batch:
@@ -128,26 +128,26 @@ class GroupCommit(Transactions):
     async def _together(self, writes: Sequence[WaitingWrite]) -> None:
         """Run the writes in one transaction. Afterwards, each write has its outcome or is in the queue again."""
         ended: dict[WaitingWrite, object] = {}
-        again: list[WaitingWrite] = []
+        to_retry: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()
         try:
             self.check()
-            works = [(write, work) for write in writes if (work := await _prepared(write, ended)) is not None]
+            works = [(write, work) for write in writes if (work := await _prepare_write(write, ended)) is not None]
             failed = frozenset(ended)
             with raised_as_unavailable(self.damage):
-                async with self._engines.writer.begin() as db, _shared(db) as driver:
-                    await self._parts(db, driver, works, ended, again)
+                async with self._engines.writer.begin() as db, _share_connection(db) as driver:
+                    await self._parts(db, driver, works, ended, to_retry)
             if not any(isinstance(result, Unavailable) for result in ended.values()):
                 self.damage.record_commit()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each write runs alone to find the cause)
             settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
-            again = [write for write in writes if write not in settled]
+            to_retry = [write for write in writes if write not in settled]
             ended = {write: result for write, result in ended.items() if write in settled}
-            for write in again:
+            for write in to_retry:
                 write.alone = not (isinstance(fault, BatchLost) and fault.first)
         for write, result in ended.items():
             write.finish(result)
-        self._wait_again(again)
+        self._wait_again(to_retry)
 
     async def _parts(
         self,
@@ -155,7 +155,7 @@ class GroupCommit(Transactions):
         driver: OneTripConnection,
         works: Sequence[tuple[WaitingWrite, Work[Any]]],
         ended: dict[WaitingWrite, object],
-        again: list[WaitingWrite],
+        to_retry: list[WaitingWrite],
     ) -> None:
         """Run each write in its savepoint and store its result in `ended`. Raises BatchLost."""
         loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class GroupCommit(Transactions):
                 # Measured from the second write, because the first write possibly waited long for the lock.
                 enough_at = loop.time() + HOLDS_S
             elif loop.time() > enough_at:
-                again.append(write)
+                to_retry.append(write)
                 continue
             _set_task_name(write.name)
             try:
@@ -174,7 +174,7 @@ class GroupCommit(Transactions):
                 _unless_cancelled(fault)
                 if isinstance(fault, FenceFailed):
                     write.alone = True
-                    again.append(write)
+                    to_retry.append(write)
                 else:
                     ended[write] = fault
                 stuck = await _undo(db, driver)
@@ -197,7 +197,7 @@ class GroupCommit(Transactions):
             write.finish(unavailable(CROWDED))
 
 
-async def _prepared(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
+async def _prepare_write(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
     """Run the write's `before`. Return the work for the transaction, or None if `before` failed."""
     try:
         fence = await write.before() if write.before is not None else None
@@ -209,7 +209,7 @@ async def _prepared(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> W
 
 
 @asynccontextmanager
-async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
+async def _share_connection(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
     """Yield the driver's connection. Until this context ends, no write on the connection can commit by itself."""
     driver: Any = (await db.get_raw_connection()).driver_connection
     driver.shared = True

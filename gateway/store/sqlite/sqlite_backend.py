@@ -37,7 +37,7 @@ from gateway.vault import Keyring
 
 READERS: Final = 4
 # a read waits up to 3 × `busy_s` for a connection; reads need no lock, so the queue of reads keeps moving
-READING: Final = 3
+READ_WAIT_FACTOR: Final = 3
 EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 
@@ -49,7 +49,7 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     busy = f"busy_timeout = {int(busy_s * 1000)}"
     writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
     reader, close_readers = _engine(
-        path, connections=READERS, wait_s=READING * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
+        path, connections=READERS, wait_s=READ_WAIT_FACTOR * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
     )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
     return Engines(writer, reader, writes_at_once=1, close_left=(close_readers, close_writers))
@@ -217,7 +217,7 @@ class SqliteWatch:
 
 # ── The store in a SQLite file.
 
-QUEUED: Final = 3  # a write waits up to 3 × `busy_s` in this process's queue, because the queue keeps moving
+WRITE_WAIT_FACTOR: Final = 3  # a write waits up to 3 × `busy_s` in this process's queue, because the queue keeps moving
 
 
 async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
@@ -229,7 +229,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     await asyncio.to_thread(check_file, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(
-        sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=same_file_check(path)
+        sqlite_engines(path, busy_s=busy_s), queue_s=WRITE_WAIT_FACTOR * busy_s, check=same_file_check(path)
     )
     watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
     call_log = SqliteCallLog(call_log_beside(path))

@@ -18,7 +18,7 @@ from gateway.store.preflight_checks import StoreRefused, sqlite_cause
 from gateway.store.sqlite.file_preflight import check_file
 from gateway.vault import Keyring
 
-PAGES_AT_ONCE: Final = 256  # one megabyte
+PAGES_PER_STEP: Final = 256  # one megabyte
 BUSY_S: Final = 5.0
 # user_version is a signed 32-bit number. Read as an unsigned number, it can express times until 2106.
 UNSIGNED: Final = 1 << 32
@@ -78,13 +78,13 @@ def _record(source: Path, entry: AuditEntry) -> bool:
         with closing(
             sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
         ) as db:
-            note(db, entry)
+            write_entry(db, entry)
     except sqlite3.Error:
         return False
     return True
 
 
-def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
+def write_entry(db: sqlite3.Connection, entry: AuditEntry) -> None:
     """Write an audit entry without SQLAlchemy, in the same form as `AuditTrail.record`."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
@@ -118,7 +118,7 @@ def copy(source: Path, target: Path, step: Step) -> datetime:
         live.execute("BEGIN")
         live.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
         at = clock.now().replace(microsecond=0)
-        live.backup(into, pages=PAGES_AT_ONCE, progress=lambda _, left, total: step(total - left, total), sleep=0)
+        live.backup(into, pages=PAGES_PER_STEP, progress=lambda _, left, total: step(total - left, total), sleep=0)
         live.execute("COMMIT")
         into.execute("PRAGMA journal_mode = DELETE")  # so that the copy is a single file, without a WAL file
     return at

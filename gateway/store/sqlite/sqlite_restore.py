@@ -22,7 +22,16 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.states import RESTORED
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import check_file
-from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, note, put, sync_folder
+from gateway.store.sqlite.sqlite_backup import (
+    Step,
+    backed_up_at,
+    check,
+    copy,
+    faults_of_file,
+    put,
+    sync_folder,
+    write_entry,
+)
 from gateway.vault import Keyring
 
 # How SQLite locks its file (os.h of sqlite.org): in WAL mode, every open connection locks a byte of this range.
@@ -36,7 +45,7 @@ OF_THE_CREDENTIAL: Final = (
     *("failure_attempts", "failure_retry_at", "state", "state_reason", "state_since", "granted_at"),
     *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at", "rotates"),
 )
-ANOTHER: Final = "name a backup that `gateway backup` made"
+BACKUP_ADVICE: Final = "name a backup that `gateway backup` made"
 OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")
 
 
@@ -68,20 +77,20 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
     StoreRefused; in this case, nothing has changed.
     """
     if not backup.is_file():
-        raise StoreRefused(f"{backup} is not a file: {ANOTHER}.")
+        raise StoreRefused(f"{backup} is not a file: {BACKUP_ADVICE}.")
     if path.exists() and backup.samefile(path):
         raise StoreRefused(f"{backup} is the database itself: name a backup.")
     fresh = path.with_name(f".{path.name}.restoring")
     with faults_of_file(path):
         try:
-            at = _prepared(backup, fresh, keyring, step)
+            at = _prepare_copy(backup, fresh, keyring, step)
             _write_wal_into_file(path)
             with _exclusive_file_lock(path) as held:
                 counts = _merge(fresh, path, held, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _note(db, at)
-                    note(db, _entry(backup, at, *counts))
+                    write_entry(db, _entry(backup, at, *counts))
                 kept = _keep_replaced_file(path)
                 put(fresh, path, over=True)
         finally:
@@ -89,11 +98,11 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
     return Restored(at, connections, kept, *counts)
 
 
-def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
+def _prepare_copy(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
     """Check the backup, copy it to `fresh`, and upgrade the schema of the copy. Return the time of the backup."""
     with faults_of_file(backup, "read"):
-        if check_file(backup, keyring, instead=ANOTHER) is None:
-            raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
+        if check_file(backup, keyring, advice=BACKUP_ADVICE) is None:
+            raise StoreRefused(f"{backup} is not a gateway's database: {BACKUP_ADVICE}.")
         copy(backup, fresh, step)
         check(fresh, keyring, called=backup)
     asyncio.run(_upgrade(fresh, keyring))

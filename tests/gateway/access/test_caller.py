@@ -40,7 +40,7 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     budget = Budget(100_000)
     meter = budget.meter()
     assert meter.count() == (False, None)
-    await meter.spend()
+    await meter.count_against_budget()
     for _ in range(5000):
         assert meter.count() == (True, None)
         await run_loop()
@@ -52,17 +52,17 @@ async def test_small_budget_is_reserved_only_when_needed() -> None:
     budget = Budget(30)
     meter = budget.meter()
     for _ in range(30):
-        await meter.spend()
+        await meter.count_against_budget()
         await run_loop()
     assert (budget.left, len(budget.asked)) == (0, 30)
     with pytest.raises(Forbidden):
-        await meter.spend()
+        await meter.count_against_budget()
 
 
 async def test_reservation_during_a_stop_is_returned() -> None:
     budget = Budget(100_000)
     meter = budget.meter()
-    await meter.spend()
+    await meter.count_against_budget()
     budget.open.clear()
     for _ in range(MAX_RESERVED // 2):
         assert meter.count()[0]
@@ -78,7 +78,7 @@ async def test_reservation_during_a_stop_is_returned() -> None:
 async def test_call_without_reserved_budget_gets_an_error_when_the_store_is_down() -> None:
     budget = Budget(100_000)
     meter = budget.meter()
-    await meter.spend()
+    await meter.count_against_budget()
     budget.away = True
     for _ in range(MAX_RESERVED - 1):
         assert meter.count()[0]
@@ -86,7 +86,7 @@ async def test_call_without_reserved_budget_gets_an_error_when_the_store_is_down
     assert len(budget.asked) == 2
     assert meter.count() == (False, None)
     with pytest.raises(Unavailable):
-        await meter.spend()
+        await meter.count_against_budget()
     budget.away = False
-    await meter.spend()
+    await meter.count_against_budget()
     assert meter.count()[0]

@@ -124,7 +124,7 @@ async def test_capability_of_another_environment_uses_that_environments_connecti
     result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
     gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
-    status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
+    status, _, _ = await gateway.call_api("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
     response = await gateway.raw(get(result["secret"]))
     assert (response.status, response.code) == (404, "unknown_connection")
@@ -145,7 +145,7 @@ async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConn
         assert (response.status, response.code) == (401, "unknown_account")
     encoded = token.replace("_", "%5f", 1)
     assert (await gateway.raw(get(encoded))).status == 400
-    status, _, _ = await gateway.asked("GET", "/connections", token)
+    status, _, _ = await gateway.call_api("GET", "/connections", token)
     assert status == 401
     assert gateway.provider.heads == []
 

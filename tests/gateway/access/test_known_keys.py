@@ -37,7 +37,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
         yield there
 
 
-async def proxied(
+async def call_proxy(
     gateway: TwoConnectionGateway, key: str, connection_id: str = "c1", **headers: str
 ) -> tuple[int, Any, str]:
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": connection_id, **headers}
@@ -62,7 +62,7 @@ async def test_key_is_returned_once_and_stored_as_a_digest(gateway: TwoConnectio
     listed = await gateway.running.json("GET", KEYS, expect=200)
     assert [one["id"] for one in listed["data"]] == [result["id"]]
     assert secret not in str(listed)
-    assert (await gateway.asked("GET", "/connections", secret))[0] == 200
+    assert (await gateway.call_api("GET", "/connections", secret))[0] == 200
     files = b"".join(path.read_bytes() for path in gateway.running.folder.glob("gateway.db*"))
     assert secret.encode() not in files
     assert digest(secret).encode() in files
@@ -134,10 +134,10 @@ async def test_a_key_and_its_ancestors_have_a_limited_number_of_rules(gateway: T
     for n in range(1, 5):
         key = (await gateway.key(str(n), key=key, **wish, limits={"rules": rules}))["secret"]
     more = {"display_name": "5", **wish, "limits": {"rules": ["GET /x"]}}
-    status, _, body = await gateway.asked("POST", KEYS, key, json=more)
+    status, _, body = await gateway.call_api("POST", KEYS, key, json=more)
     assert (status, body["error"]["errors"][0]["path"]) == (400, ["limits", "rules"])
     assert (await gateway.key("5", key=key, **wish))["id"], "a key without rules of its own may be minted"
-    assert (await proxied(gateway, key))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 200
 
 
 async def test_a_stored_key_with_more_wildcards_than_a_new_one_may_have_keeps_its_rules(
@@ -152,7 +152,7 @@ async def test_a_stored_key_with_more_wildcards_than_a_new_one_may_have_keeps_it
     policy = Policy(stored.scopes, stored.limits)
     assert policy.decision(SentRequest("GET", "h", "/x" + "a" * 40, "", ())) == rule
     heir = await gateway.key("heir", replaces=stored.id)
-    assert (await proxied(gateway, heir["secret"]))[0] == 403
+    assert (await call_proxy(gateway, heir["secret"]))[0] == 403
     assert heir["limits"] == [{"rules": [rule]}]
 
 
@@ -181,17 +181,17 @@ async def test_each_scope_allows_its_own_endpoint_and_no_other(gateway: TwoConne
     for held in CALLS:
         key = (await gateway.key(held, scopes=[held]))["secret"]
         for needed, (method, path, body) in CALLS.items():
-            status, _, response = await gateway.asked(method, path, key, json=body)
+            status, _, response = await gateway.call_api(method, path, key, json=body)
             both = {held, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
             if needed == held or (both and needed == "environment:connections:read"):
                 assert status != 403, (held, needed)
             else:
                 assert (status, code(response)) == (403, "forbidden"), (held, needed)
                 assert response["error"]["message"] == f"Insufficient scope. Required: {needed}"
-        assert (await proxied(gateway, key))[0] == 403
+        assert (await call_proxy(gateway, key))[0] == 403
     key = (await gateway.key("proxy", scopes=["environment:proxy"]))["secret"]
-    assert (await proxied(gateway, key))[0] == 200
-    assert (await gateway.asked("GET", "/providers?limit=1", key))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 200
+    assert (await gateway.call_api("GET", "/providers?limit=1", key))[0] == 200
 
 
 def test_wildcard_covers_its_scopes_and_reading_credentials_covers_reading_records() -> None:
@@ -208,29 +208,29 @@ async def test_key_without_the_scope_sees_no_credential(gateway: TwoConnectionGa
     reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
         "secret"
     ]
-    status, _, response = await gateway.asked("GET", C1, reader)
+    status, _, response = await gateway.call_api("GET", C1, reader)
     assert (status, response["credentials"]["apiKey"]) == (200, "key-of-c1")
     plain = (await gateway.key("plain", scopes=["environment:connections:read"]))["secret"]
-    status, _, response = await gateway.asked("GET", C1, plain)
+    status, _, response = await gateway.call_api("GET", C1, plain)
     assert (status, response["credentials"]) == (200, {})
     assert "key-of-c1" not in str(response)
     for wish in ("force_refresh", "refresh_token"):
-        status, _, response = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
+        status, _, response = await gateway.call_api("GET", f"{C1}&{wish}=true", plain)
         assert (status, code(response)) == (403, "forbidden")
     limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
-    status, _, response = await gateway.asked("GET", C1, limited)
+    status, _, response = await gateway.call_api("GET", C1, limited)
     assert (status, response["credentials"]) == (200, {}), "with the token it could send anything"
 
 
 async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
-    status, _, response = await gateway.asked("GET", "/connections", key)
+    status, _, response = await gateway.call_api("GET", "/connections", key)
     assert (status, [one["connection_id"] for one in response["connections"]]) == (200, ["c1"])
-    assert (await gateway.asked("GET", C1, key))[0] == 200
+    assert (await gateway.call_api("GET", C1, key))[0] == 200
     alike = []
     for name in ("c2", "c9"):
         for method in ("GET", "DELETE"):
-            status, _, response = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
+            status, _, response = await gateway.call_api(method, f"/connections/{name}?provider_config_key=lane", key)
             assert (status, code(response)) == (404, "unknown_connection")
             alike.append(str(response).replace(name, "?"))
     assert len(set(alike)) == 1
@@ -239,39 +239,41 @@ async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectio
         "connection_id": "c2",
         "credentials": {"type": "API_KEY", "apiKey": "mine"},
     }
-    assert (await gateway.asked("POST", "/connections", key, json=imported))[0] == 404
-    assert (await gateway.asked("POST", "/connect/sessions", key, json={"end_user": {"id": "u"}}))[0] == 403
-    assert (await gateway.asked("GET", C2, gateway.running.headers["Authorization"][7:]))[2]["credentials"][
+    assert (await gateway.call_api("POST", "/connections", key, json=imported))[0] == 404
+    assert (await gateway.call_api("POST", "/connect/sessions", key, json={"end_user": {"id": "u"}}))[0] == 403
+    assert (await gateway.call_api("GET", C2, gateway.running.headers["Authorization"][7:]))[2]["credentials"][
         "apiKey"
     ] == ("key-of-c2")
 
 
 async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("red", scopes=["environment:*"], limits={"tags": {"Team": "red"}}))["secret"]
-    assert (await proxied(gateway, key, "c1"))[0] == 200
+    assert (await call_proxy(gateway, key, "c1"))[0] == 200
     alike = set()
     for name in ("c2", "c9"):
-        status, _, text = await proxied(gateway, key, name)
+        status, _, text = await call_proxy(gateway, key, name)
         assert status == 404
         alike.add(text.replace(name, "?"))
     assert len(alike) == 1
-    _, _, response = await gateway.asked("GET", "/connections", key)
+    _, _, response = await gateway.call_api("GET", "/connections", key)
     assert [one["connection_id"] for one in response["connections"]] == ["c1"]
     session = {"end_user": {"id": "u"}}
-    assert (await gateway.asked("POST", "/connect/sessions", key, json=session))[0] == 403
-    assert (await gateway.asked("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[0] == 201
+    assert (await gateway.call_api("POST", "/connect/sessions", key, json=session))[0] == 403
+    assert (await gateway.call_api("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[
+        0
+    ] == 201
     body = {"provider_config_key": "lane", "credentials": {"type": "API_KEY", "apiKey": "k"}}
     for name, tags, expected in (("c2", {"team": "red"}, 404), ("n1", None, 403), ("n1", {"team": "red"}, 201)):
         wish = {**body, "connection_id": name, **({"tags": tags} if tags else {})}
-        assert (await gateway.asked("POST", "/connections", key, json=wish))[0] == expected
+        assert (await gateway.call_api("POST", "/connections", key, json=wish))[0] == expected
 
 
 async def test_key_limited_to_integrations_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("none", scopes=["environment:*"], limits={"integrations": ["elsewhere"]}))["secret"]
-    assert (await gateway.asked("GET", "/integrations", key))[2] == {"data": []}
-    assert (await gateway.asked("GET", "/integrations/lane", key))[0] == 404
-    assert (await gateway.asked("GET", "/connections", key))[2] == {"connections": []}
-    status, headers, _ = await proxied(gateway, key)
+    assert (await gateway.call_api("GET", "/integrations", key))[2] == {"data": []}
+    assert (await gateway.call_api("GET", "/integrations/lane", key))[0] == 404
+    assert (await gateway.call_api("GET", "/connections", key))[2] == {"connections": []}
+    status, headers, _ = await call_proxy(gateway, key)
     assert (status, headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 
@@ -281,33 +283,33 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
 ) -> None:
     everything = gateway.running.headers["Authorization"][7:]
     made = {"unique_key": "made", "provider": "lane"}
-    assert (await gateway.asked("POST", "/integrations", everything, json=made))[0] == 200
+    assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
     for name in ("c1", "c2"):
         body = {"provider_config_key": "made", "connection_id": name, "credentials": {"type": "API_KEY", "apiKey": "k"}}
-        assert (await gateway.asked("POST", "/connections", everything, json=body))[0] == 201
+        assert (await gateway.call_api("POST", "/connections", everything, json=body))[0] == 201
     key = (await gateway.key("one", scopes=["environment:*"], limits=limits))["secret"]
     for method, path, body in (
         ("DELETE", "/integrations/made", None),
         ("PATCH", "/integrations/made", {"display_name": "Mine"}),
         ("POST", "/integrations", {"unique_key": "more", "provider": "lane"}),
     ):
-        status, _, response = await gateway.asked(method, path, key, json=body)
+        status, _, response = await gateway.call_api(method, path, key, json=body)
         assert (status, code(response), response["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
     for who, shown in ((everything, True), (key, False)):
-        status, _, response = await gateway.asked("GET", "/integrations/made?include=credentials", who)
+        status, _, response = await gateway.call_api("GET", "/integrations/made?include=credentials", who)
         assert (status, "credentials" in response["data"]) == (200, shown)
     for name in ("c1", "c2"):
-        assert (await gateway.asked("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
+        assert (await gateway.call_api("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
 
 
 async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: TwoConnectionGateway) -> None:
     everything = gateway.running.headers["Authorization"][7:]
     made = {"unique_key": "made", "provider": "lane"}
-    assert (await gateway.asked("POST", "/integrations", everything, json=made))[0] == 200
+    assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
     key = (await gateway.key("one", scopes=["environment:*"], limits={"integrations": ["made"]}))["secret"]
-    assert (await gateway.asked("PATCH", "/integrations/made", key, json={"display_name": "Ours"}))[0] == 200
-    assert (await gateway.asked("PATCH", "/integrations/made", key, json={"unique_key": "other"}))[0] == 404
-    assert (await gateway.asked("DELETE", "/integrations/made", key))[0] == 200
+    assert (await gateway.call_api("PATCH", "/integrations/made", key, json={"display_name": "Ours"}))[0] == 200
+    assert (await gateway.call_api("PATCH", "/integrations/made", key, json={"unique_key": "other"}))[0] == 404
+    assert (await gateway.call_api("DELETE", "/integrations/made", key))[0] == 200
 
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/mine"]}, {"tags": {"team": "red"}}])
@@ -325,9 +327,9 @@ async def test_key_limited_to_connections_cannot_change_another_integration(
         ("POST", "/integrations", {**made, "unique_key": "made" if "connections" in limits else "more"}),
     ]
     for method, path, body in calls:
-        status, _, response = await gateway.asked(method, path, key, json=body)
+        status, _, response = await gateway.call_api(method, path, key, json=body)
         assert (status, response["error"]["payload"]["rule"]) == (403, "limits"), (method, response)
-    assert (await gateway.asked("GET", "/integrations/made", key))[0] == 200
+    assert (await gateway.call_api("GET", "/integrations/made", key))[0] == 200
     await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
 
 
@@ -335,7 +337,7 @@ async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoCon
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
         named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
-        status, _, response = await gateway.asked("GET", ask, key, headers=named)
+        status, _, response = await gateway.call_api("GET", ask, key, headers=named)
         assert (status, code(response)) == (404, "unknown_provider_config")
         assert "'lane'" not in response["error"]["message"]
 
@@ -344,10 +346,10 @@ async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoCon
     await gateway.running.json("POST", "/integrations", json={"provider": "lane", "unique_key": "mine"}, expect=200)
     limits = {"integrations": ["mine", "mine-too"]}
     key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]
-    status, _, _ = await gateway.asked("PATCH", "/integrations/mine", key, json={"unique_key": "billing"})
+    status, _, _ = await gateway.call_api("PATCH", "/integrations/mine", key, json={"unique_key": "billing"})
     assert status == 404
-    assert (await gateway.asked("PATCH", "/integrations/mine", key, json={"unique_key": "mine-too"}))[0] == 200
-    assert (await gateway.asked("DELETE", "/integrations/mine-too", key))[0] == 200
+    assert (await gateway.call_api("PATCH", "/integrations/mine", key, json={"unique_key": "mine-too"}))[0] == 200
+    assert (await gateway.call_api("DELETE", "/integrations/mine-too", key))[0] == 200
 
 
 async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionGateway) -> None:
@@ -355,25 +357,25 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
         "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )
     more = {"display_name": "child", "scopes": ["environment:*"]}
-    status, _, body = await gateway.asked("POST", KEYS, parent["secret"], json=more)
+    status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json=more)
     assert (status, body["error"]["payload"]["missing"]) == (403, ["environment:*"])
-    status, _, body = await gateway.asked("POST", KEYS, parent["secret"], json={"display_name": "all"})
+    status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json={"display_name": "all"})
     assert status == 403, "without scopes it would be everything"
     wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["lane/c2"]}}
     child = await gateway.key("wide", key=parent["secret"], **wider)
-    assert (await proxied(gateway, child["secret"], "c1"))[0] == 404
-    assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
+    assert (await call_proxy(gateway, child["secret"], "c1"))[0] == 404
+    assert (await call_proxy(gateway, child["secret"], "c2"))[0] == 404
     child = await gateway.key(
         "narrow", key=parent["secret"], scopes=["environment:proxy"], limits={"rules": ["GET /x"]}
     )
-    assert (await proxied(gateway, child["secret"], "c1"))[0] == 200
-    assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
-    _, _, body = await gateway.asked("GET", KEYS, parent["secret"])
+    assert (await call_proxy(gateway, child["secret"], "c1"))[0] == 200
+    assert (await call_proxy(gateway, child["secret"], "c2"))[0] == 404
+    _, _, body = await gateway.call_api("GET", KEYS, parent["secret"])
     assert {one["display_name"] for one in body["data"]} == {"wide", "narrow"}, (
         "a limited key sees the keys that it minted"
     )
     counted = await gateway.key("counted", limits={"budget": 5})
-    assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
+    assert (await gateway.call_api("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
 
 
 async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
@@ -391,10 +393,10 @@ async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoCon
     other = await gateway.key("other", scopes=["environment:proxy"])
     thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:*"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
-    assert (await proxied(gateway, heir["secret"]))[0] == 200
+    assert (await call_proxy(gateway, heir["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
     assert body["revoked"] == 2
-    assert [(await proxied(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
+    assert [(await call_proxy(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
 
 
 async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) -> None:
@@ -403,7 +405,7 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
     grandchild = await gateway.key("grandchild", key=child["secret"])
     for above in (top, child):
         wish = {"display_name": "heir", "replaces": above["id"]}
-        status, _, body = await gateway.asked("POST", KEYS, grandchild["secret"], json=wish)
+        status, _, body = await gateway.call_api("POST", KEYS, grandchild["secret"], json=wish)
         assert (status, body["error"]["payload"]["rule"]) == (403, "key")
         fix = f"Use a key of gateway.yaml, or gateway keys create --replaces {above['id']}."
         assert body["error"]["payload"]["fix"] == fix
@@ -416,19 +418,19 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
     create = ["environment:proxy", "environment:api_keys:create"]
     victim, minter = await gateway.key("victim"), await gateway.key("minter", scopes=create)
     wish = {"display_name": "heir", "scopes": create, "replaces": victim["id"], "overlap_s": 0}
-    status, _, body = await gateway.asked("POST", KEYS, minter["secret"], json=wish)
+    status, _, body = await gateway.call_api("POST", KEYS, minter["secret"], json=wish)
     assert (status, body["error"]["code"]) == (403, "forbidden")
     assert body["error"]["payload"]["required"] == ["environment:api_keys:delete"]
-    assert (await proxied(gateway, victim["secret"]))[0] == 200
+    assert (await call_proxy(gateway, victim["secret"]))[0] == 200
     child = await gateway.key("child", key=minter["secret"], scopes=create)
     grandchild = await gateway.key("grandchild", key=child["secret"], scopes=create)
     for old in (grandchild, child, minter):  # keys that it minted, and finally itself
         heir = await gateway.key("heir", key=minter["secret"], scopes=create, replaces=old["id"], overlap_s=60)
-        assert (await proxied(gateway, heir["secret"]))[0] == 200
+        assert (await call_proxy(gateway, heir["secret"]))[0] == 200
     revoker = await gateway.key("revoker", scopes=["environment:proxy", "environment:api_keys:*"])
     wish = {"scopes": ["environment:proxy"], "replaces": victim["id"], "overlap_s": 0}
     assert (await gateway.key("heir", key=revoker["secret"], **wish))["id"]
-    assert (await proxied(gateway, victim["secret"]))[0] == 401
+    assert (await call_proxy(gateway, victim["secret"]))[0] == 401
 
 
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
@@ -437,7 +439,7 @@ async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) 
         "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )
     wish = {"display_name": "heir", "replaces": limited["id"]}
-    status, _, body = await gateway.asked("POST", KEYS, limited["secret"], json=wish)
+    status, _, body = await gateway.call_api("POST", KEYS, limited["secret"], json=wish)
     assert (status, body["error"]["code"]) == (404, "not_found")
 
 
@@ -446,29 +448,29 @@ async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnec
     child = await gateway.key("child", key=parent["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
     for one in (parent, child, grandchild):
-        assert (await proxied(gateway, one["secret"]))[0] == 200
+        assert (await call_proxy(gateway, one["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{parent['id']}", expect=200)
     assert body == {"success": True, "revoked": 3}
     for one in (parent, child, grandchild):
-        status, headers, _ = await proxied(gateway, one["secret"])
+        status, headers, _ = await call_proxy(gateway, one["secret"])
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
 
 
 async def test_key_works_only_in_its_environment(gateway: TwoConnectionGateway) -> None:
     mine = await gateway.key("mine")
-    status, _, _ = await gateway.asked("DELETE", f"{KEYS}/{mine['id']}", OTHER_KEY)
+    status, _, _ = await gateway.call_api("DELETE", f"{KEYS}/{mine['id']}", OTHER_KEY)
     assert status == 404
-    assert (await gateway.asked("GET", KEYS, OTHER_KEY))[2] == {"data": []}
-    assert (await proxied(gateway, mine["secret"]))[0] == 200
+    assert (await gateway.call_api("GET", KEYS, OTHER_KEY))[2] == {"data": []}
+    assert (await call_proxy(gateway, mine["secret"]))[0] == 200
 
 
 async def test_key_expires_on_time(gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await gateway.key("short", expires_in_s=60)
-    assert (await proxied(gateway, result["secret"]))[0] == 200
+    assert (await call_proxy(gateway, result["secret"]))[0] == 200
     later = clock.now() + timedelta(seconds=61)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
-    assert (await proxied(gateway, result["secret"]))[0] == 401
-    assert (await gateway.asked("GET", KEYS, result["secret"]))[0] == 401
+    assert (await call_proxy(gateway, result["secret"]))[0] == 401
+    assert (await gateway.call_api("GET", KEYS, result["secret"]))[0] == 401
 
 
 async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overlap(
@@ -478,44 +480,44 @@ async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overla
     child_less = await gateway.key("app", replaces=old["id"], overlap_s=60)
     assert (child_less["scopes"], child_less["limits"], child_less["rate"]) == (old["scopes"], old["limits"], 100)
     for one in (old, child_less):
-        assert (await proxied(gateway, one["secret"]))[0] == 200
-        assert (await proxied(gateway, one["secret"], "c2"))[0] == 404
+        assert (await call_proxy(gateway, one["secret"]))[0] == 200
+        assert (await call_proxy(gateway, one["secret"], "c2"))[0] == 404
     later = clock.now() + timedelta(seconds=61)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
-    assert (await proxied(gateway, old["secret"]))[0] == 401
-    assert (await proxied(gateway, child_less["secret"]))[0] == 200
+    assert (await call_proxy(gateway, old["secret"]))[0] == 401
+    assert (await call_proxy(gateway, child_less["secret"]))[0] == 200
 
 
 async def test_rate_limit_is_reported_and_enforced(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
     for left in ("1", "0"):
-        status, headers, _ = await proxied(gateway, key)
+        status, headers, _ = await call_proxy(gateway, key)
         assert (status, headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == (200, "2", left)
-    status, headers, text = await proxied(gateway, key)
+    status, headers, text = await call_proxy(gateway, key)
     assert (status, headers["Gateway-Error"]) == (429, "too_many_request")
     assert 0 < int(headers["Retry-After"]) <= 60
     assert headers["X-RateLimit-Remaining"] == "0"
     assert '"rule": "rate"' in text
-    assert (await gateway.asked("GET", "/connections", key))[0] == 429
+    assert (await gateway.call_api("GET", "/connections", key))[0] == 429
     unhappy = (await gateway.key("unhappy", limits={"rate": 9}))["secret"]
-    status, headers, _ = await proxied(gateway, unhappy, "nobody")
+    status, headers, _ = await call_proxy(gateway, unhappy, "nobody")
     assert (status, headers["X-RateLimit-Remaining"]) == (404, "8")
     other = (await gateway.key("free"))["secret"]
-    assert "X-RateLimit-Limit" not in (await proxied(gateway, other))[1]
+    assert "X-RateLimit-Limit" not in (await call_proxy(gateway, other))[1]
 
 
 async def test_rate_limit_is_counted_per_minute(gateway: TwoConnectionGateway, clock: Any) -> None:
     key = (await gateway.key("slow", limits={"rate": 1}))["secret"]
-    assert (await proxied(gateway, key))[0] == 200
-    assert (await proxied(gateway, key))[0] == 429
+    assert (await call_proxy(gateway, key))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 429
     clock.ahead_s = 61.0
-    assert (await proxied(gateway, key))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 200
 
 
 async def test_a_budget_is_never_exceeded(gateway: TwoConnectionGateway) -> None:
     response = await gateway.key("task", limits={"budget": 30})
-    outcomes = [(await proxied(gateway, response["secret"]))[0] for _ in range(10)]
-    together = await asyncio.gather(*(proxied(gateway, response["secret"]) for _ in range(40)))
+    outcomes = [(await call_proxy(gateway, response["secret"]))[0] for _ in range(10)]
+    together = await asyncio.gather(*(call_proxy(gateway, response["secret"]) for _ in range(40)))
     outcomes += [status for status, _, _ in together]
     assert (outcomes.count(200), outcomes.count(403)) == (30, 20)
     listed = await gateway.running.json("GET", KEYS, expect=200)
@@ -534,7 +536,7 @@ async def test_reserved_calls_of_a_key_return_to_its_budget_after_its_meter_was_
         assert caller is not None
         assert caller.access is not None
         assert caller.access.meter is not None
-        await caller.access.meter.spend()
+        await caller.access.meter.count_against_budget()
     reserved = await store.keys.get(digest(made[0]["secret"]))
     assert reserved is not None
     assert reserved.calls == 5, "a twentieth of the budget is reserved"
@@ -550,23 +552,23 @@ async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pyte
     async with keyed(tmp_path, responded=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
         key = (await gateway.key(limits={"budget": 3}))["secret"]
         monkeypatch.setattr("gateway.clock.sleep", at_once)
-        status, headers, _ = await proxied(gateway, key, Retries="5")
+        status, headers, _ = await call_proxy(gateway, key, Retries="5")
         assert (status, headers["Gateway-Attempts"], len(gateway.provider.heads)) == (503, "3", 3)
         assert "Gateway-Error" not in headers, "the provider's own response"
-        assert (await proxied(gateway, key))[0] == 403
+        assert (await call_proxy(gateway, key))[0] == 403
 
 
 async def test_dry_run_does_not_count_against_the_budget(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("task", limits={"budget": 1}))["secret"]
-    assert (await proxied(gateway, key, **{"Gateway-Dry-Run": "true"}))[0] == 200
-    assert (await proxied(gateway, key))[0] == 200
-    assert (await proxied(gateway, key))[0] == 403
+    assert (await call_proxy(gateway, key, **{"Gateway-Dry-Run": "true"}))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 200
+    assert (await call_proxy(gateway, key))[0] == 403
 
 
 async def test_last_use_of_a_key_is_stored_in_the_background(gateway: TwoConnectionGateway) -> None:
     result = await gateway.key("used")
     assert "last_used_at" not in result
-    await proxied(gateway, result["secret"])
+    await call_proxy(gateway, result["secret"])
     await gateway.running.runtime.minted.close()
     listed = await gateway.running.json("GET", KEYS, expect=200)
     assert listed["data"][0]["last_used_at"] >= result["created_at"]
@@ -589,22 +591,22 @@ async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: TwoC
     key = (await gateway.key("k"))["secret"]
     elsewhere = (await gateway.key("k", key=OTHER_KEY))["secret"]
     for one in (key, elsewhere):
-        assert (await proxied(gateway, one))[0] == 200
+        assert (await call_proxy(gateway, one))[0] == 200
     document = copy.deepcopy(gateway.running.document)
     del document["environments"]["other"]
     from gateway import config
 
     changed = config.parse(document, base=gateway.running.folder, environ={})
     assert await package.reload(gateway.running.app, changed)
-    assert (await proxied(gateway, key))[0] == 200
-    assert (await proxied(gateway, elsewhere))[0] == 401
+    assert (await call_proxy(gateway, key))[0] == 200
+    assert (await call_proxy(gateway, elsewhere))[0] == 401
 
 
 async def test_unknown_key_is_looked_up_once(gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = count_reads(gateway, monkeypatch)
     stranger = mint().reveal()
     for text in (stranger, stranger, "gw_sk_" + "x" * 49, "no-key-of-ours-at-all"):
-        assert (await proxied(gateway, text))[0] == 401
+        assert (await call_proxy(gateway, text))[0] == 401
     assert reads == [digest(stranger)]
 
 
@@ -613,10 +615,10 @@ async def test_a_rotation_removes_only_the_replaced_key_from_memory(
 ) -> None:
     old, other = await reported_keys(gateway, monkeypatch, {"name": "app"}, {"name": "other app"})
     for one in (old, other):
-        assert (await proxied(gateway, one["secret"]))[0] == 200
+        assert (await call_proxy(gateway, one["secret"]))[0] == 200
     reads = count_reads(gateway, monkeypatch)
     new = await gateway.key("app", replaces=old["id"], overlap_s=0)
-    assert [(await proxied(gateway, one["secret"]))[0] for one in (old, other, new)] == [401, 200, 200]
+    assert [(await call_proxy(gateway, one["secret"]))[0] for one in (old, other, new)] == [401, 200, 200]
     assert digest(other["secret"]) not in reads
 
 
@@ -625,10 +627,10 @@ async def test_a_key_that_is_read_while_another_one_changes_stays_in_memory(
 ) -> None:
     key, other = await reported_keys(gateway, monkeypatch, {"name": "app"}, {"name": "other app"})
     minted = gateway.running.runtime.minted
-    minted.missed()
+    minted.handle_missed_changes()
     reads = count_reads(gateway, monkeypatch, lambda: minted.forget(digest(other["secret"])))
     for _ in range(2):
-        assert (await proxied(gateway, key["secret"]))[0] == 200
+        assert (await call_proxy(gateway, key["secret"]))[0] == 200
     assert reads == [digest(key["secret"])]
 
 
@@ -637,7 +639,7 @@ async def test_a_key_that_changes_while_it_is_read_is_read_again(
 ) -> None:
     (key,) = await reported_keys(gateway, monkeypatch, {"name": "app"})
     minted = gateway.running.runtime.minted
-    minted.missed()
+    minted.handle_missed_changes()
 
     def change_once() -> None:
         if len(reads) == 1:
@@ -645,7 +647,7 @@ async def test_a_key_that_changes_while_it_is_read_is_read_again(
 
     reads = count_reads(gateway, monkeypatch, change_once)
     for _ in range(3):
-        assert (await proxied(gateway, key["secret"]))[0] == 200
+        assert (await call_proxy(gateway, key["secret"]))[0] == 200
     assert reads == [digest(key["secret"])] * 2
 
 
@@ -658,7 +660,7 @@ async def test_keys_with_many_rules_leave_memory_before_it_is_full(
     reads = count_reads(gateway, monkeypatch)
     monkeypatch.setattr(known_keys, "MAX_CACHED_BYTES", 1_500_000)  # a key of this test counts 1.1 MB
     for one in (first, first, second, second, first):
-        assert (await proxied(gateway, one["secret"]))[0] == 200
+        assert (await call_proxy(gateway, one["secret"]))[0] == 200
     # Each key is read a second time after its rules were compiled.
     assert reads == [digest(one["secret"]) for one in (first, first, second, second, first, first)]
 
@@ -716,14 +718,14 @@ async def reported_keys(
 ) -> list[dict[str, Any]]:
     """Mint keys, and wait until the change feed has reported them, so that it does not remove them from memory later."""
     minted, reported, news = gateway.running.runtime.minted, set[str](), asyncio.Event()
-    changed = minted.changed
+    handle_change = minted.handle_change
 
     def record(ref: ConnectionRef) -> None:
-        changed(ref)
+        handle_change(ref)
         reported.add(ref.connection_id)
         news.set()
 
-    monkeypatch.setattr(minted, "changed", record)
+    monkeypatch.setattr(minted, "handle_change", record)
     made = [await gateway.key(**wish) for wish in wishes]
     async with asyncio.timeout(PATIENCE_S):
         while not reported.issuperset(digest(one["secret"]) for one in made):

@@ -25,7 +25,7 @@ from tests.fakes.scaling import cpu_s
 from tests.gateway.catalog.folders import SHIPPED
 
 MINTS: dict[str, Any] = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
-LONGEST_HOLD_S = 0.05 if sys.gettrace() is None else 0.2  # coverage makes Python code several times slower
+MAX_HOLD_S = 0.05 if sys.gettrace() is None else 0.2  # coverage makes Python code several times slower
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def call(gateway: TwoConnectionGateway, key: str, path: str) -> int:
 async def list_tools(gateway: TwoConnectionGateway, key: str) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"Accept": "application/json, text/event-stream"}
-    status, _, reply = await gateway.asked("POST", "/mcp", key, json=message, headers=headers)
+    status, _, reply = await gateway.call_api("POST", "/mcp", key, json=message, headers=headers)
     assert (status, list(reply["result"])) == (200, ["tools"])
 
 
@@ -128,7 +128,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobod
             assert await call(gateway, key, "/x") == 403
         async with longest_hold() as listing:
             await list_tools(gateway, key)
-        assert max(*mint, *first_use, *listing) <= LONGEST_HOLD_S, (mint, first_use, listing)
+        assert max(*mint, *first_use, *listing) <= MAX_HOLD_S, (mint, first_use, listing)
 
 
 async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway) -> None:

@@ -68,7 +68,7 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
     await here.start()
     await there.start()
     try:
-        await here.imported(tracker.grant())
+        await here.import_connection(tracker.grant())
         key = await mint_key(here.http, here.url, here.headers)
         for one in (here, there):
             assert await statuses(one.url, key["secret"], 2) == [200, 200]
@@ -122,7 +122,7 @@ async def test_open_stream_ends_with_its_key(
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
         async with open_stream(gateway, ask, on_fast_path=fast_path) as client:
             if "forgotten" in how:
-                gateway.running.runtime.minted.missed()
+                gateway.running.runtime.minted.handle_missed_changes()
             if "revoked" in how:
                 await gateway.running.json("DELETE", f"/environment/api-keys/{result['id']}", expect=200)
             if how == "replaced":

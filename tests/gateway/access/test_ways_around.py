@@ -237,7 +237,7 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
         ("POST", "/environment/api-keys", {"display_name": "more"}),
         ("DELETE", "/environment/api-keys/1", None),
     ):
-        status, headers, response = await gateway.asked(method, path, key, json=body)
+        status, headers, response = await gateway.call_api(method, path, key, json=body)
         assert (status, headers["Gateway-Error"]) == (403, "forbidden"), (method, path)
         assert response["error"]["message"].startswith("Insufficient scope. Required: environment:")
         assert response["error"]["payload"]["rule"] == "scope"

@@ -179,13 +179,13 @@ async def test_a_toolset_that_allows_nothing_is_refused(door: Agents) -> None:
 async def test_a_session_refuses_requests_after_its_end(door: Agents) -> None:
     session, other = await create_session(door), await create_session(door)
     token, path = session["session_token"], f"/sessions/{session['session_id']}"
-    status, body = await door.responded(other["session_token"], "tools/list", **bearer(session))
+    status, body = await door.send_message(other["session_token"], "tools/list", **bearer(session))
     assert (status, body["error"]["code"]) == (404, "session_not_found")
     ended = await door.running.json("DELETE", path, expect=200)
     assert (ended["data"]["session_id"], ended["data"]["reason"]) == (session["session_id"], "terminated")
-    assert (await door.responded(token, "tools/list", **bearer(session)))[0] == 401
+    assert (await door.send_message(token, "tools/list", **bearer(session)))[0] == 401
     assert await door.running.json("DELETE", path, expect=200) == ended
-    assert (await door.responded(other["session_token"], "tools/list", **bearer(other)))[0] == 200
+    assert (await door.send_message(other["session_token"], "tools/list", **bearer(other)))[0] == 200
 
 
 async def test_the_session_url_ends_no_key_that_is_not_a_session(door: Agents) -> None:

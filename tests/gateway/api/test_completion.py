@@ -68,14 +68,14 @@ async def test_pending_connection_is_usable_only_after_its_completion(
     assert (reply["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
     assert await listed_connections(running) == []
     calls = tracker.calls["api"]
-    async with running.proxied(one["connection_id"]) as response:
+    async with running.call_proxy(one["connection_id"]) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     await running.json("GET", f"/connections/{one['connection_id']}?provider_config_key=tracker", expect=404)
     assert tracker.calls["api"] == calls
     done = (await complete(running, session))["data"]
     assert done == {"status": "connected", "connections": [{**one, "is_pending": False}]}
     assert [row["connection_id"] for row in await listed_connections(running)] == [one["connection_id"]]
-    async with running.proxied(one["connection_id"], "/ex/jira/x") as response:
+    async with running.call_proxy(one["connection_id"], "/ex/jira/x") as response:
         assert response.status == 200
     reply = await poll(running, session)
     assert (reply["status"], reply["connections"]) == ("connected", done["connections"])
@@ -301,7 +301,7 @@ async def test_connection_uses_its_old_credential_until_the_reconnect_is_complet
     await walk_flow(running, session["token"])
     assert await pending_id(running, session) == connection_id
     assert (await running.json("GET", path))["credentials"] == before["credentials"]
-    async with running.proxied(connection_id, "/ex/jira/x") as response:
+    async with running.call_proxy(connection_id, "/ex/jira/x") as response:
         assert (await response.json())["token"] == f"Bearer {before['credentials']['access_token']}"
     await complete(running, session)
     after = await running.json("GET", path)
@@ -339,7 +339,7 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     await walk_flow(running, session["token"])
     store = running.runtime.store
     digest = session["poll_url"].rpartition("/")[2]
-    (pending,) = await store.pending.of_session(digest, now=clock.now())
+    (pending,) = await store.pending.find_by_session(digest, now=clock.now())
     assert pending.new is not None
     await store.connections.put(replace(pending.new, account=Account("a1", "ada")), now=clock.now())
     other = replace(pending.new, account=Account("a2", "eve"))
@@ -360,11 +360,11 @@ async def test_connection_by_typed_credential_is_pending_too(running: RunningGat
         body = await response.json()
         assert (response.status, body["isPending"]) == (200, True)
     assert await pending_id(running, session) == body["connectionId"]
-    async with running.proxied(body["connectionId"], integration="keyed") as response:
+    async with running.call_proxy(body["connectionId"], integration="keyed") as response:
         assert response.status == 404
     assert tracker.calls["api"] == 0
     await complete(running, session)
-    async with running.proxied(body["connectionId"], integration="keyed"):
+    async with running.call_proxy(body["connectionId"], integration="keyed"):
         assert tracker.seen[-1].headers["x-api-key"] == "k3y"
 
 

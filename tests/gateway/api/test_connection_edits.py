@@ -14,7 +14,7 @@ CONNECTION_PATH = "/connections/c1?provider_config_key=tracker"
 
 async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGateway, tracker: Tracker) -> None:
     for name in ("c1", "c2"):
-        await running.imported(tracker.grant(), name, metadata={"old": 1})
+        await running.import_connection(tracker.grant(), name, metadata={"old": 1})
     both = {"connection_id": ["c1", "c2"], "provider_config_key": "tracker", "metadata": {"a": {"b": 1}}}
     assert await running.json("POST", "/connections/metadata", json=both, expect=201) == both
     one = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": {"c": 2}, "n": None}}
@@ -25,7 +25,7 @@ async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGat
 
 
 async def test_metadata_is_set_for_all_connections_or_none(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), metadata={"old": 1})
+    await running.import_connection(tracker.grant(), metadata={"old": 1})
     for method in ("POST", "PATCH"):
         body = {"connection_id": ["c1", "nobody"], "provider_config_key": "tracker", "metadata": {"a": 1}}
         response = await running.json(method, "/connections/metadata", json=body, expect=404)
@@ -39,7 +39,7 @@ async def test_metadata_is_set_for_all_connections_or_none(running: RunningGatew
 async def test_size_of_metadata_is_limited_also_after_a_merge(running: RunningGateway, tracker: Tracker) -> None:
     most = {"a": "é" * 30_000, "b": ""}
     for name in ("c1", "c2"):
-        await running.imported(tracker.grant(), name, metadata={"old": 1} if name == "c1" else most)
+        await running.import_connection(tracker.grant(), name, metadata={"old": 1} if name == "c1" else most)
     both = {"connection_id": ["c1", "c2"], "provider_config_key": "tracker", "metadata": {"c": "x" * 6000}}
     refused = await running.json("PATCH", "/connections/metadata", json=both, expect=400)
     assert "connection 'c2'" in refused["error"]["message"]
@@ -76,12 +76,12 @@ async def test_next_request_uses_changed_metadata(running: RunningGateway, track
     proxy = {"base_url": tracker.url, "headers": {"x-team": "${metadata.team}"}}
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, proxy=proxy))
     await running.restart()
-    await running.imported(tracker.grant(), metadata={"team": "red"})
+    await running.import_connection(tracker.grant(), metadata={"team": "red"})
     for team in ("red", "blue"):
         body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"team": team}}
         await running.json("PATCH", "/connections/metadata", json=body, expect=200)
         dry = {"Gateway-Dry-Run": "true"}
-        async with running.proxied("c1", headers=dry) as response:
+        async with running.call_proxy("c1", headers=dry) as response:
             assert ["x-team", team] in [[name.lower(), text] for name, text in (await response.json())["headers"]]
 
 
@@ -116,7 +116,7 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
 async def test_metadata_of_several_connections_is_set_at_the_old_path_too(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     names = {"connection_id": ["c1"], "provider_config_key": "tracker"}
     for method, metadata, status, held in (
         ("POST", {"a": 1}, 201, {"a": 1}),
@@ -166,7 +166,7 @@ async def test_flat_import_accepts_an_own_client_and_a_token_without_expiry(
 async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant(), tags={"old": "x"})
+    await running.import_connection(tracker.grant(), tags={"old": "x"})
     body = {"end_user": {"id": "u1", "email": "u1@example.com", "display_name": "Una"}, "tags": {"Team": "Red"}}
     assert await running.json("PATCH", CONNECTION_PATH, json=body, expect=200) == {"success": True}
     shown = await running.json("GET", CONNECTION_PATH)
@@ -206,7 +206,7 @@ WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
 
 
 async def test_error_names_the_wrong_member_of_a_patch(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for url, body, status, code in WRONG_PATCHES:
         response = await running.json("PATCH", url, json=body, expect=status)
         assert response["error"]["code"] == code, (url, body)
@@ -220,15 +220,15 @@ async def test_import_reports_faults_of_body_and_credential_together(running: Ru
 
 
 async def test_unknown_setting_is_stored_and_reported(running: RunningGateway, tracker: Tracker) -> None:
-    response = await running.imported(tracker.grant(), connection_config={"region": "eu"})
+    response = await running.import_connection(tracker.grant(), connection_config={"region": "eu"})
     assert response["connection_config"]["region"] == "eu"
     assert [warning["path"] for warning in response["warnings"]] == [["connection_config", "region"]]
-    assert "warnings" not in await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
+    assert "warnings" not in await running.import_connection(tracker.grant(), connection_config={"subdomain": "acme"})
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_body_is_refused_where_none_is_expected(running: RunningGateway, tracker: Tracker, method: str) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     body = await running.json(method, CONNECTION_PATH, json={"a": 1}, expect=400)
     assert body["error"]["code"] == "invalid_body"
     await running.json(method, CONNECTION_PATH, json={}, expect=200)
@@ -261,7 +261,7 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
     running: RunningGateway, tracker: Tracker, levels: int
 ) -> None:
     credential = tracker.grant()
-    await running.imported(credential)
+    await running.import_connection(credential)
     deep = nested_value(levels)
     of_one = {"connection_id": "c1", "provider_config_key": "tracker"}
     imported = {**of_one, "connection_id": "c2", "credentials": credential}
@@ -289,10 +289,10 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
 
 async def test_values_of_64_levels_are_stored(running: RunningGateway, tracker: Tracker) -> None:
     deep = nested_value(64)
-    await running.imported(tracker.grant(), metadata=deep, connection_config=deep)
+    await running.import_connection(tracker.grant(), metadata=deep, connection_config=deep)
     shown = await running.json("GET", CONNECTION_PATH)
     assert (shown["metadata"], shown["connection_config"]["a"]) == (deep, deep["a"])
-    async with running.proxied("c1", "/ex/x") as response:
+    async with running.call_proxy("c1", "/ex/x") as response:
         assert response.status == 200
 
 
@@ -301,13 +301,13 @@ async def test_stored_rows_of_any_depth_are_served_and_listed(
     running: RunningGateway, tracker: Tracker, levels: int
 ) -> None:
     """Earlier versions accepted values that nest hundreds of levels deep."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     ref = ConnectionRef("dev", "tracker", "c1")
     deep = '{"a":' * levels + "1" + "}" * levels
     with sqlite3.connect(running.folder / "gateway.db") as db:
         db.execute("UPDATE connections SET metadata = ?, config = ?", (deep, deep))
     running.runtime.live.forget(ref)
-    async with running.proxied("c1", "/ex/x") as response:
+    async with running.call_proxy("c1", "/ex/x") as response:
         assert response.status == 200
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     assert listed["metadata"]["a"]["a"]

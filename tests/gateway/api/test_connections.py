@@ -9,7 +9,7 @@ from tests.fakes.tracker import Tracker
 
 
 async def test_an_import_shows_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
-    response = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
+    response = await running.import_connection(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
     assert response["connection_id"] == "c1"
     assert response["provider"] == "tracker"
     assert response["metadata"] == {"a": 1}
@@ -45,13 +45,13 @@ async def test_an_import_suggests_no_other_integration_to_a_limited_key(running:
 
 
 async def test_import_without_settings_keeps_the_site_and_metadata(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(
+    await running.import_connection(
         tracker.grant(), connection_config={"Subdomain": "globex.tracker.example"}, metadata={"a": 1}
     )
-    again = await running.imported(tracker.grant())
+    again = await running.import_connection(tracker.grant())
     assert again["connection_config"]["cloudId"] == "cloud-2"
     assert again["metadata"] == {"a": 1}
-    moved = await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
+    moved = await running.import_connection(tracker.grant(), connection_config={"subdomain": "acme"})
     assert moved["connection_config"]["cloudId"] == "cloud-1"
     assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
@@ -128,7 +128,7 @@ async def test_a_wrong_import_names_its_fault_and_stores_nothing(
 async def test_a_refused_import_leaves_the_older_connection_as_it_was(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     body = {
         "provider_config_key": "tracker",
         "connection_id": "c1",
@@ -136,13 +136,13 @@ async def test_a_refused_import_leaves_the_older_connection_as_it_was(
     }
     reply = await running.json("POST", "/connections", json=body, expect=400)
     assert reply["error"]["code"] == "connection_test_failed"
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
 
 
 async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: Tracker) -> None:
     for n in range(5):
-        await running.imported(
+        await running.import_connection(
             tracker.grant(),
             f"c{n}",
             end_user={"id": f"u{n}", "email": f"u{n}@example.com"},
@@ -173,7 +173,7 @@ async def test_list_without_a_limit_ends_with_a_cursor(
     assert (connections.MAX_LIMIT, connections.DEFAULT_LIMIT) == (2000, 10_000)
     monkeypatch.setattr(connections, "DEFAULT_LIMIT", 2)
     for n in range(3):
-        await running.imported(tracker.grant(), f"c{n}")
+        await running.import_connection(tracker.grant(), f"c{n}")
     first = await running.json("GET", "/connections")
     rest = await running.json("GET", f"/connections?cursor={first['next_cursor']}")
     assert [one["connection_id"] for reported in (first, rest) for one in reported["connections"]] == ["c2", "c1", "c0"]
@@ -190,7 +190,7 @@ async def test_list_page_is_limited_in_bytes(
     monkeypatch.setattr(connections, "ROWS_PER_READ", 2)
     names = [f"c{n}" for n in range(7)]
     for name in names:
-        await running.imported(tracker.grant(), name, metadata={"note": "é" * 200})
+        await running.import_connection(tracker.grant(), name, metadata={"note": "é" * 200})
     listed: list[str] = []
     pages, query = 0, "/connections"
     while query:
@@ -213,18 +213,18 @@ async def test_error_names_the_wrong_query_parameter_of_the_list(shared: Running
 
 
 async def test_a_connection_id_may_hold_slashes_and_blanks(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), "c 1/x")
+    await running.import_connection(tracker.grant(), "c 1/x")
     body = await running.json("GET", "/connections/c%201/x?provider_config_key=tracker", expect=200)
     assert body["connection_id"] == "c 1/x"
 
 
 async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
-    async with running.proxied("c1") as response:
+    await running.import_connection(tracker.grant())
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
     url = "/connections/c1?provider_config_key=tracker"
     assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
     for method in ("DELETE", "GET"):
         body = await running.json(method, url, expect=404)

@@ -34,7 +34,7 @@ async def test_end_user_connects_and_the_application_calls_the_api(running: Runn
     assert (status, "is connected" in html) == (200, True)
     (listed,) = (await running.json("GET", "/connections"))["connections"]
     connection_id = listed["connection_id"]
-    async with running.proxied(connection_id, "/ex/x") as response:
+    async with running.call_proxy(connection_id, "/ex/x") as response:
         assert (await response.json())["path"] == "/ex/x"
     shown = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["connection_config"]["cloudId"] == "cloud-1"

@@ -54,7 +54,7 @@ async def test_created_integration_works_immediately_and_after_a_restart(
     assert "credentials" not in reply
     await import_connection(running, tracker)
     for _ in range(2):
-        async with running.proxied("c1", integration="made") as response:
+        async with running.call_proxy("c1", integration="made") as response:
             assert response.status == 200
         listed = (await running.json("GET", "/integrations", expect=200))["data"]
         assert [one["unique_key"] for one in listed] == ["tracker", "made"]
@@ -216,11 +216,11 @@ async def test_deleting_an_integration_deletes_connections_and_revokes_tokens(
     await create_integration(running)
     for n in range(3):
         await import_connection(running, tracker, f"c{n}")
-    async with running.proxied("c1", integration="made") as response:
+    async with running.call_proxy("c1", integration="made") as response:
         assert response.status == 200
     body = await running.json("DELETE", "/integrations/made", expect=200)
     assert body == {"success": True, "connections": {"deleted": 3, "revocation": {}}}
-    async with running.proxied("c1", integration="made") as response:
+    async with running.call_proxy("c1", integration="made") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     assert (await running.json("GET", "/connections"))["connections"] == []
     await running.json("DELETE", "/integrations/made", expect=404)
@@ -309,13 +309,13 @@ async def test_another_node_learns_of_every_change(
     await create_integration(running)
     await until(200)
     await import_connection(second_node, tracker)
-    async with second_node.proxied("c1", integration="made") as response:
+    async with second_node.call_proxy("c1", integration="made") as response:
         assert response.status == 200
     await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
     await until(200, value="New")
     await running.json("DELETE", "/integrations/made", expect=200)
     await until(404)
-    async with second_node.proxied("c1", integration="made") as response:
+    async with second_node.call_proxy("c1", integration="made") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 
 
@@ -334,5 +334,5 @@ async def test_reload_keeps_created_integrations_and_declared_ones_win(
     assert await reload.reload(running.app, read({"environments": document([], made=own)["environments"]}))
     assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "D"
     await running.json("DELETE", "/integrations/made", expect=409)
-    async with running.proxied("c1", integration="made") as response:
+    async with running.call_proxy("c1", integration="made") as response:
         assert response.status == 200

@@ -56,7 +56,7 @@ async def call(running: RunningGateway, path: str = "/proxy/me", **headers: str)
 
 
 async def test_a_call_is_found_with_its_trace_and_without_its_query(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     names = {"X-Request-Id": "one", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
     assert await call(running, "/proxy/me?secret=1", **names) == 200
     assert await call(running, "/proxy/me?secret=1", **{**names, "X-Request-Id": "two"}) == 200
@@ -74,7 +74,7 @@ async def test_a_call_is_found_with_its_trace_and_without_its_query(running: Run
 
 
 async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     limits = {"connections": ["tracker/c1"], "rules": ["GET /me", "GET /items/*"]}
     made = await mint_key(running, limits, "environment:proxy")
     key = {"Authorization": f"Bearer {made['secret']}"}
@@ -86,7 +86,7 @@ async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: Runnin
 
 
 async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(import_expired(tracker))
+    await running.import_connection(import_expired(tracker))
     assert await call(running, **{"X-Request-Id": "waited"}) == 200
     entries = await wait_for_operations(running, "?requestId=waited", least=2)
     assert {one["kind"] for one in entries} == {"call", "refresh"}
@@ -98,7 +98,7 @@ async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: Run
 
 async def test_limited_key_sees_only_operations_of_its_connections(running: RunningGateway, tracker: Tracker) -> None:
     for name, team in (("c1", "red"), ("c2", "blue")):
-        await running.imported(tracker.grant(), name, tags={"team": team})
+        await running.import_connection(tracker.grant(), name, tags={"team": team})
         assert await call(running, **{"Connection-Id": name}) == 200
     await wait_for_operations(running, "?kind=call", least=2)
     for limits, seen in (
@@ -126,8 +126,8 @@ async def test_limited_key_sees_only_operations_of_its_connections(running: Runn
 
 
 async def test_log_is_filtered_by_end_user_and_by_tag(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), "c1", end_user={"id": "ann"}, tags={"team": "red"})
-    await running.imported(tracker.grant(), "c2", end_user={"id": "bob"}, tags={"team": "blue"})
+    await running.import_connection(tracker.grant(), "c1", end_user={"id": "ann"}, tags={"team": "red"})
+    await running.import_connection(tracker.grant(), "c2", end_user={"id": "bob"}, tags={"team": "blue"})
     for name in ("c1", "c2"):
         assert await call(running, **{"Connection-Id": name}) == 200
     await wait_for_operations(running, "?kind=call", least=2)
@@ -137,7 +137,7 @@ async def test_log_is_filtered_by_end_user_and_by_tag(running: RunningGateway, t
 
 
 async def test_log_is_paged_and_followed_by_after(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for number in range(7):
         assert await call(running, f"/proxy/items/{number}") == 200
     every = [one["id"] for one in await wait_for_operations(running, "?kind=call", least=7)]
@@ -177,7 +177,7 @@ async def test_error_names_wrong_filters(shared: RunningGateway, query: str, nam
 
 
 async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     calls = running.runtime.call_queue
     calls.sample = 0.0
     assert await call(running) == 200
@@ -192,7 +192,7 @@ async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGa
 
 async def test_no_secret_of_a_journey_is_in_the_log(running: RunningGateway, tracker: Tracker) -> None:
     grant = import_expired(tracker)
-    await running.imported(grant)
+    await running.import_connection(grant)
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
     await wait_for_operations(running, "?kind=call", least=2)

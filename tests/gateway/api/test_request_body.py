@@ -40,7 +40,7 @@ async def refusal(running: RunningGateway, path: str, **sent: Any) -> dict[str, 
 async def test_body_that_cannot_be_stored_is_refused(
     shared: RunningGateway, shared_tracker: Tracker, metadata: str, says: str
 ) -> None:
-    await shared.imported(shared_tracker.grant())
+    await shared.import_connection(shared_tracker.grant())
     body = '{"provider_config_key": "tracker", "connection_id": "c2", "credentials": {}, "metadata": ' + metadata + "}"
     error = await refusal(shared, "/connections", data=as_json(body.encode()))
     assert error["code"] == "invalid_json"
@@ -60,7 +60,7 @@ async def test_empty_body_is_called_empty(running: RunningGateway, body: bytes) 
 
 
 async def test_complete_surrogate_pair_is_one_character(running: RunningGateway, tracker: Tracker) -> None:
-    response = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
+    response = await running.import_connection(tracker.grant(), metadata={"a": "\U0001f600"})
     assert response["metadata"] == {"a": "\U0001f600"}
 
 

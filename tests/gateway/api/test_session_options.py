@@ -25,7 +25,7 @@ async def test_session_without_options_has_the_defaults(running: RunningGateway)
     response = await create_session(running)
     session = await stored_session(running, response["token"])
     assert 1790 < (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds() <= 1800
-    assert (session.single_use, session.max_connections, session.bound) == (False, None, False)
+    assert (session.single_use, session.max_connections, session.needs_completion) == (False, None, False)
     assert (session.return_url, session.return_state, session.browser_digest) == (None, None, None)
 
 
@@ -59,11 +59,11 @@ async def test_single_use_session_creates_one_connection_unless_max_connections_
 
 
 async def test_a_reconnect_session_has_the_same_options(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), "u1")
+    await running.import_connection(tracker.grant(), "u1")
     body = {"connection_id": "u1", "integration_id": "tracker", "expires_in": 90, "code_challenge": CHALLENGE}
     response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     session = await stored_session(running, response["data"]["token"])
-    assert session.bound
+    assert session.needs_completion
     assert (session.expires_at - clock.now()).total_seconds() <= 90
 
 
@@ -147,7 +147,7 @@ async def test_return_url_may_be_a_page_of_a_registered_origin(running: RunningG
 
 
 async def test_an_environment_may_require_a_code_challenge(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), "u1")
+    await running.import_connection(tracker.grant(), "u1")
     running.document["environments"]["dev"]["connect_binding"] = "required"
     await running.restart()
     calls = {

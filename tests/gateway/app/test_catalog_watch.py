@@ -90,16 +90,16 @@ async def test_shipped_entry_is_used_again_after_its_override_is_deleted(watchin
 async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
     watching_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await watching_gateway.imported(tracker.grant())
-    async with watching_gateway.proxied("c1") as response:
+    await watching_gateway.import_connection(tracker.grant())
+    async with watching_gateway.call_proxy("c1") as response:
         assert (await response.json())["path"] == "/x"
     tracker.hold_api.clear()
-    under_way = asyncio.ensure_future(watching_gateway.proxied("c1", "/slow"))
+    under_way = asyncio.ensure_future(watching_gateway.call_proxy("c1", "/slow"))
     await until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watching_gateway.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
     await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
     tracker.hold_api.set()
-    async with watching_gateway.proxied("c1") as response:
+    async with watching_gateway.call_proxy("c1") as response:
         assert (await response.json())["path"] == "/v2/x"
     async with await under_way as response:
         assert (await response.json())["path"] == "/slow"
@@ -108,15 +108,15 @@ async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
 async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
     watching_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await watching_gateway.imported(tracker.grant())
+    await watching_gateway.import_connection(tracker.grant())
     for _ in range(3):
-        async with watching_gateway.proxied("c1") as response:
+        async with watching_gateway.call_proxy("c1") as response:
             assert response.status == 200
     lane_before = watching_gateway.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watching_gateway.folder, "tracker", entry)
     await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.headers)
-    async with watching_gateway.proxied("c1") as response:
+    async with watching_gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
     assert watching_gateway.fast_path.handed_over >= lane_before
@@ -163,12 +163,12 @@ async def test_entries_based_on_a_faulty_entry_stay_too(
 async def test_entry_that_an_integration_needs_stays_after_its_file_is_deleted(
     watching_gateway: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
-    await watching_gateway.imported(tracker.grant())
+    await watching_gateway.import_connection(tracker.grant())
     (watching_gateway.folder / "catalog" / "tracker.yaml").unlink()
     await until(lambda: events(log_events, "fault"))
     assert "the catalog has no provider 'tracker'" in events(log_events, "fault")[0]["detail"]
     assert events(log_events, "catalog_fault")[0]["kept"] == ["tracker"]
-    async with watching_gateway.proxied("c1") as response:
+    async with watching_gateway.call_proxy("c1") as response:
         assert response.status == 200
 
 

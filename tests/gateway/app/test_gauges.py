@@ -34,7 +34,7 @@ def metric_values(running: RunningGateway, name: str) -> dict[tuple[str, ...], f
 
 
 async def call_status(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
-    async with running.proxied(connection_id, **options) as response:
+    async with running.call_proxy(connection_id, **options) as response:
         status: int = response.status
         await response.read()
         return status
@@ -43,7 +43,7 @@ async def call_status(running: RunningGateway, connection_id: str = "c1", **opti
 async def test_a_call_is_counted_for_its_integration_and_a_refusal_by_its_code(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for connection_id, integration, status in (
         ("c1", "tracker", 200),
         ("c1", "tracker", 200),
@@ -69,7 +69,7 @@ async def test_refreshes_are_counted_by_outcome(
 ) -> None:
     tracker.ttl_s = 0.001
     for connection_id in ("c1", "c2", "c3", "c4"):
-        await running.imported(tracker.grant(), connection_id)
+        await running.import_connection(tracker.grant(), connection_id)
     tracker.ttl_s = 3600
     assert await call_status(running, "c1") == 200
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
@@ -86,7 +86,7 @@ async def test_refreshes_are_counted_by_outcome(
 async def test_connections_to_providers_are_reported_by_provider_and_state(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     assert metric_values(running, "gateway_upstream_connections") == {("tracker", "idle"): 1}
     assert metric_values(running, "gateway_live_connections") == {(): 1}
@@ -104,7 +104,7 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
 
 
 async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     gate = running.runtime.egress_limits.for_origin(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     for _ in range(20):
@@ -115,7 +115,7 @@ async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, 
 
 
 async def test_requests_that_wait_are_reported(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await call_status(running) == 200
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     assert pool is not None
@@ -132,7 +132,7 @@ async def test_requests_that_wait_are_reported(running: RunningGateway, tracker:
 
 async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     running.runtime.call_queue._bound = 0
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert metric_values(running, "gateway_request_log_dropped_total")[()] >= 1
 
 
@@ -172,7 +172,7 @@ async def test_connections_are_counted_by_state_and_by_their_end(
         grant = {key: text for key, text in tracker.grant().items() if key not in ("refresh_token", "expires_in")}
         if ends_in is not None:
             grant["expires_at"] = iso(now + ends_in)
-        await running.imported(grant, name)
+        await running.import_connection(grant, name)
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker")
     keeper = running.runtime.keeper
     monkeypatch.setattr(event_keeper, "COUNT_COST_RATIO", 0)
@@ -210,7 +210,7 @@ async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
 ) -> None:
     for name in ("c1", "c2"):
         ended = {key: text for key, text in tracker.grant().items() if key != "expires_in"}
-        await running.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
+        await running.import_connection({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
     assert await call_status(running) == 200
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     assert await call_status(running, "c2") == 424
@@ -243,7 +243,7 @@ async def test_waits_for_the_database_are_counted(running: RunningGateway, track
 
     holder = asyncio.create_task(transactions.write(hold))
     await begun.wait()
-    importing = asyncio.create_task(running.imported(tracker.grant()))
+    importing = asyncio.create_task(running.import_connection(tracker.grant()))
     async with asyncio.timeout(PATIENCE_S):
         while not transactions._waiting:
             await asyncio.sleep(0)

@@ -42,13 +42,13 @@ async def reload_gateway(running: RunningGateway) -> bool:
 
 
 async def status(running: RunningGateway, connection_id: str = "c1", **options: Any) -> int:
-    async with running.proxied(connection_id, **options) as response:
+    async with running.call_proxy(connection_id, **options) as response:
         found: int = response.status
         return found
 
 
 async def test_keys_and_environments_are_added_and_removed(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     environments = running.document["environments"]
     environments["live"] = {
         "secret_keys": [OTHER_KEY],
@@ -58,7 +58,7 @@ async def test_keys_and_environments_are_added_and_removed(running: RunningGatew
     assert await status(running) == 200
     running.headers = {"Authorization": f"Bearer {OTHER_KEY}"}
     assert await status(running) == 404  # the other environment has no connections yet
-    await running.imported(tracker.grant())  # the new environment has its data key
+    await running.import_connection(tracker.grant())  # the new environment has its data key
     assert await status(running) == 200
     del environments["live"]
     assert await reload_gateway(running)
@@ -68,12 +68,12 @@ async def test_keys_and_environments_are_added_and_removed(running: RunningGatew
 async def test_connection_of_a_removed_integration_is_unavailable_until_the_integration_returns(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     integrations = running.document["environments"]["dev"]["integrations"]
     token = await running.session_token()
     kept = integrations.pop("tracker")
     assert await reload_gateway(running)
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as response:
@@ -85,18 +85,18 @@ async def test_connection_of_a_removed_integration_is_unavailable_until_the_inte
 
 
 async def test_changed_entry_applies_from_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     entry = tracker_entry(tracker.url)
     entry["proxy"] = {"base_url": f"{tracker.url}/v2"}
     write_entry(running.folder, "tracker", entry)
     assert await reload_gateway(running)
-    async with running.proxied("c1", "/x") as response:
+    async with running.call_proxy("c1", "/x") as response:
         assert (await response.json())["path"] == "/v2/x"
 
 
 async def test_unchanged_connections_stay_in_memory(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     runtime = running.app[RUNTIME]
     before = runtime.generation
@@ -109,7 +109,7 @@ async def test_unchanged_connections_stay_in_memory(running: RunningGateway, tra
 
 
 async def test_allowed_networks_are_removed_and_added(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     allowed = running.document["egress"].pop("allow")
     assert await reload_gateway(running)
@@ -131,7 +131,7 @@ async def test_request_ends_with_the_configuration_that_it_started_with(
 ) -> None:
     """Remove the integration while the request's token is being refreshed."""
     tracker.ttl_s = 0.001
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
     begun = asyncio.create_task(status(running))
@@ -145,7 +145,7 @@ async def test_request_ends_with_the_configuration_that_it_started_with(
 
 
 async def test_running_stream_continues_after_its_network_is_removed(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     tracker.hold_api.clear()
     before = tracker.calls["api"]
@@ -169,7 +169,7 @@ async def test_running_stream_continues_after_its_network_is_removed(running: Ru
 async def test_idle_connections_are_closed_after_their_network_is_removed(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     former = running.runtime.generation.egress
     assert [load.idle for _, load in former.load()] == [1]
@@ -183,7 +183,7 @@ async def test_idle_connections_are_closed_after_their_network_is_removed(
 
 
 async def test_new_limits_apply_to_providers_that_were_called_before(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
     assert await reload_gateway(running)
@@ -194,7 +194,7 @@ async def test_refresh_releases_its_lease_if_its_integration_is_removed(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker.ttl_s = 0.001
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     store = running.runtime.store.refreshes
     lease = store.lease_refresh
@@ -218,7 +218,7 @@ async def test_refresh_releases_its_lease_if_its_integration_is_removed(
 
 
 async def test_metrics_use_the_current_integrations(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status(running) == 200
     integrations = running.document["environments"]["dev"]["integrations"]
     integrations["other"] = integrations.pop("tracker")
@@ -250,7 +250,7 @@ async def test_reloads_follow_one_another(running: RunningGateway, log_events: l
 async def test_encryption_key_is_added_and_removed_without_a_restart(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
     running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
     assert await reload_gateway(running)
@@ -259,19 +259,19 @@ async def test_encryption_key_is_added_and_removed_without_a_restart(
     running.document["store"]["encryption_keys"] = [newer]
     assert await reload_gateway(running)
     assert await status(running) == 200
-    await running.imported(tracker.grant(), "c2")
+    await running.import_connection(tracker.grant(), "c2")
     assert not [event for event in log_events if event["event"] in ("needs_a_restart", "reload_refused")]
 
 
 async def test_encryption_key_in_use_is_not_removed(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     running.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
     assert not await reload_gateway(running)
     assert "gateway keys rotate" in next(event["detail"] for event in log_events if event["event"] == "fault")
     assert await status(running) == 200
-    await running.imported(tracker.grant(), "c2")
+    await running.import_connection(tracker.grant(), "c2")
 
 
 async def test_a_new_client_is_in_use_since_the_end_of_the_reload(running: RunningGateway) -> None:

@@ -47,7 +47,7 @@ async def test_new_environment_does_not_wait_for_the_key_of_its_own_reload(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch, brought: bool
 ) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 10.0)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await rotate_keys(running, NEWER, ENCRYPTION_KEY)
     running.document["environments"]["fresh"] = {}
     if brought:

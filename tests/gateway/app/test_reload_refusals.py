@@ -56,7 +56,7 @@ async def test_setting_that_needs_a_restart_is_reported_and_kept(
 async def test_faulty_file_changes_nothing_and_every_fault_is_reported(
     running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     environments = running.document["environments"]
     environments["dev"]["secret_keys"] = ["short"]
     environments["dev"]["integrations"]["x"] = {"provider": "tracker", "unheard_of": 1}

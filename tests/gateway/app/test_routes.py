@@ -29,7 +29,7 @@ CHANGES_EACH_TIME = {
 @pytest.mark.asyncio(loop_scope="module")
 async def test_head_returns_the_same_head_as_get(shared: RunningGateway, shared_tracker: Tracker, path: str) -> None:
     if "connections" in path:
-        await shared.imported(shared_tracker.grant())
+        await shared.import_connection(shared_tracker.grant())
     for name, value in FILLED.items():
         path = path.replace(name, value)
     if path.startswith("/connections/"):
@@ -178,9 +178,9 @@ async def test_responses_allowed_by_a_preflight_can_be_read(shared: RunningGatew
 async def test_proxied_responses_and_errors_can_be_read_across_origins(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for connection_id, status in (("c1", 200), ("nobody", 404)):
-        async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as response:
+        async with running.call_proxy(connection_id, "/ex/x", headers=FROM_A_PAGE) as response:
             assert response.status == status
             assert response.headers.getall("Access-Control-Allow-Origin") == ["*"]
             assert "Access-Control-Allow-Credentials" not in response.headers

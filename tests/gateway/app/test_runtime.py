@@ -72,7 +72,7 @@ async def until(found: Callable[[], Any]) -> None:
 
 
 async def status(running: RunningGateway, **options: Any) -> int:
-    async with running.proxied("c1", **options) as response:
+    async with running.call_proxy("c1", **options) as response:
         await response.read()
         code: int = response.status
         return code
@@ -83,7 +83,7 @@ async def status(running: RunningGateway, **options: Any) -> int:
 
 async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGateway, tracker: Tracker) -> None:
     tracker.ttl_s = 0.001
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
     begun = asyncio.create_task(status(event_gateway))
@@ -104,11 +104,11 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
 
 
 async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     runtime, row = event_gateway.runtime, await event_gateway.runtime.store.connections.get(C1)
     assert row is not None
     queue = runtime.refresher._queue
-    queue._next_behind = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
+    queue._next_background = clock.monotonic() + 3600  # nobody waits for the refresh, so it stays in the queue
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
     await reload_gateway(event_gateway)
@@ -118,7 +118,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGatew
 
 
 async def test_cached_connection_stays_in_memory(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     live = event_gateway.runtime.live
     opened, origins = live.peek(C1), dict(live.provider_at)
@@ -131,7 +131,7 @@ async def test_cached_connection_stays_in_memory(event_gateway: RunningGateway, 
 async def test_change_by_another_process_is_noticed_after_a_reload(
     event_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     await reload_gateway(event_gateway)
     await event_gateway.runtime.store.connections.delete(
@@ -142,7 +142,7 @@ async def test_change_by_another_process_is_noticed_after_a_reload(
 
 async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGateway) -> None:
     outcomes = event_gateway.runtime.outcomes
-    with outcomes.waiting("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
+    with outcomes.waiter("window") as window, outcomes.count_socket("192.0.2.1", limit=1):
         await reload_gateway(event_gateway)
         assert outcomes.is_full(1)
         outcome = Outcome(
@@ -156,7 +156,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.hold.clear()
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await until(lambda: receiver.held)
     await reload_gateway(event_gateway)
     receiver.hold.set()
@@ -181,7 +181,7 @@ async def test_pending_deliveries_stay_counted(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.hold.clear()
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.keeper
     await keeper.once()
     assert [one.pending for one in keeper.backlog] == [1]
@@ -192,19 +192,19 @@ async def test_pending_deliveries_stay_counted(
 
 
 async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.audit_keeper
     await keeper.once()
-    before = await event_gateway.runtime.store.audit.end()
+    before = await event_gateway.runtime.store.audit.chain_end()
     assert before.sequence > 0
     await reload_gateway(event_gateway)
-    await event_gateway.imported(tracker.grant(), "c2")
+    await event_gateway.import_connection(tracker.grant(), "c2")
     await keeper.once()
-    assert (await event_gateway.runtime.store.audit.end()).sequence > before.sequence
+    assert (await event_gateway.runtime.store.audit.chain_end()).sequence > before.sequence
 
 
 async def test_an_open_breaker_stays_open_under_other_limits(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     parts = urlsplit(tracker.url)
     gate = event_gateway.runtime.egress_limits.for_origin(("http", str(parts.hostname), parts.port or 0))
     for _ in range(FAILURES_TO_OPEN):
@@ -240,7 +240,7 @@ async def mint_key(running: RunningGateway, name: str, **limits: Any) -> dict[st
 
 
 async def test_rate_limit_continues_counting(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     headers = await mint_key(event_gateway, "slow", rate=2)
     assert await status(event_gateway, headers=headers) == 200
     await reload_gateway(event_gateway)
@@ -250,7 +250,7 @@ async def test_rate_limit_continues_counting(event_gateway: RunningGateway, trac
 async def test_budget_keeps_its_reservations_and_is_never_exceeded(
     event_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     headers = await mint_key(event_gateway, "task", budget=60)  # the worker reserves three calls first
     assert await status(event_gateway, headers=headers) == 200
     await reload_gateway(event_gateway)
@@ -292,7 +292,7 @@ async def test_connect_link_is_not_created_again(event_gateway: RunningGateway) 
     await event_gateway.restart()
 
     async def link() -> str:
-        async with event_gateway.proxied("nobody") as response:
+        async with event_gateway.call_proxy("nobody") as response:
             url: str = (await response.json())["error"]["payload"]["connect_url"]
             return url
 
@@ -304,7 +304,7 @@ async def test_connect_link_is_not_created_again(event_gateway: RunningGateway) 
 async def test_running_deletion_completes(
     event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     rows, go_on, begun_deletes = event_gateway.runtime.store.connections, asyncio.Event(), list[Any]()
     delete = rows.delete
 
@@ -366,7 +366,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
 
 
 async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     await reload_gateway(event_gateway)
     assert await status(event_gateway) == 200
@@ -379,8 +379,8 @@ async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker
 
 
 async def test_records_that_wait_to_be_written_are_written(event_gateway: RunningGateway, tracker: Tracker) -> None:
-    await event_gateway.imported(tracker.grant())
-    async with event_gateway.proxied("c1") as response:
+    await event_gateway.import_connection(tracker.grant())
+    async with event_gateway.call_proxy("c1") as response:
         request_id = response.headers[REQUEST_ID_FIELD]
     await reload_gateway(event_gateway)
     store = event_gateway.runtime.store.call_log
@@ -581,7 +581,7 @@ async def test_request_in_flight_finishes_over_its_original_network(
     event_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     """The reload closes the network: this request still gets its response, the next one is refused."""
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     tracker.hold_api.clear()
     begun = asyncio.create_task(status(event_gateway))

@@ -108,7 +108,7 @@ async def test_a_flow_whose_integration_changed_its_provider_is_reported(
 async def test_a_store_that_fails_after_the_flow_was_used_up_is_reported(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     body = {"connection_id": "c1", "integration_id": "tracker"}
     session = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={session['data']['token']}"

@@ -39,7 +39,7 @@ def gateway_with_links(tracker: Tracker, folder: Path, **connect: Any) -> Runnin
 async def failed_call(
     running: RunningGateway, connection_id: str, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
-    async with running.proxied(connection_id, headers=headers or {}) as response:
+    async with running.call_proxy(connection_id, headers=headers or {}) as response:
         return response.status, (await response.json())["error"]
 
 
@@ -79,7 +79,7 @@ async def poll(running: RunningGateway, url: str, headers: dict[str, str] | None
 async def test_if_the_provider_refuses_the_app_the_error_has_no_link(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for headers in (None, await mint_key(running, scopes=PROXY_AND_CONNECT)):
@@ -103,7 +103,7 @@ async def test_after_following_the_error_the_next_call_succeeds(running: Running
     await connect(running, payload["connect_url"])
     status, there = await poll(running, payload["poll_url"])
     assert (status, there["connection_id"], there["state"]) == (200, "u 1/x", "active")
-    async with running.proxied("u 1/x", "/ex/jira/x") as response:
+    async with running.call_proxy("u 1/x", "/ex/jira/x") as response:
         assert response.status == 200
 
 
@@ -133,7 +133,7 @@ async def test_a_link_that_is_about_to_expire_is_not_returned(
 
 async def test_error_of_a_revoked_connection_has_a_reconnect_link(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
-    await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
+    await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
     status, reply = await failed_call(running, "c1")
     assert (status, reply["code"]) == (424, "reconnect_needed")
     session = await session_of(running, reply["payload"]["connect_url"])
@@ -143,13 +143,13 @@ async def test_error_of_a_revoked_connection_has_a_reconnect_link(running: Runni
     assert waiting["error"]["payload"]["connection"]["credentials"] == {}
     await connect(running, reply["payload"]["connect_url"])
     assert (await poll(running, reply["payload"]["poll_url"]))[0] == 200
-    async with running.proxied("c1", "/ex/jira/x") as response:
+    async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
 
 async def test_invalid_link_is_not_returned_again(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
-    await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
+    await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
     renewing = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     status, reply = await failed_call(running, "c1")
@@ -160,7 +160,7 @@ async def test_invalid_link_is_not_returned_again(running: RunningGateway, track
     last = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     assert not (await session_of(running, last)).reconnects
     await connect(running, last)
-    async with running.proxied("c1", "/ex/jira/x") as response:
+    async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
 
@@ -205,7 +205,7 @@ async def test_capability_may_have_the_scope_to_connect(running: RunningGateway,
 async def end_connection(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
     """Import connection c1 with an expired token; only its end user can fix it."""
     token = tracker.grant()["access_token"]
-    await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
+    await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
 
 
 async def test_error_message_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
@@ -252,7 +252,7 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
     named = {"connection_id": "c1", "integration_id": "tracker"}
     made = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
     await connect(running, made["data"]["connect_link"])
-    async with running.proxied("c1", "/ex/jira/x") as response:
+    async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
     assert [one["connection_id"] for one in (await running.json("GET", "/connections"))["connections"]] == ["c1"]
 
@@ -375,14 +375,14 @@ async def asked_for_session(running: RunningGateway, headers: dict[str, str]) ->
 async def test_a_connection_whose_integration_moved_to_another_provider_is_authorized_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     write_entry(running.folder, "tracker2", tracker_entry(tracker.url))
     running.document["environments"]["dev"]["integrations"]["tracker"]["provider"] = "tracker2"
     await running.restart()
     status, error = await failed_call(running, "c1")
     assert (status, "now uses 'tracker2'" in error["message"]) == (424, True)
     await connect(running, error["payload"]["connect_url"])
-    async with running.proxied("c1", "/ex/jira/x") as response:
+    async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
 
 

@@ -149,7 +149,7 @@ def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> No
     assert needed.missing(["x"]) == (("y", "z"),)
     assert needed.missing(["z"]) == (("x",),)
     assert needed.missing(["x", "y"]) == ()
-    assert needed.unneeded(["x", "y", "offline_access"]) == ("offline_access",)
+    assert needed.unneeded_scopes(["x", "y", "offline_access"]) == ("offline_access",)
     every_one = scopes_needed(mail_operations(*every, mode="all"), every)
     assert (every_one.all_of, every_one.any_of) == (("w", "x", "y", "z"), ())
 

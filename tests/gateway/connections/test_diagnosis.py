@@ -14,7 +14,7 @@ from gateway.app import generations
 from gateway.connections.diagnosis import ConnectionDiagnosis, diagnose_connection
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED, Change, State
-from gateway.store.history import KEPT
+from gateway.store.history import MAX_ENTRIES
 from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -38,7 +38,7 @@ async def listed_connection(running: RunningGateway) -> Any:
 async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_authorization(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert (await listed_connection(running))["state"] == "active"
     body = await running.json("GET", URL, expect=200)
     assert [(one["state"], one["reason"]) for one in body["history"]] == [("active", "authorized")]
@@ -51,7 +51,7 @@ async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_au
 async def test_each_token_endpoint_error_has_a_state_a_likeliest_cause_and_an_action(
     code: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": code, "error_description": "the words"}, status=400)
     body = (await running.json("GET", URL))["error"]["payload"]["connection"]
@@ -65,7 +65,7 @@ async def test_each_token_endpoint_error_has_a_state_a_likeliest_cause_and_an_ac
 async def test_flapping_provider_adds_one_history_entry_per_change(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for _ in range(2):
         tracker.response = web.Response(status=503)
         for _ in range(3):
@@ -82,10 +82,10 @@ async def test_flapping_provider_adds_one_history_entry_per_change(
 async def test_history_keeps_its_last_entries_and_is_deleted_with_its_connection(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    for _ in range(KEPT + 5):
-        await running.imported(tracker.grant())
+    for _ in range(MAX_ENTRIES + 5):
+        await running.import_connection(tracker.grant())
     body = await running.json("GET", URL, expect=200)
-    assert len(body["history"]) == KEPT
+    assert len(body["history"]) == MAX_ENTRIES
     assert {one["reason"] for one in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     assert await running.runtime.store.history.of(body["id"]) == []
@@ -96,7 +96,7 @@ async def test_expired_token_without_a_refresh_token_is_reported_as_such(
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     later(3601)
     for _ in range(2):
         body = await running.json("GET", URL, expect=424)
@@ -110,7 +110,7 @@ async def test_timeline_has_no_refresh_token_expiry_without_a_refresh_token(
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     later(3601)
     body = (await running.json("GET", URL, expect=424))["error"]["payload"]["connection"]
     assert body["dies_at"] is not None
@@ -120,7 +120,7 @@ async def test_timeline_has_no_refresh_token_expiry_without_a_refresh_token(
 
 
 async def test_command_shows_the_same_history(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
     await running.json("GET", FORCED_REFRESH_URL, expect=424)
     file = running.folder / "gateway.yaml"
@@ -145,7 +145,7 @@ async def test_command_shows_the_same_history(running: RunningGateway, tracker: 
 async def test_after_a_reload_with_another_client_the_action_is_to_wait(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(3):  # longer and longer waits
@@ -171,7 +171,7 @@ async def test_after_a_reload_with_another_client_the_action_is_to_wait(
 
 
 async def test_unknown_include_is_refused(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     body = await running.json("GET", URL.replace("history", "everything"), expect=400)
     assert body["error"]["code"] == "invalid_query_params"
 
@@ -189,7 +189,7 @@ async def diagnosis_with(running: RunningGateway, *more: Change) -> ConnectionDi
 async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backup(
     ended_before: bool, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await running.json("GET", URL)
@@ -200,7 +200,7 @@ async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backu
 
 
 async def test_history_is_in_the_order_of_writes_not_of_timestamps(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     earlier = clock.now() - timedelta(minutes=1)
     found = await diagnosis_with(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))
     past = [one.what for one in found.moments if not one.ahead]

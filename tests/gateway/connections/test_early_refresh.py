@@ -10,7 +10,7 @@ from tests.fakes.tracker import Tracker
 
 async def statuses(running: RunningGateway, count: int = 1, method: str = "GET") -> list[int]:
     async def one() -> int:
-        async with running.proxied("c1", method=method) as response:
+        async with running.call_proxy("c1", method=method) as response:
             await response.read()
             status: int = response.status
             return status
@@ -21,7 +21,7 @@ async def statuses(running: RunningGateway, count: int = 1, method: str = "GET")
 async def connect_and_withdraw_token(running: RunningGateway, tracker: Tracker) -> None:
     """Import a connection, use it, and withdraw its access token at the provider."""
     tracker.refusal = 401
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await statuses(running) == [200]
     tracker.grants[0].access_tokens = set()
 
@@ -71,7 +71,7 @@ async def test_revoked_grant_is_refreshed_once_and_the_401_is_returned(
 async def test_401_is_returned_if_there_is_no_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     tracker.grants[0].access_tokens = set()
     tracker.refusal = 401
     assert await statuses(running, 5) == [401] * 5

@@ -56,7 +56,7 @@ async def call(running: RunningGateway, times: int = 1, path: str = "/x", **opti
     """Make `times` calls one after the other, wait until their effects are stored, and return the statuses."""
     statuses = set()
     for _ in range(times):
-        async with running.proxied("c1", path, **{**NAMES, **options}) as response:
+        async with running.call_proxy("c1", path, **{**NAMES, **options}) as response:
             await response.read()
             statuses.add(response.status)
         await wait_until_stored(running)
@@ -156,7 +156,7 @@ async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await keyed.imported({**grant, "expires_in": 90_000}, "c1")
+    await keyed.import_connection({**grant, "expires_in": 90_000}, "c1")
     withdraw_all_tokens(tracker)
     assert await call(keyed, 3, integration="tracker", method=method) == {401}
     assert await state(keyed) == "degraded"
@@ -166,7 +166,7 @@ async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
 
 
 async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await keyed.imported(tracker.grant(), "c1")
+    await keyed.import_connection(tracker.grant(), "c1")
     tracker.forbidden = {"/x"}
     for _ in range(6):
         later(61)
@@ -182,7 +182,7 @@ async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker
 async def test_refusal_by_the_token_endpoint_takes_precedence(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await keyed.imported(tracker.grant(), "c1")
+    await keyed.import_connection(tracker.grant(), "c1")
     withdraw_all_tokens(tracker)
     tracker.grants[-1].revoked = True
     for _ in range(4):
@@ -285,7 +285,7 @@ async def test_number_of_remembered_rejections_is_bounded(
         await keyed.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
     withdraw_all_tokens(tracker)
     for n in range(5):
-        async with keyed.proxied(f"b{n}", integration="keyed") as response:
+        async with keyed.call_proxy(f"b{n}", integration="keyed") as response:
             assert response.status == 401
     assert [ref.connection_id for ref in keyed.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
 

@@ -134,7 +134,7 @@ async def test_imported_token_is_refreshed_only_at_an_allowed_host(
     gateway: RunningGateway, other_server: RecordingServer
 ) -> None:
     assert (await import_connection(gateway, other_server.url))[0] == 201
-    async with gateway.proxied("c1", integration="forge") as response:
+    async with gateway.call_proxy("c1", integration="forge") as response:
         body = (await response.json())["error"]
         assert (response.status, body["code"]) == (400, "unresolved_setting")
     assert host_of(other_server) in body["message"]
@@ -158,7 +158,7 @@ async def test_imported_client_secret_is_sent_to_the_imported_host(
     assert (await import_connection(gateway, other_server.url, credentials={**credentials, "config_override": mine}))[
         0
     ] == 201
-    async with gateway.proxied("c1", integration="forge") as response:
+    async with gateway.call_proxy("c1", integration="forge") as response:
         assert response.status == 200
     assert "client_secret=my-own" in other_server.everything
     assert not has_secret(other_server)

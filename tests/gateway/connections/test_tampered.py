@@ -74,7 +74,7 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     running: RunningGateway, tracker: Tracker, case: str
 ) -> None:
     for name in ("c1", "c2"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     get = running.runtime.store.connections.get
     mine, other = [await get(ConnectionRef("dev", "tracker", name)) for name in ("c1", "c2")]
     assert mine is not None
@@ -82,10 +82,10 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     tampered = TAMPERINGS[case](running.runtime, mine, other)
     assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
     calls_before = tracker.calls.total()
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (500, "credential_unreadable")
         assert "Retry-After" not in response.headers
         assert "cannot be opened" in (await response.json())["error"]["message"]
     assert tracker.calls.total() == calls_before
-    async with running.proxied("c2") as response:
+    async with running.call_proxy("c2") as response:
         assert response.status == 200

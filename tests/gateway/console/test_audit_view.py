@@ -1,15 +1,15 @@
 """The audit log and the use of keys in the console."""
 
 from gateway.records.audit import AuditFilter
-from tests.fakes.console import ONE, at_console, form_in
+from tests.fakes.console import ONE, at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 
 async def test_console_actions_are_audited_with_the_operators_name(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     async with at_console(running, name="ada") as console:
-        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        where = {"form": csrf_token(await console.page(ONE)), "integration": "tracker", "id": "c1"}
         await console.send("/dev/connection/link", where)
         await console.send("/dev/integration/connect", {"form": where["form"], "key": "tracker"})
         await console.send("/dev/connection/delete", {**where, "typed": "c1"})
@@ -38,9 +38,9 @@ async def test_console_actions_are_audited_with_the_operators_name(running: Runn
 
 
 async def test_uses_of_a_key_are_counted(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for _ in range(3):
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             await response.read()
     await running.runtime.call_queue.flush()
     async with at_console(running) as console:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.records.connection import RefusedScopes
 from gateway.store import ListFilter
-from tests.fakes.console import ONE, at_console, form_in
+from tests.fakes.console import ONE, at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -15,7 +15,7 @@ from tests.fakes.tracker import Tracker
 async def test_a_full_disk_blocks_a_connection_whose_token_has_expired(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     async with at_console(running) as console:
         monkeypatch.setattr(running.runtime.store.transactions.damage, "full", True)
         assert "Nothing needs to be done" in await console.page(ONE)
@@ -27,11 +27,11 @@ async def test_a_full_disk_blocks_a_connection_whose_token_has_expired(
 
 
 async def test_connection_page_shows_history_and_actions(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": "Ada <b>"})
+    await running.import_connection(tracker.grant(), end_user={"id": "u1", "display_name": "Ada <b>"})
     async with at_console(running) as console:
         page = await console.page(ONE)
         assert "active: authorized" in page
-        form = form_in(page)
+        form = csrf_token(page)
         where = {"form": form, "integration": "tracker", "id": "c1"}
         before = await console.data(ONE.replace("?", ".json?"))
         await console.send("/dev/connection/refresh", where)
@@ -48,7 +48,7 @@ async def test_connection_page_shows_history_and_actions(running: RunningGateway
 
 async def test_connections_are_found_and_paged(running: RunningGateway, tracker: Tracker) -> None:
     for n in range(53):
-        await running.imported(tracker.grant(), f"c{n}")
+        await running.import_connection(tracker.grant(), f"c{n}")
     async with at_console(running) as console:
         first = await console.data("/dev/connections.json")
         assert (len(first["connections"]), first["connections"][0]["connection_id"]) == (50, "c52")
@@ -60,9 +60,9 @@ async def test_connections_are_found_and_paged(running: RunningGateway, tracker:
 
 
 async def test_a_connection_that_the_provider_ended_is_in_trouble(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported({**tracker.grant(), "refresh_token": "unknown"})
+    await running.import_connection({**tracker.grant(), "refresh_token": "unknown"})
     async with at_console(running) as console:
-        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        where = {"form": csrf_token(await console.page(ONE)), "integration": "tracker", "id": "c1"}
         failed = await console.send("/dev/connection/refresh", where)
         assert "The refresh failed" in failed
         data = await console.data("/dev.json")
@@ -72,7 +72,7 @@ async def test_a_connection_that_the_provider_ended_is_in_trouble(running: Runni
 
 async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:
     for name in ("c1", "c2"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     store = running.runtime.store
     row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
     await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))

@@ -34,9 +34,9 @@ async def test_a_nul_character_is_refused(shared: RunningGateway, path: str) -> 
 
 async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
-    await running.imported(grant)
+    await running.import_connection(grant)
     made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         await response.read()
     secrets = [SECRET_KEY, grant["access_token"], grant["refresh_token"], made["secret"]]
     async with at_console(running) as console:
@@ -77,7 +77,7 @@ async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> N
 async def test_texts_from_callers_are_escaped_on_every_page(running: RunningGateway, tracker: Tracker) -> None:
     evil = '"><script>alert(1)</script><i hx-get="/x" hx-trigger="load" hx-on:click="alert(1)">'
     end_user = {"id": evil, "display_name": evil, "email": "a@example.com", "tags": {"plan": evil}}
-    await running.imported(tracker.grant(), end_user=end_user, tags={"team": evil}, metadata={"note": evil})
+    await running.import_connection(tracker.grant(), end_user=end_user, tags={"team": evil}, metadata={"note": evil})
     await running.json("POST", "/environment/api-keys", json={"display_name": evil}, expect=200)
     failed = operation(1, path=f"/{evil}", error_code=evil, status=500, host=evil, rule=evil, detail={"message": evil})
     of_one = operation(
@@ -124,7 +124,11 @@ def test_htmx_file_equals_the_release_on_npm() -> None:
 
 
 async def test_long_lists_have_pages(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((integration_views, "PAGE_SIZE"), (key_views, "ROWS"), (provider_views, "ROWS")):
+    for module, name in (
+        (integration_views, "PAGE_SIZE"),
+        (key_views, "ROWS_PER_PAGE"),
+        (provider_views, "ROWS_PER_PAGE"),
+    ):
         monkeypatch.setattr(module, name, 1)
     for name in ("a", "b"):
         await running.json("POST", "/environment/api-keys", json={"display_name": name}, expect=200)

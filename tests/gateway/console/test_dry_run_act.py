@@ -1,13 +1,13 @@
 """A logged call is repeated as a dry run: nothing is sent, and no token is shown."""
 
-from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.console import at_console, csrf_token, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 
 async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
-    await running.imported(grant)
+    await running.import_connection(grant)
     wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
     made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     log = running.runtime.store.call_log
@@ -18,7 +18,7 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
     async with at_console(running) as console:
         found = {one["request_id"]: one["id"] for one in (await console.data("/dev/calls.json"))["operations"]}
         page = await console.page(f"/dev/call?id={found['r1']}")
-        form = form_in(page)
+        form = csrf_token(page)
 
         async def dry(name: str, expect: int = 200) -> str:
             return await console.send("/dev/call/dry-run", {"form": form, "id": str(found[name])}, expect=expect)
@@ -36,14 +36,14 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
 
 
 async def test_a_key_without_the_connection_refuses_the_dry_run(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     wish = {"display_name": "agent", "limits": {"connections": ["tracker/c2"]}}
     made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     refused = operation(1, key_id=made["id"], status=404, error_code="unknown_connection")
     await running.runtime.store.call_log.add_many([refused])
     async with at_console(running) as console:
         (one,) = (await console.data("/dev/calls.json"))["operations"]
-        form = form_in(await console.page(f"/dev/call?id={one['id']}"))
+        form = csrf_token(await console.page(f"/dev/call?id={one['id']}"))
         page = await console.send("/dev/call/dry-run", {"form": form, "id": str(one["id"])})
         assert "its limits do not include this connection" in page
         assert "Its key allows it" not in page

@@ -13,7 +13,7 @@ from gateway.console import incident_report
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, CredentialUseCount, CredentialUseRef
 from gateway.records.operation import Operation
 from gateway.store.minted_keys import NewMintedKey
-from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.console import at_console, csrf_token, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -22,7 +22,7 @@ from tests.fakes.tracker import Tracker
 async def stolen(running: RunningGateway, tracker: Tracker) -> int:
     """The id of a key that used two connections and minted another key, which used a third."""
     for name in ("c1", "c2", "c3"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     body = {"display_name": "agent", "scopes": ["environment:proxy", "environment:api_keys:create"]}
     first = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     headers = {"Authorization": f"Bearer {first['secret']}"}
@@ -105,7 +105,7 @@ async def test_error_for_a_wrong_incident_query_names_it(shared: RunningGateway,
 async def test_incident_is_contained_with_evidence(running: RunningGateway, stolen: int) -> None:
     async with at_console(running, name="ada") as console:
         page = await console.page(f"/dev/incident?key={stolen}")
-        fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1"}
+        fields = {"form": csrf_token(page), "key": str(stolen), "since": "2h", "connections": "1"}
         assert "Nothing was revoked or deleted" in await console.send(
             "/dev/incident/revoke", {**fields, "typed": "x"}, expect=400
         )
@@ -132,7 +132,7 @@ async def test_connections_that_the_report_does_not_list_are_named_after_deletio
     async with at_console(running) as console:
         page = await console.page(f"/dev/incident?key={stolen}&since=2h")
         assert "Those of the 2 most used of 3 pairs of key and connection" in page
-        fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1", "typed": str(stolen)}
+        fields = {"form": csrf_token(page), "key": str(stolen), "since": "2h", "connections": "1", "typed": str(stolen)}
         done = await console.send("/dev/incident/revoke", fields)
         assert "does not list 1 less used pair of key and connection" in done
     assert len((await running.json("GET", "/connections"))["connections"]) == 1

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.console import at_console, csrf_token, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -17,7 +17,7 @@ async def test_an_integration_that_cannot_work_says_why(running: RunningGateway)
 
 
 async def test_integration_page_has_findings_and_a_test_link(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
     async with at_console(running) as console:
         data = await console.data("/dev/integration.json?key=tracker")
@@ -26,7 +26,9 @@ async def test_integration_page_has_findings_and_a_test_link(running: RunningGat
         assert [one["connection_id"] for one in data["connections"]] == ["c1"]
         page = await console.page("/dev/integration?key=tracker")
         assert f"{running.url}/oauth/callback" in page
-        made = await console.send("/dev/integration/connect", {"form": form_in(page), "key": "tracker", "user": "me"})
+        made = await console.send(
+            "/dev/integration/connect", {"form": csrf_token(page), "key": "tracker", "user": "me"}
+        )
         assert "/connect?session_token=" in made
         await console.page("/dev/integration?key=no", expect=404)
 

@@ -2,7 +2,7 @@
 
 from html import unescape
 
-from tests.fakes.console import at_console, form_in
+from tests.fakes.console import at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 
 
@@ -17,7 +17,7 @@ async def test_keys_are_listed_under_their_parents_checked_and_revoked(running: 
         assert "none of its rules allows DELETE" in page
         listed = (await console.data("/dev/keys.json"))["keys"]
         assert [(one["id"], one["depth"], one["budget"]) for one in listed] == [(made["id"], 0, 10)]
-        done = await console.send("/dev/key/revoke", {"form": form_in(page), "id": str(made["id"])})
+        done = await console.send("/dev/key/revoke", {"form": csrf_token(page), "id": str(made["id"])})
         assert "1 revoked" in done
         assert (await console.data("/dev/keys.json"))["keys"] == []
         assert (await console.data("/dev/keys.json?ended=1"))["keys"][0]["revoked_at"] is not None

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.records.audit import AuditFilter
-from tests.fakes.console import at_console, form_in
+from tests.fakes.console import at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -11,9 +11,9 @@ from tests.fakes.tracker import Tracker
 async def test_a_minted_key_is_shown_once(
     running: RunningGateway, tracker: Tracker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     async with at_console(running, name="ada") as console:
-        form = form_in(await console.page("/dev/keys"))
+        form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", "rules": "GET /items/*\r\nGET /lists/*", "integrations": "tracker"}
         page = await console.send("/dev/key/mint", {**fields, "rate": "60", "budget": "5", "days": "30"})
         secret = page.partition("gw_sk_")[2].partition("<")[0]
@@ -22,9 +22,9 @@ async def test_a_minted_key_is_shown_once(
         assert one["limits"] == [{"integrations": ["tracker"], "rules": ["GET /items/*", "GET /lists/*"]}]
         assert (one["rate"], one["budget"], one["scopes"]) == (60, 5, ["environment:proxy"])
         headers = {"Authorization": f"Bearer gw_sk_{secret}"}
-        async with running.proxied("c1", "/items/1", headers=headers) as response:
+        async with running.call_proxy("c1", "/items/1", headers=headers) as response:
             assert "Gateway-Error" not in response.headers
-        async with running.proxied("c1", "/items/1", method="DELETE", headers=headers) as response:
+        async with running.call_proxy("c1", "/items/1", method="DELETE", headers=headers) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
         for path in ("/dev/keys", f"/dev/key?id={one['id']}", "/dev/audit", "/dev/calls", "/dev"):
             assert secret not in await console.page(path)
@@ -38,7 +38,7 @@ async def test_a_minted_key_is_shown_once(
 async def test_long_limits_are_not_cut(running: RunningGateway) -> None:
     rules = [f"GET /v1/{'x' * 480}/{n}" for n in range(50)]
     async with at_console(running) as console:
-        fields = {"form": form_in(await console.page("/dev/keys")), "name": "agent", "rules": "\n".join(rules)}
+        fields = {"form": csrf_token(await console.page("/dev/keys")), "name": "agent", "rules": "\n".join(rules)}
         await console.send("/dev/key/mint", fields)
         (one,) = (await console.data("/dev/keys.json"))["keys"]
         assert one["limits"] == [{"rules": rules}]
@@ -48,7 +48,7 @@ async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> Non
     wish = {"display_name": "above", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /items/*"]}}
     above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     async with at_console(running) as console:
-        form = form_in(await console.page("/dev/keys"))
+        form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "below", "parent": str(above["id"]), "rules": "GET /items/1"}
         await console.send("/dev/key/mint", fields)
         below = next(one for one in (await console.data("/dev/keys.json"))["keys"] if one["display_name"] == "below")
@@ -65,7 +65,7 @@ async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> Non
 @pytest.mark.asyncio(loop_scope="module")
 async def test_invalid_key_form_mints_nothing(shared: RunningGateway, wrong: dict[str, str]) -> None:
     async with at_console(shared) as console:
-        form = form_in(await console.page("/dev/keys"))
+        form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", **wrong}
         await console.send("/dev/key/mint", fields, expect=404 if "parent" in wrong else 400)
         assert (await console.data("/dev/keys.json"))["keys"] == []

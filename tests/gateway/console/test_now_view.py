@@ -48,9 +48,9 @@ async def test_a_connection_that_expires_soon_is_shown_beside_many_that_have_exp
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = {name: value for name, value in tracker.grant().items() if name != "refresh_token"}
-    await running.imported({**grant, "expires_in": 2 * 86_400}, "soon")
+    await running.import_connection({**grant, "expires_in": 2 * 86_400}, "soon")
     for n in range(11):
-        await running.imported({**grant, "expires_in": 3600}, f"ended{n}")
+        await running.import_connection({**grant, "expires_in": 3600}, f"ended{n}")
     later(3700)
     async with at_console(running) as console:
         assert [one["connection_id"] for one in (await console.data("/dev.json"))["ending"]] == ["soon"]

@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from html import unescape
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfi
 from gateway.console.oidc import signature_keys
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret
-from tests.fakes.console import form_in
+from tests.fakes.console import csrf_token
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider, identity_provider
 from tests.fakes.tracker import Tracker
@@ -76,7 +77,7 @@ async def test_groups_decide_who_may_act(
         assert (response.status, "Sign in with your identity provider" in await response.text()) == (401, True)
     status, page = await sign_in(browser, running)
     assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
-    (asked,) = idp.asked
+    (asked,) = idp.authorize_queries
     assert (asked["code_challenge_method"], asked["scope"], asked["response_type"]) == ("S256", "openid groups", "code")
     await running.runtime.audit_keeper.once()
     (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
@@ -215,7 +216,7 @@ async def test_callback_without_a_started_sign_in_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, query: str
 ) -> None:
     async with browser.get(f"{running.url}/console/callback?{query}", allow_redirects=False) as response:
-        assert (response.status, idp.asked) == (403, [])
+        assert (response.status, idp.authorize_queries) == (403, [])
 
 
 async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: IdentityProvider) -> None:
@@ -239,6 +240,28 @@ async def test_an_issuer_that_names_itself_otherwise_is_not_used(
     idp.issuer = "https://evil.example"
     status, page = await sign_in(browser, running)
     assert (status, "has the issuer https://evil.example" in page) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("metadata_changes", "key_set", "cause"),
+    [
+        ({"jwks_uri": None}, None, "has no URL in 'jwks_uri'"),
+        ({}, {}, "has no 'keys'"),
+        ({}, {"keys": []}, "has no usable key for signatures"),
+        ({}, [], "is not of the form that OpenID Connect Discovery defines"),
+    ],
+)
+async def test_invalid_metadata_is_refused_with_the_cause(
+    running: RunningGateway,
+    idp: IdentityProvider,
+    browser: aiohttp.ClientSession,
+    metadata_changes: dict[str, Any],
+    key_set: Any,
+    cause: str,
+) -> None:
+    idp.metadata_changes, idp.key_set = metadata_changes, key_set
+    status, page = await sign_in(browser, running)
+    assert (status, cause in unescape(page)) == (503, True)
 
 
 def test_an_unsupported_key_of_the_provider_is_ignored() -> None:
@@ -297,7 +320,7 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
     ) as response:
         page = await response.text()
         assert (response.status, "ada" in page) == (200, True)
-    fields = {"form": form_in(page), "id": str(made["id"])}
+    fields = {"form": csrf_token(page), "id": str(made["id"])}
     async with browser.post(
         f"{running.url}/console{REVOKE}", data=fields, headers=identity_headers("support")
     ) as response:

@@ -67,14 +67,14 @@ async def flush(running: RunningGateway) -> None:
     await running.runtime.call_queue.flush()
 
 
-async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:
+async def test_an_expired_client_secret_is_explained(running: RunningGateway, tracker: Tracker) -> None:
     tracker.response = web.json_response({"error": "invalid_client", "error_description": "secret expired"}, status=401)
     grant = {**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}
     grant.pop("expires_in", None)
-    await running.imported(grant)
+    await running.import_connection(grant)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     for _ in range(2):
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             assert response.status == 424
     await flush(running)
     async with at_console(running) as console:
@@ -105,8 +105,8 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         assert "The integration is correct" not in await console.page(ONE)
 
 
-async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported({**tracker.grant(), "refresh_token": "revoked"})
+async def test_a_revoked_grant_is_explained(running: RunningGateway, tracker: Tracker) -> None:
+    await running.import_connection({**tracker.grant(), "refresh_token": "revoked"})
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     await flush(running)
     async with at_console(running) as console:
@@ -118,7 +118,7 @@ async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> Non
         )
 
 
-async def test_a_provider_that_is_down(running: RunningGateway) -> None:
+async def test_an_outage_of_the_provider_is_explained(running: RunningGateway) -> None:
     body = {
         "provider_config_key": "down",
         "connection_id": "d1",
@@ -126,7 +126,7 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
     }
     await running.json("POST", "/connections", json=body, expect=201)
     for _ in range(25):
-        async with running.proxied("d1", integration="down") as response:
+        async with running.call_proxy("d1", integration="down") as response:
             assert response.status in (502, 503)
     await flush(running)
     async with at_console(running) as console:
@@ -145,17 +145,17 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
         assert set(rows["down"]["errors"]) == {"unreachable", "held back"}
 
 
-async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_rate_limit_of_the_provider_is_explained(running: RunningGateway, tracker: Tracker) -> None:
     tracker.refusal, tracker.forbidden = 429, {"/x"}
-    await running.imported(tracker.grant())
-    async with running.proxied("c1") as response:
+    await running.import_connection(tracker.grant())
+    async with running.call_proxy("c1") as response:
         assert response.status == 429
     await flush(running)
     async with at_console(running) as console:
         assert await beyond_one_click(console, "The provider limits the rate", "Send fewer calls", "tracker") == []
 
 
-async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wrong_clock_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     off, now = Offset(), datetime.now(UTC)
     off.add_measurement(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
@@ -163,7 +163,9 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
         assert await beyond_one_click(console, "42 s behind the database's", "Synchronize it with NTP") == []
 
 
-async def test_clock_that_differs_from_providers(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_that_differs_from_providers_is_explained(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dates, now = ProviderDates(), datetime.now(UTC)
     for _ in range(3):
         dates.add_date(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
@@ -178,7 +180,7 @@ async def test_clock_that_differs_from_providers(running: RunningGateway, monkey
         )
 
 
-async def test_a_wrong_redirect_url(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_wrong_redirect_url_is_explained(running: RunningGateway, tracker: Tracker) -> None:
     said = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
     tracker.response = web.json_response(said, status=400)
     token = await running.session_token()
@@ -193,8 +195,8 @@ async def test_a_wrong_redirect_url(running: RunningGateway, tracker: Tracker) -
         assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
 
 
-async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+async def test_a_dead_webhook_receiver_is_explained(running: RunningGateway, tracker: Tracker) -> None:
+    await running.import_connection(tracker.grant())
     log, wanted = running.runtime.store.call_log, OperationFilter("dev", kind="delivery")
     async with asyncio.timeout(PATIENCE_S):
         while not (await log.find(wanted)).operations:
@@ -207,12 +209,12 @@ async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker
         )
 
 
-async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+async def test_a_misused_key_is_explained(running: RunningGateway, tracker: Tracker) -> None:
+    await running.import_connection(tracker.grant())
     wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
     made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     headers = {"Authorization": f"Bearer {made['secret']}"}
-    async with running.proxied("c1", "/admin", method="DELETE", headers=headers) as response:
+    async with running.call_proxy("c1", "/admin", method="DELETE", headers=headers) as response:
         assert response.status == 403
     await flush(running)
     async with at_console(running) as console:
@@ -223,15 +225,17 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
         assert (one["key_id"], one["path"]) == (made["id"], "/admin")
 
 
-async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.import_connection(tracker.grant())
     eager = {"display_name": "eager", "limits": {"connections": ["tracker/c1"], "rate": 1}}
     other = {"display_name": "other", "scopes": ["environment:logs:read"]}
     made = [
         (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"] for wish in (eager, other)
     ]
     for one, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
-        async with running.proxied("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as response:
+        async with running.call_proxy("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as response:
             assert response.status == status
     await flush(running)
     async with at_console(running) as console:
@@ -250,7 +254,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningG
             )
 
 
-async def test_a_call_log_that_cannot_be_written(running: RunningGateway) -> None:
+async def test_an_unwritable_call_log_is_explained(running: RunningGateway) -> None:
     running.runtime.call_queue.unwritable = "less than 128 MiB are free"
     async with at_console(running) as console:
         assert (
@@ -275,7 +279,7 @@ async def test_a_failure_that_does_not_go_on_is_dimmed(running: RunningGateway) 
         assert [(one["reason"], one["goes_on"]) for one in shown] == [("404", True), ("429", False)]
 
 
-async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_nearly_full_disk_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
     async with at_console(running) as console:
         monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
@@ -291,14 +295,14 @@ async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: 
         assert "of 300 MiB free" not in await console.page("/dev"), "a small disk with most of it free"
 
 
-async def test_a_call_log_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disabled_call_log_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_console(running) as console:
         assert "The call log is off" not in await console.page("/dev/calls")
         monkeypatch.setattr(running.runtime.call_queue, "stored", False)
         assert "The call log is off" in await console.page("/dev/calls")
 
 
-async def test_store_that_is_down(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_of_the_store_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_console(running) as console:
         with monkeypatch.context() as patched:
             patched.setattr(type(running.runtime.live.feed), "outage_s", property(lambda _: 42.0))

@@ -13,7 +13,7 @@ from gateway.access.client_window import MAX_LINES
 from gateway.records.audit import AuditFilter
 from gateway.store.console_sessions import new_link
 from gateway.store.transactions import Transactions
-from tests.fakes.console import AtConsole, at_console, form_in, switch_on
+from tests.fakes.console import AtConsole, at_console, csrf_token, switch_on
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -48,7 +48,7 @@ async def test_there_is_no_console_until_it_is_configured(running: RunningGatewa
 @pytest.mark.parametrize("path", PAGES)
 async def test_nobody_sees_a_page_without_signing_in(running: RunningGateway, tracker: Tracker, path: str) -> None:
     switch_on(running)
-    await running.imported(tracker.grant(), "connection-of-anna")
+    await running.import_connection(tracker.grant(), "connection-of-anna")
     headers = {"Authorization": running.headers["Authorization"], "Cookie": "gw-console=" + "x" * 43}
     async with running.http.get(f"{running.url}/console{path}", headers=headers) as response:
         text = await response.text()
@@ -137,10 +137,10 @@ async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGatew
 
 
 async def test_a_viewer_sees_everything_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     where = {"integration": "tracker", "id": "c1"}
     async with at_console(running) as operator:
-        form = form_in(await operator.page("/dev/connection?integration=tracker&id=c1"))
+        form = csrf_token(await operator.page("/dev/connection?integration=tracker&id=c1"))
     async with at_console(running, "viewer") as viewer:
         page = await viewer.page("/dev/connection?integration=tracker&id=c1")
         assert "<button" not in page.partition("<main")[2]
@@ -168,12 +168,12 @@ FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
 async def test_a_forged_form_does_nothing(
     shared: RunningGateway, shared_tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
 ) -> None:
-    await shared.imported(shared_tracker.grant())
+    await shared.import_connection(shared_tracker.grant())
     async with at_console(shared) as console:
-        own_form = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
+        own_form = csrf_token(await console.page("/dev/connection?integration=tracker&id=c1"))
         form_fields = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
         async with at_console(shared) as another:
-            other_form = form_in(await another.page("/dev/connection?integration=tracker&id=c1"))
+            other_form = csrf_token(await another.page("/dev/connection?integration=tracker&id=c1"))
         forms = {"own": own_form, "other": other_form}
         form_fields |= {"form": forms[form_fields["form"]]} if form_fields.get("form") in forms else {}
         await console.send(f"/dev/{act}", form_fields, headers=headers, expect=403)

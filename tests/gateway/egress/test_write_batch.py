@@ -40,10 +40,10 @@ class WaitingRequest:
     def sink_for(self, head: ResponseHead) -> None:
         return None
 
-    def responded(self, response: ProviderResponse | None) -> None:
+    def on_response(self, response: ProviderResponse | None) -> None:
         self.heard.append(response)
 
-    def refused(self, fault: Exception) -> None:
+    def on_failure(self, fault: Exception) -> None:
         self.heard.append(fault)
 
 

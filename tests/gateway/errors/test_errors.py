@@ -493,7 +493,7 @@ async def _(stage: Stage) -> None:
     stage.tracker.grants[-1].revoked = True
     asked = stage.on_behalf("tracker", "dead")
     await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
-    await stage.gateway.imported(stage.tracker.grant(), "dead")  # the result of authorizing again
+    await stage.gateway.import_connection(stage.tracker.grant(), "dead")  # the result of authorizing again
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
 
 

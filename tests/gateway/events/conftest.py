@@ -60,7 +60,7 @@ async def refresh_now(gateway: RunningGateway, connection_id: str = "c1") -> Non
     row = await gateway.runtime.store.connections.get(ref)
     assert row is not None
     with suppress(GatewayError):
-        await gateway.runtime.refresher.refreshed(row, force=True)
+        await gateway.runtime.refresher.refresh(row, force=True)
 
 
 async def deliveries_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:

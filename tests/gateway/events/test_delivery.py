@@ -38,7 +38,7 @@ async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_sig
 ) -> None:
     receiver.response = failure_response()
     for name in ("c1", "c2"):
-        await event_gateway.imported(tracker.grant(), name)
+        await event_gateway.import_connection(tracker.grant(), name)
     for outage in (OUTAGE, None, OUTAGE, None):
         tracker.response = outage
         await refresh_now(event_gateway, "c1")
@@ -91,10 +91,10 @@ async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
-    await event_gateway.imported(tracker.grant(), "c1")
+    await event_gateway.import_connection(tracker.grant(), "c1")
     await wait_for_attempts(event_gateway, 1)
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await event_gateway.imported(tracker.grant(), "c2")
+    await event_gateway.import_connection(tracker.grant(), "c2")
     await receiver.until_taken(1)
     later(20)
     await deliver_due_events(event_gateway)
@@ -117,8 +117,8 @@ async def test_hanging_target_does_not_delay_others(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     for n in range(2 * delivery.MAX_PER_TARGET):
-        await gateway.imported(tracker.grant(), f"c{n}", webhook_url_override=stuck.url)
-    await gateway.imported(tracker.grant(), "quick")
+        await gateway.import_connection(tracker.grant(), f"c{n}", webhook_url_override=stuck.url)
+    await gateway.import_connection(tracker.grant(), "quick")
     await receiver.until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
     assert stuck.held == delivery.MAX_PER_TARGET
@@ -139,12 +139,12 @@ async def test_many_hanging_targets_do_not_delay_a_target_that_responds(
     settings["egress"]["allow"].append(f"127.0.0.1/32:{stuck.port}")
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    await gateway.imported(tracker.grant(), "first")
+    await gateway.import_connection(tracker.grant(), "first")
     await receiver.until_taken(1)
     for n in range(12):
-        await gateway.imported(tracker.grant(), f"c{n}", webhook_url_override=f"{stuck.url}/{n // 4}")
+        await gateway.import_connection(tracker.grant(), f"c{n}", webhook_url_override=f"{stuck.url}/{n // 4}")
     await stuck.until(lambda: stuck.held == delivery.MAX_UNPROVEN)
-    await gateway.imported(tracker.grant(), "second")
+    await gateway.import_connection(tracker.grant(), "second")
     await receiver.until_taken(2)
     assert stuck.held == delivery.MAX_UNPROVEN
     stuck.hold.set()
@@ -178,7 +178,7 @@ async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
     """Nodes get a new gateway.yaml one after the other, so one can claim an event of which it does not know the URL."""
     receiver.response = failure_response()
     for name in ("c1", "c2"):
-        await event_gateway.imported(tracker.grant(), name)
+        await event_gateway.import_connection(tracker.grant(), name)
         await wait_for_attempts(event_gateway, 1)
     environments = event_gateway.runtime.current.generation.config.environments
     without = {"dev": replace(environments["dev"], webhook_url=None)}
@@ -200,7 +200,7 @@ async def test_event_is_dead_an_hour_after_its_url_was_removed(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = failure_response()
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     environments = event_gateway.runtime.current.generation.config.environments
     event_gateway.configure(environments={"dev": replace(environments["dev"], webhook_url=None)})
@@ -214,7 +214,7 @@ async def test_event_is_dead_after_a_day_and_stays_stored(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = failure_response(500)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     for _ in range(27):
         later(3600)
@@ -233,7 +233,7 @@ async def test_receiver_that_returns_410_gets_no_more_events(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.response = failure_response(410)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     found = await wait_for_attempts(event_gateway, 1)
     assert (found.state, found.attempts) == (DeliveryState.DEAD, 1)
 
@@ -242,7 +242,7 @@ async def test_retry_after_is_honoured(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
     receiver.response = failure_response(429, **{"Retry-After": "900"})
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     found = await wait_for_attempts(event_gateway, 1)
     assert found.due_at is not None
     assert 890 < (found.due_at - clock.now()).total_seconds() <= 900
@@ -266,7 +266,7 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
 
     with monkeypatch.context() as patch:
         patch.setattr(event_gateway.runtime.store.deliveries, "settle", die)
-        await event_gateway.imported(tracker.grant())
+        await event_gateway.import_connection(tracker.grant())
         await died.wait()
     assert len(receiver.taken) == 1
     await deliver_due_events(event_gateway)
@@ -286,7 +286,7 @@ async def test_nodes_share_the_work_and_send_nothing_twice(
     await other.start()
     try:
         for n in range(30):
-            await event_gateway.imported(tracker.grant(), f"c{n}")
+            await event_gateway.import_connection(tracker.grant(), f"c{n}")
         receiver.hold.set()
         await receiver.until_taken(30)
         for node in (event_gateway, other):
@@ -301,7 +301,7 @@ async def test_pending_deliveries_are_sent_after_a_restart(
 ) -> None:
     monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
     receiver.hold.clear()
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await receiver.until(lambda: receiver.held)
     await event_gateway.stop()
     assert receiver.taken == []
@@ -317,7 +317,7 @@ async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
     import gateway
 
     receiver.response = failure_response()
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     changed = event_gateway.document | {"environments": {"dev": dict(event_gateway.document["environments"]["dev"])}}
     changed["environments"]["dev"]["webhook_url"] = f"{receiver.url}/moved"
@@ -337,7 +337,7 @@ async def test_forbidden_webhook_url_is_reported_as_the_cause(
     settings["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/events"
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    await gateway.imported(tracker.grant())
+    await gateway.import_connection(tracker.grant())
     found = await wait_for_attempts(gateway, 1)
     await gateway.stop()
     assert found.state is DeliveryState.PENDING
@@ -357,7 +357,7 @@ async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
         return claimed
 
     monkeypatch.setattr(deliveries, "claim", slow)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await committed.wait()
     await event_gateway.stop()
     assert receiver.taken == []
@@ -373,7 +373,7 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
 
     monkeypatch.setattr(delivery, "build_message", fail)
     with structlog.testing.capture_logs() as logs:
-        await event_gateway.imported(tracker.grant())
+        await event_gateway.import_connection(tracker.grant())
         first = await wait_for_attempts(event_gateway, 1)
     assert first.due_at is not None
     assert 0 < (first.due_at - clock.now()).total_seconds() <= 3
@@ -397,7 +397,7 @@ async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
 
     monkeypatch.setattr(delivery, "_post", fail)
     with structlog.testing.capture_logs() as logs:
-        await event_gateway.imported(tracker.grant())
+        await event_gateway.import_connection(tracker.grant())
         first = await wait_for_attempts(event_gateway, 1)
     assert first.due_at is not None
     assert (first.state, first.status) == (DeliveryState.PENDING, None)
@@ -417,7 +417,7 @@ async def test_event_reaches_a_host_with_an_underscore(
     settings["environments"]["dev"]["webhook_url"] = f"http://my_app:{receiver.port}/events"
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    await gateway.imported(tracker.grant())
+    await gateway.import_connection(tracker.grant())
     found = await wait_for_attempts(gateway, 1)
     await gateway.stop()
     assert (found.state, found.detail) == (DeliveryState.DELIVERED, None)
@@ -442,7 +442,7 @@ async def test_status_counts_also_if_the_head_is_too_large_to_be_read(
         settings["egress"]["allow"].append(f"127.0.0.1/32:{target.port}")
         gateway = RunningGateway(tmp_path, settings)
         await gateway.start()
-        await gateway.imported(tracker.grant())
+        await gateway.import_connection(tracker.grant())
         found = await wait_for_attempts(gateway, 1)
         await gateway.stop()
     assert (found.state, found.status) == (state, status), found.detail

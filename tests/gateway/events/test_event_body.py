@@ -20,7 +20,7 @@ from tests.gateway.events.conftest import GONE, OUTAGE, refresh_now, wait_for_at
 async def test_each_change_of_a_connection_is_reported_as_an_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     tracker.response = OUTAGE
     await refresh_now(event_gateway)
     tracker.response = None
@@ -28,7 +28,7 @@ async def test_each_change_of_a_connection_is_reported_as_an_event(
     tracker.response = GONE
     await refresh_now(event_gateway)
     tracker.response = None
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(6)
     words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
@@ -41,7 +41,7 @@ async def test_each_change_of_a_connection_is_reported_as_an_event(
 async def test_flapping_provider_causes_one_event_per_change(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     for _ in range(3):
         tracker.response = OUTAGE
         for _ in range(4):  # repeated failures are one change
@@ -58,7 +58,7 @@ async def test_flapping_provider_causes_one_event_per_change(
 async def test_second_refusal_sends_no_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     for code in ("invalid_grant", "token_revoked", "invalid_client"):
         tracker.response = web.json_response({"error": code}, status=400)
         await refresh_now(event_gateway)
@@ -73,7 +73,7 @@ async def test_body_is_the_published_one_with_two_more_members(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}
-    await event_gateway.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
+    await event_gateway.import_connection(tracker.grant(), end_user=user, tags={"Team": "blue"})
     tracker.response = GONE
     await refresh_now(event_gateway)
     created, ended = [one.event for one in await receiver.until_taken(2)]
@@ -109,13 +109,13 @@ async def test_body_is_the_published_one_with_two_more_members(
 
 async def test_no_event_holds_a_credential(event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
     grants = [tracker.grant() for _ in range(2)]
-    await event_gateway.imported(grants[0])
+    await event_gateway.import_connection(grants[0])
     for status in (503, 400):  # a provider that repeats the tokens it was sent
         words = f"what of {grants[0]['refresh_token']} and {grants[0]['access_token']}?"
         tracker.response = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
         await refresh_now(event_gateway)
     tracker.response = None
-    await event_gateway.imported(grants[1])
+    await event_gateway.import_connection(grants[1])
     await refresh_now(event_gateway)
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     taken = await receiver.until_taken(5)
@@ -137,8 +137,8 @@ async def test_integration_created_through_the_api_sends_one_event_per_connectio
     made = {"unique_key": "made", "provider": "tracker", "credentials": credentials}
     await event_gateway.json("POST", "/integrations", json=made, expect=200)
     for name in ("m1", "m2", "m3"):
-        await event_gateway.imported(tracker.grant(), name, provider_config_key="made")
-    await event_gateway.imported(tracker.grant(), "m1")
+        await event_gateway.import_connection(tracker.grant(), name, provider_config_key="made")
+    await event_gateway.import_connection(tracker.grant(), "m1")
     await receiver.until_taken(4)
     await event_gateway.json("DELETE", "/integrations/made", expect=200)
     await receiver.until_taken(7)
@@ -156,7 +156,7 @@ async def test_primary_and_secondary_url_get_the_same_message(
     settings["environments"]["dev"]["webhook_url_secondary"] = f"{receiver.url}/second?key=x"
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    await gateway.imported(tracker.grant())
+    await gateway.import_connection(tracker.grant())
     got = await receiver.until_taken(2)
     await gateway.stop()
     assert {one.path for one in got} == {"/events", "/second"}
@@ -167,8 +167,8 @@ async def test_primary_and_secondary_url_get_the_same_message(
 async def test_webhook_url_of_a_connection_replaces_the_others(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await event_gateway.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
-    await event_gateway.imported(tracker.grant(), "c2")
+    await event_gateway.import_connection(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
+    await event_gateway.import_connection(tracker.grant(), "c2")
     got = await receiver.until_taken(2)
     assert {(one.event["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
 
@@ -176,7 +176,7 @@ async def test_webhook_url_of_a_connection_replaces_the_others(
 async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway, tracker: Tracker) -> None:
     from gateway.store import EventFilter
 
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await running.runtime.store.event_log.list(EventFilter(environment="dev")) == []
 
 
@@ -186,7 +186,7 @@ async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_no
 ) -> None:
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}
     receiver.response = lambda _path, _body: web.Response(status=response, headers=elsewhere)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await receiver.until(lambda: receiver.got)
     receiver.response = lambda _path, _body: web.Response(status=200)
     await wait_for_attempts(event_gateway, 1)

@@ -50,7 +50,7 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     whose = {"end_user": {"id": "u7"}, "tags": {"team": "blue"}, "webhook_url_override": f"{receiver.url}/own"}
-    await event_gateway.imported(tracker.grant(), **whose)
+    await event_gateway.import_connection(tracker.grant(), **whose)
     body = {"connection_id": "c1", "integration_id": "tracker"}
     links = [(await event_gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
     session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
@@ -71,7 +71,9 @@ async def test_each_way_to_connect_is_reported_once(
 ) -> None:
     wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
     reply = await event_gateway.json("POST", "/environment/api-keys", json=wish, expect=200)
-    async with event_gateway.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as response:
+    async with event_gateway.call_proxy(
+        "c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}
+    ) as response:
         link = (await response.json())["error"]["payload"]["connect_url"]
     assert (await walk_flow(event_gateway, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
@@ -90,7 +92,7 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
     write_entry(tmp_path, "tracker", entry)
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    await gateway.imported(tracker.grant())
+    await gateway.import_connection(tracker.grant())
     ends = clock.now() + timedelta(days=30)
     days = []
     for day in range(30):
@@ -111,12 +113,12 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
 async def test_rotated_key_signs_immediately_and_the_former_one_for_another_day(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await receiver.until_taken(1)
     former = (await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
     path = "/environment/webhook-signing-key/rotate"
     body = (await event_gateway.json("POST", path, json={}, expect=200))["data"]
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     one = (await receiver.until_taken(2))[1]
     assert body["webhook_signing_key"] != former
     for key in (former, body["webhook_signing_key"]):
@@ -135,7 +137,7 @@ async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     body = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
-    await gateway.imported(tracker.grant())
+    await gateway.import_connection(tracker.grant())
     (one,) = await receiver.until_taken(1)
     await gateway.stop()
     assert "webhook_signing_key_previous" in body["error"]["message"]
@@ -148,7 +150,7 @@ async def test_metrics_show_attempts_and_pending_deliveries(
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     for name in ("c1", "c2"):
-        await event_gateway.imported(tracker.grant(), name)
+        await event_gateway.import_connection(tracker.grant(), name)
     await receiver.until(lambda: len(receiver.got) >= 2)
     await event_gateway.runtime.deliverer.idle()
     later(100)
@@ -174,7 +176,7 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.response = lambda _path, _body: web.Response(status=410)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     code, out, _ = await command(event_gateway, "list", "--state", "dead", "--json")
     (one,) = json.loads(out)["events"]
@@ -203,7 +205,7 @@ async def test_command_shows_the_key_that_verifies_events(
     assert code == 0
     code, out, errors = await command(event_gateway, "key", "--rotate", "--json")
     assert (code, "also signs" in errors) == (0, True)
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     (one,) = await receiver.until_taken(1)
     for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
         Webhook(key).verify(one.body, dict(one.headers))

@@ -66,9 +66,9 @@ async def post(gateway: RunningGateway, path: str, body: bytes, **headers: str) 
 async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await webhook_gateway.imported(tracker.grant(), "a1")
-    await webhook_gateway.imported(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
-    await webhook_gateway.imported(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
+    await webhook_gateway.import_connection(tracker.grant(), "a1")
+    await webhook_gateway.import_connection(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
+    await webhook_gateway.import_connection(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
     await receiver.until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
@@ -124,7 +124,7 @@ async def test_an_integration_that_allows_it_forwards_unsigned_webhooks(
 async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_of_its_site(
     webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    await webhook_gateway.imported(tracker.grant(), "a1", provider_config_key="open")
+    await webhook_gateway.import_connection(tracker.grant(), "a1", provider_config_key="open")
     await receiver.until_taken(1)
     assert (await post(webhook_gateway, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
     (one,) = (await receiver.until_taken(2))[1:]
@@ -162,7 +162,7 @@ async def test_a_forwarded_webhook_names_its_environment_integration_and_provide
     connected: bool, webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     if connected:
-        await webhook_gateway.imported(tracker.grant(), "a1")
+        await webhook_gateway.import_connection(tracker.grant(), "a1")
         await receiver.until_taken(1)
     body = json.dumps(ISSUE).encode()
     forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}

@@ -68,10 +68,10 @@ async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path:
     await record_call(writer, one, 0)
     await record_call(writer, one, 1)
     await record_call(writer, other)
-    writer.released("a1")
+    writer.release("a1")
     assert [about["attempt"] for about, _ in left(tmp_path)] == ["a2"]
-    writer.released("a2")
-    writer.released("unknown")
+    writer.release("a2")
+    writer.release("unknown")
     assert left(tmp_path) == []
     await writer.close()
     assert list(tmp_path.iterdir()) == []
@@ -96,10 +96,10 @@ async def test_full_file_is_removed_after_its_last_release(tmp_path: Path) -> No
     while len(list(tmp_path.glob("*.journal"))) < 2:
         number += 1
         await record_call(writer, entry(tmp_path, f"a{number}"), body=os.urandom(RESERVED_BYTES // 2))
-        writer.released(f"a{number}")
+        writer.release(f"a{number}")
     assert number > SEGMENT_BYTES / RESERVED_BYTES
     assert [about["attempt"] for about, _ in left(tmp_path)] == ["first"]
-    writer.released("first")
+    writer.release("first")
     assert len(list(tmp_path.glob("*.journal"))) == 1
     await writer.close()
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +115,7 @@ async def test_reply_longer_than_its_reservation_is_recorded(tmp_path: Path) -> 
     assert found is not None
     assert found.reply.body == body
     assert all(other is not None and other.reserved for other in others)
-    writer.released("a1")
+    writer.release("a1")
     assert "a1" not in {about["attempt"] for about, _ in left(tmp_path)}
     await writer.close()
 
@@ -134,7 +134,7 @@ async def test_reply_is_synced_unless_released_before(tmp_path: Path, monkeypatc
     monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.01)
     writer = JournalWriter(tmp_path)
     await record_call(writer, entry(tmp_path, "stored"))
-    writer.released("stored")
+    writer.release("stored")
     await asyncio.sleep(0.05)
     assert syncs == []
     await record_call(writer, entry(tmp_path, "open"))

@@ -81,7 +81,7 @@ async def test_headers_of_the_agents_request_do_not_travel(door: Agents) -> None
         "X-HTTP-Method-Override": "DELETE",
         "Connection-Id": "c2",
     }
-    status, body = await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **override})
+    status, body = await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **override})
     assert (status, body["result"]["isError"]) == (200, False)
     assert door.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
 
@@ -101,10 +101,10 @@ async def test_a_router_and_the_door_cannot_read_two_messages(door: Agents) -> N
     params = {"name": "get_issue", "arguments": {"issue": "1"}, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": mcp.MODERN, "Mcp-Method": "tools/list"}
-    status, body = await door.posted(json.dumps(message).encode(), headers)
+    status, body = await door.post_message(json.dumps(message).encode(), headers)
     assert (status, body["error"]["code"]) == (400, mcp.HEADER_MISMATCH)
     twice = json.dumps(message)[:-1] + ',"method":"tools/list"}'
-    assert (await door.posted(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
+    assert (await door.post_message(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
     assert door.provider.calls == []
 
 
@@ -135,7 +135,7 @@ async def test_no_result_holds_the_credential(door: Agents) -> None:
         return web.Response(status=302, headers={"Location": f"{request.url.origin()}/base/v1/next"})
 
     key = await door.key(READ)
-    listed = await door.tell(key, "tools/list")
+    listed = await door.request_result(key, "tools/list")
     shown = await door.call(key, "get_issue", {"issue": "1"})
     door.provider.responding = echo
     redirected = await door.call(key, "get_issue", {"issue": "1"})
@@ -155,7 +155,7 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(door: Agents
     (shown,) = (await door.running.json("GET", "/environment/api-keys"))["data"]
     await door.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
     for method, params in (("tools/list", {}), ("resources/read", {"uri": link["uri"]})):
-        assert (await door.responded(key, method, **params))[0] == 401
+        assert (await door.send_message(key, method, **params))[0] == 401
 
 
 async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None:
@@ -166,7 +166,7 @@ async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None
         "http://169.254.169.254/",
         "gateway://answers/" + "A" * 300,
     ):
-        assert (await door.tell(key, "resources/read", uri=uri))["code"] == mcp.INVALID_PARAMS
+        assert (await door.request_result(key, "resources/read", uri=uri))["code"] == mcp.INVALID_PARAMS
     assert door.provider.calls == []
 
 
@@ -345,7 +345,7 @@ async def test_no_message_causes_an_internal_error(door: Agents, seed: int) -> N
         message = {"jsonrpc": "2.0", "id": draw.choice([1, "a"]), "method": draw.choice(METHODS), "params": params}
         if draw.random() < 0.7:
             message["method"] = "tools/call"
-        status, body = await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+        status, body = await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
         assert status < 500, (message, body)
         assert "result" in body or "error" in body
 
@@ -398,7 +398,7 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    _, body = await door.responded("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    _, body = await door.send_message("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
 
 
@@ -418,7 +418,9 @@ async def test_binary_response_causes_no_internal_error(door: Agents, head: byte
 
     door.provider.responding = responding
     key = await door.key("GET /base/v1/**")
-    status, body = await door.responded(key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"})
+    status, body = await door.send_message(
+        key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"}
+    )
     assert (status, body["result"]["isError"]) == (200, False), body
 
 

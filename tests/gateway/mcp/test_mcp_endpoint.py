@@ -13,7 +13,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.tool_provider_call import MAX_RESPONSE
+from gateway.mcp.tool_provider_call import MAX_RESPONSE_BYTES
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, agents, text_of
 
@@ -72,7 +72,7 @@ async def test_a_key_without_rules_lists_the_raw_api_alone(door: Agents) -> None
 
 async def test_a_key_of_gateway_yaml_does_not_open_the_door(door: Agents) -> None:
     key = door.running.headers["Authorization"].removeprefix("Bearer ")
-    status, body = await door.responded(key, "tools/list")
+    status, body = await door.send_message(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
 
 
@@ -230,10 +230,10 @@ async def test_a_large_response_is_cut_to_whole_items_and_the_rest_is_behind_a_l
     assert len(result["content"][0]["text"].encode()) <= 20_000
     assert f"{len(shown)} of 1000 of 'issues'" in text_of(result)
     (link,) = [block for block in result["content"] if block["type"] == "resource_link"]
-    read = await door.tell(key, "resources/read", uri=link["uri"])
+    read = await door.request_result(key, "resources/read", uri=link["uri"])
     assert json.loads(read["contents"][0]["text"])["issues"] == issues
     other = await door.key(*RULES)
-    assert (await door.tell(other, "resources/read", uri=link["uri"]))["code"] == mcp.INVALID_PARAMS
+    assert (await door.request_result(other, "resources/read", uri=link["uri"]))["code"] == mcp.INVALID_PARAMS
     few = await door.call(key, "search_issues", {"select": "issues[?id > `990`].id", "max_bytes": 500})
     assert json.loads(text_of(few)) == list(range(991, 1000))
 
@@ -248,7 +248,7 @@ async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
     key = await door.key(*RULES)
     (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
     monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
-    read = await door.tell(key, "resources/read", uri=link["uri"])
+    read = await door.request_result(key, "resources/read", uri=link["uri"])
     assert read["contents"][0]["mimeType"] == "application/octet-stream"
     assert len(door.provider.calls) == 2
 
@@ -265,17 +265,17 @@ async def test_a_whole_response_that_cannot_be_fetched_again_counts_once(
     key = await door.key(*RULES, limits={"rate": 3})
     (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
     monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
-    failed = await door.tell(key, "resources/read", uri=link["uri"])
+    failed = await door.request_result(key, "resources/read", uri=link["uri"])
     assert failed["code"] == mcp.INTERNAL_ERROR
-    assert (await door.responded(key, "tools/list"))[0] == 200
-    assert (await door.responded(key, "tools/list"))[0] == 429
+    assert (await door.send_message(key, "tools/list"))[0] == 200
+    assert (await door.send_message(key, "tools/list"))[0] == 429
 
 
 async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        for _ in range(MAX_RESPONSE // 65536 + 1600):
+        for _ in range(MAX_RESPONSE_BYTES // 65536 + 1600):
             await response.write(b" " * 65536)
         return response
 
@@ -311,7 +311,7 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
     await door.tools(key)
     assert len(door.provider.calls) == 2
     assert (await door.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
-    status, body = await door.responded(key, "tools/list")
+    status, body = await door.send_message(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
@@ -323,9 +323,9 @@ async def test_a_refused_request_counts_once(door: Agents) -> None:
         ("resources/read", {"uri": "gateway://answers/x"}),
         ("ping", {}),
     ):
-        status, body = await door.responded(key, method, **params)
+        status, body = await door.send_message(key, method, **params)
         assert (status, body["error"]["code"] < 0) in {(400, True), (404, True)}
-    status, body = await door.responded(key, "tools/list")
+    status, body = await door.send_message(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
@@ -357,9 +357,9 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
             ({**named, "Content-Type": "text/plain"}, 415, "invalid_content_type"),
             ({"Authorization": f"Bearer {spent}"}, 429, "too_many_request"),
         ):
-            got, ours = await door.posted(message, {**headers, **plain})
+            got, ours = await door.post_message(message, {**headers, **plain})
             assert (got, ours["error"]["code"]) == (status, code)
-            got, body = await door.posted(message, {**headers, **both})
+            got, body = await door.post_message(message, {**headers, **both})
             assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
             assert body["error"]["message"].partition(" in ")[0] == ours["error"]["message"].partition(" in ")[0]
             assert body["error"]["data"].keys() | {"message"} == ours["error"].keys()
@@ -378,7 +378,7 @@ async def test_the_doors_of_a_capability_and_of_a_session_refuse_in_json_rpc_too
         ("/session/1/mcp", mcp_client, 401, "missing_auth_header"),
         ("/session/999999/mcp", named, 404, "session_not_found"),
     ):
-        got, body = await door.posted(message, headers, path)
+        got, body = await door.post_message(message, headers, path)
         assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
         assert body["error"]["data"]["code"] == code
 
@@ -393,22 +393,22 @@ async def test_a_client_of_a_providers_own_mcp_server_reads_a_refusal_as_well(do
         "Connection-Id": "c1",
         "Accept": "application/json, text/event-stream",
     }
-    status, body = await door.posted(message, headers, "/proxy/mcp")
+    status, body = await door.post_message(message, headers, "/proxy/mcp")
     assert (status, body["error"]["code"], body["error"]["data"]["payload"]["rule"]) == (403, -32010, "body")
     assert "delete_issue" in body["error"]["message"]
     assert door.provider.calls == []
-    status, body = await door.posted(message, headers, "/proxy/events")  # a path that names no MCP server
+    status, body = await door.post_message(message, headers, "/proxy/events")  # a path that names no MCP server
     assert (status, body["error"]["code"]) == (403, "forbidden")
     revision = {"MCP-Protocol-Version": "2025-06-18"}
-    assert (await door.posted(message, {**headers, **revision}, "/proxy/events"))[1]["error"]["code"] == -32010
+    assert (await door.post_message(message, {**headers, **revision}, "/proxy/events"))[1]["error"]["code"] == -32010
 
 
 async def test_a_page_of_another_origin_is_refused(door: Agents) -> None:
     key = await door.key(*RULES)
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
     bearer = {"Authorization": f"Bearer {key}"}
-    assert (await door.posted(message, {**bearer, "Origin": "https://attacker.example"}))[0] == 403
-    assert (await door.posted(message, {**bearer, "Origin": door.running.url}))[0] == 200
+    assert (await door.post_message(message, {**bearer, "Origin": "https://attacker.example"}))[0] == 403
+    assert (await door.post_message(message, {**bearer, "Origin": door.running.url}))[0] == 200
 
 
 async def test_other_methods_of_http_are_405_and_notifications_202(door: Agents) -> None:
@@ -419,12 +419,12 @@ async def test_other_methods_of_http_are_405_and_notifications_202(door: Agents)
             assert response.status == 405
             assert "POST" in response.headers["Allow"]
     note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
-    assert await door.posted(note, bearer) == (202, None)
+    assert await door.post_message(note, bearer) == (202, None)
 
 
 async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> None:
     key = await door.key(*RULES)
-    begun = await door.tell(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
+    begun = await door.request_result(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
     assert begun["protocolVersion"] == "2025-06-18"
     tools = await door.tools(key, revision="2025-06-18")
     assert "search_issues" in tools
@@ -487,7 +487,7 @@ async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_
         "params": {"name": "search_issues", "arguments": {}, "_meta": meta},
     }
     headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
-    await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **headers})
+    await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **headers})
     (head,) = heads
     assert head["traceparent"] == meta["traceparent"]
     assert head.get("tracestate") == sent
@@ -501,5 +501,5 @@ async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     params = {"name": "search_issues", "arguments": {}, "_meta": {"traceparent": trace}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+    await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
     assert noted[0].traceparent == trace

@@ -96,7 +96,7 @@ def test_headers_are_compared_with_the_body_in_each_revision(
     assert refused(message, [*version, sent]).code == mcp.HEADER_MISMATCH
 
 
-def test_an_unknown_revision_shows_those_that_there_are() -> None:
+def test_an_unknown_revision_gets_the_list_of_supported_revisions() -> None:
     message = modern()
     message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}
     fault = refused(message, routed(version="2031-01-01"))
@@ -118,7 +118,7 @@ def test_capabilities_are_part_of_each_request() -> None:
 def test_a_client_of_2025_begins_with_initialize_and_goes_on_by_header(revision: str) -> None:
     begin = read({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": revision}})
     assert isinstance(begin, RpcRequest)
-    assert mcp.negotiated(begin.params) == revision
+    assert mcp.negotiate_revision(begin.params) == revision
     message = {"jsonrpc": "2.0", "id": "a", "method": "tools/list"}
     found = read(message, [("MCP-Protocol-Version", revision)])
     assert isinstance(found, RpcRequest)
@@ -126,8 +126,8 @@ def test_a_client_of_2025_begins_with_initialize_and_goes_on_by_header(revision:
 
 
 def test_initialize_with_an_unknown_revision_gets_the_newest_that_has_a_handshake() -> None:
-    assert mcp.negotiated({"protocolVersion": "2024-11-05"}) == "2025-11-25"
-    assert mcp.negotiated({"protocolVersion": ["2025-06-18"]}) == "2025-11-25"
+    assert mcp.negotiate_revision({"protocolVersion": "2024-11-05"}) == "2025-11-25"
+    assert mcp.negotiate_revision({"protocolVersion": ["2025-06-18"]}) == "2025-11-25"
 
 
 def test_notifications_and_responses_want_no_response() -> None:

@@ -16,7 +16,7 @@ from gateway.access.key_rule import KeyRule, parse_rule
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
-from gateway.mcp.tool_list import listed, matching_tools
+from gateway.mcp.tool_list import matching_tools, tools_to_show
 from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import BASE, Agents, text_of
@@ -62,7 +62,7 @@ def of_provider(name: str, what: str, catalog: Catalog, *more: KeyRule) -> tuple
     place = OperationPlace((name,), frozen.base, operation_details(frozen.rules, known))
     rules = [[*more, *policy.rules[-1]]]
     tools = tools_of(rules, {name: ""}, {rule: place})
-    return tools, listed(tools, rules, [f"{name}/u"], choose=False)
+    return tools, tools_to_show(tools, rules, [f"{name}/u"], choose=False)
 
 
 def tokens(shown: Any) -> float:
@@ -98,7 +98,7 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
         tools, _ = of_provider(name, "read,write,delete,admin", catalog)
         for tool in tools:
             operation = risks[tool.rule.name]
-            hints = listed([tool], [[tool.rule]], [], choose=False)[0]["annotations"]
+            hints = tools_to_show([tool], [[tool.rule]], [], choose=False)[0]["annotations"]
             assert hints["readOnlyHint"] is (operation.risk == "read")
             assert "destructiveHint" not in hints  # the default is true
             assert hints.get("idempotentHint", False) is (

@@ -34,7 +34,7 @@ async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
     await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/3"})
     search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues"}}
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
-    await door.posted(json.dumps(search).encode(), named, "/proxy/mcp")
+    await door.post_message(json.dumps(search).encode(), named, "/proxy/mcp")
     found = await wait_for_operations(door.running, "?tool=get_issue", least=2)
     assert [(one["path"], one["rule"], one["tool"]) for one in found] == [
         ("/issue/2", GET, "get_issue"),
@@ -58,11 +58,11 @@ async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch:
             await door.call(key, "get_issue", {"issue": "1"})
             await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
             await door.call(key, "made_up_by_a_model", {})
-            await door.tell(key, "tools/list")
-            await collector.until(lambda: collector.named("tools/list"))
-        (called,) = collector.named("tools/call get_issue")
-        (refused,) = collector.named("tools/call call_api")
-        (unknown,) = collector.named("tools/call")
+            await door.request_result(key, "tools/list")
+            await collector.until(lambda: collector.spans_named("tools/list"))
+        (called,) = collector.spans_named("tools/call get_issue")
+        (refused,) = collector.spans_named("tools/call call_api")
+        (unknown,) = collector.spans_named("tools/call")
         assert called.kind == "server"
         wanted = {
             "mcp.method.name": "tools/call",

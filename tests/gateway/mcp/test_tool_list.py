@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.access.key_rule import parse_rule
 from gateway.mcp.path_overlap import overlap
 from gateway.mcp.rule_tools import SAFE, tools_of
-from gateway.mcp.tool_list import IDEMPOTENT, MAX_WORDS, annotations, listed, matching_tools
+from gateway.mcp.tool_list import IDEMPOTENT, MAX_WORDS, annotations, matching_tools, tools_to_show
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
 
@@ -57,7 +57,7 @@ def test_a_list_for_reading_is_cheap() -> None:
         for name in ("issue", "project", "user", "board", "filter")
     ]
     for rules, most in ((one, 300), (many, 1000)):
-        tools = listed(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], choose=False)
+        tools = tools_to_show(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], choose=False)
         assert len(json.dumps(tools)) / 4 <= most
 
 

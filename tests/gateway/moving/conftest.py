@@ -54,10 +54,10 @@ class Place:
         body = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         return Ran(done.exit_code, body, done.output)
 
-    async def imported(self, peer: FakePeer, *words: str, code: int | None = 0) -> Ran:
+    async def run_import(self, peer: FakePeer, *words: str, code: int | None = 0) -> Ran:
         return await self.ran("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
 
-    async def listed(self) -> list[dict[str, Any]]:
+    async def list_connections(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = (await self.ran("list", "--limit", "10000")).report["connections"]
         return rows
 

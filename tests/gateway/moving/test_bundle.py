@@ -35,7 +35,7 @@ async def fill_place(place: Place, peer: FakePeer, count: int = 3) -> None:
         user = {"id": f"u{n}", "email": f"u{n}@example.com", "display_name": "Ünal", "tags": {"a": "b"}}
         more: dict[str, Any] = {"metadata": {"n": n}, "tags": {"team": "blue"}, "connection_config": SITE}
         peer.add(f"c{n}", oauth(n), **more, end_user={**user, "organization": {"id": "o", "display_name": "Org"}})
-    await place.imported(peer)
+    await place.run_import(peer)
 
 
 def read_lines(place: Place, plain: Path) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ async def test_export_and_import_keep_every_field_and_the_state(
 async def test_imported_connection_is_refreshed_by_the_new_gateway(
     place: Place, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     there = elsewhere()
     await there.ran("import", str(await export(place)), *SEALED)
     assert (await there.ran("refresh", "--all", "--integration", "tracker")).report["connections"][0][
@@ -87,7 +87,7 @@ async def test_bundle_is_unreadable_without_the_passphrase(
     monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
     there = elsewhere()
     assert "Wrong passphrase" in (await there.ran("import", str(bundle), *SEALED, code=1)).output
-    assert await there.listed() == []
+    assert await there.list_connections() == []
 
 
 @pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
@@ -95,7 +95,7 @@ async def test_incomplete_bundle_is_refused_before_the_first_import(
     harm: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.add("c0", oauth(0), connection_config=SITE, metadata={"long": "x" * 200_000})
-    await place.imported(peer)
+    await place.run_import(peer)
     bundle = await export(place)
     raw = bundle.read_bytes()
     start = raw.index(b"}", raw.index(b'"chunk"')) + 1
@@ -116,7 +116,7 @@ async def test_incomplete_bundle_is_refused_before_the_first_import(
     there = elsewhere()
     ran = await there.ran("import", str(bundle), *SEALED, code=1)
     assert "Error: " in ran.output
-    assert await there.listed() == []
+    assert await there.list_connections() == []
 
 
 async def test_interrupted_import_of_a_bundle_can_be_continued(
@@ -134,7 +134,7 @@ async def test_interrupted_import_of_a_bundle_can_be_continued(
     assert "line 3: the export that ends here is incomplete" in cut["reasons"][0]["example"]["detail"]
     ran = await there.ran("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)
-    assert len(await there.listed()) == 3
+    assert len(await there.list_connections()) == 3
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
     ran = await there.ran("import", str(bundle), *SEALED, code=1)
     assert "The bundle cannot be read by this version: " in ran.output
     assert why in ran.output
-    assert await there.listed() == []
+    assert await there.list_connections() == []
 
 
 async def test_missing_integration_is_created_with_its_client(
@@ -175,14 +175,14 @@ async def test_missing_integration_is_created_with_its_client(
     refusal = await there.ran(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
     assert (await there.ran(*words, "--create-integrations")).report["integrations"]["made"] == ["moved"]
-    assert [one["provider_config_key"] for one in await there.listed()] == ["moved"]
+    assert [one["provider_config_key"] for one in await there.list_connections()] == ["moved"]
 
 
 async def test_export_replaces_no_file_and_leaves_no_partial_file(place: Place, peer: FakePeer) -> None:
     await fill_place(place, peer, 1)
     bundle = await export(place)
     before = bundle.read_bytes()
-    assert (await place.ran("export", "-o", str(bundle), *SEALED, code=2)).output.startswith("Usage:")
+    assert "Usage:" in (await place.ran("export", "-o", str(bundle), *SEALED, code=2)).output
     assert bundle.read_bytes() == before
     await place.ran("export", "-o", str(bundle), *SEALED, "--force")
     assert bundle.read_bytes() != before
@@ -225,5 +225,5 @@ async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_oth
     assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
     assert "connection_config nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
     assert "metadata nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
-    (shown,) = await there.listed()
+    (shown,) = await there.list_connections()
     assert (shown["connection_id"], shown["metadata"]["n"]) == ("c0", 1)

@@ -28,7 +28,7 @@ def full(peer: FakePeer) -> None:
 
 async def test_import_from_a_peer_keeps_every_field(place: Place, peer: FakePeer, running: RunningGateway) -> None:
     full(peer)
-    ran = await place.imported(peer)
+    ran = await place.run_import(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
     path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
     here = await running.json("GET", path, expect=200)
@@ -49,19 +49,19 @@ async def test_imported_connection_is_usable_in_a_running_gateway(
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, access_token=grant["access_token"]), connection_config=SITE)
-    assert (await running.proxied("c1")).status == 404
-    await place.imported(peer)
-    async with running.proxied("c1") as response:
+    assert (await running.call_proxy("c1")).status == 404
+    await place.run_import(peer)
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
 
 
 async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer: FakePeer) -> None:
     full(peer)
     peer.add("hidden", {})
-    ran = await place.imported(peer, "--dry-run", code=1)
+    ran = await place.run_import(peer, "--dry-run", code=1)
     assert (ran.report["imported"], ran.report["refused"], ran.report["dry_run"]) == (1, 1, True)
     assert ran.report["reasons"][0]["reason"] == "credentials_hidden"
-    assert await place.listed() == []
+    assert await place.list_connections() == []
 
 
 async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_pages_are_short(
@@ -70,9 +70,9 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
     peer.max_page_size = 7
     for n in range(40):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
-    ran = await place.imported(peer, "--at-once", "3")
+    ran = await place.run_import(peer, "--at-once", "3")
     assert ran.report["imported"] == 40
-    assert {one["connection_id"] for one in await place.listed()} == {f"c{n}" for n in range(40)}
+    assert {one["connection_id"] for one in await place.list_connections()} == {f"c{n}" for n in range(40)}
     assert 1 <= peer.max_at_once <= 3
 
 
@@ -82,14 +82,14 @@ async def test_an_interrupted_import_continues_without_fetching_existing_connect
     for n in range(6):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
-    broken = await place.imported(peer, "--at-once", "1", code=1)
+    broken = await place.run_import(peer, "--at-once", "1", code=1)
     assert "does not accept this key" in broken.output
-    assert {one["connection_id"] for one in await place.listed()} == {"c0", "c1", "c2"}
+    assert {one["connection_id"] for one in await place.list_connections()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
-    again = await place.imported(peer)
+    again = await place.run_import(peer)
     assert (again.report["imported"], again.report["skipped"]) == (3, 3)
     assert [peer.calls[f"/connections/c{n}"] - before[f"/connections/c{n}"] for n in range(6)] == [0, 0, 0, 1, 1, 1]
-    assert len(await place.listed()) == 6
+    assert len(await place.list_connections()) == 6
 
 
 async def test_import_waits_for_the_rate_limit_of_the_peer(
@@ -107,7 +107,7 @@ async def test_import_waits_for_the_rate_limit_of_the_peer(
     limit = {"Retry-After": "42"}
     peer.faults["/connections"] = [refused(429, "too_many_request", "", **limit)]
     peer.faults["/connections/c1"] = [refused(503, "x", ""), refused(429, "too_many_request", "", **limit)]
-    assert (await place.imported(peer)).report["imported"] == 1
+    assert (await place.run_import(peer)).report["imported"] == 1
     assert waits[0] == pytest.approx(42)
     assert waits[-1] == pytest.approx(42)
     assert 0.5 <= waits[1] <= 1.0
@@ -123,7 +123,7 @@ async def test_unusable_connections_are_reported_and_the_others_imported(
     peer.dead.add("dead")
     peer.hidden_from_get.add("gone")
     report = tmp_path / "report.jsonl"
-    ran = await place.imported(peer, "--report", str(report), code=1)
+    ran = await place.run_import(peer, "--report", str(report), code=1)
     rows = {row["connection_id"]: row for row in map(json.loads, report.read_text().splitlines())}
     assert {name: row.get("reason") for name, row in rows.items()} == {
         "good": None,
@@ -145,9 +145,9 @@ async def test_unreadable_expiry_counts_as_now(
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
-    ran = await place.imported(peer)
+    ran = await place.run_import(peer)
     assert any("expires_at could not be read" in note for note in ran.report["notes"])
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
     assert [one["grant_type"] for one in tracker.token_requests] == ["refresh_token"]
 
@@ -157,7 +157,7 @@ async def test_an_expiry_in_numbers_is_read(
     number: object, place: Place, peer: FakePeer, running: RunningGateway
 ) -> None:
     peer.add("c1", oauth(1, expires_at=number), connection_config=SITE)
-    await place.imported(peer)
+    await place.run_import(peer)
     here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
 
@@ -167,9 +167,9 @@ async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_
 ) -> None:
     peer.add("c1", oauth(1), connection_config=SITE)
     peer.scopes.clear()
-    ran = await place.imported(peer, code=1)
+    ran = await place.run_import(peer, code=1)
     assert "environment:connections:read_credentials" in ran.output
-    assert await place.listed() == []
+    assert await place.list_connections() == []
 
 
 async def test_integrations_are_made_with_their_client_where_asked_and_mapped_names_are_used(
@@ -180,13 +180,13 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
     peer.add("c1", oauth(1), key="old", connection_config=SITE)
     there = elsewhere()
     wanted = ("--create-integrations", "--integration", "old=new")
-    dry = await there.imported(peer, *wanted, "--dry-run", code=1)
+    dry = await there.run_import(peer, *wanted, "--dry-run", code=1)
     assert (dry.report["imported"], dry.report["integrations"]["made"]) == (1, ["new"])
     assert "did you mean 'tracker'?" in dry.report["integrations"]["faults"]["odd"]
-    assert await there.listed() == []
-    done = await there.imported(peer, *wanted, "--only", "old")
+    assert await there.list_connections() == []
+    done = await there.run_import(peer, *wanted, "--only", "old")
     assert (done.report["imported"], done.report["integrations"]["made"]) == (1, ["new"])
-    assert [one["provider_config_key"] for one in await there.listed()] == ["new"]
+    assert [one["provider_config_key"] for one in await there.list_connections()] == ["new"]
     assert "s3cret" not in done.output
     exported = there.folder / "plain.jsonl"
     await there.ran("export", "-o", str(exported), "--plain")
@@ -197,14 +197,14 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
 async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
     place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant(), metadata={"from": "here"})
+    await running.import_connection(tracker.grant(), metadata={"from": "here"})
     peer.add("c1", oauth(1), connection_config=SITE, metadata={"from": "there"})
-    assert (await place.imported(peer)).report["skipped"] == 1
-    refusal = await place.imported(peer, "--on-conflict", "fail", code=1)
+    assert (await place.run_import(peer)).report["skipped"] == 1
+    refusal = await place.run_import(peer, "--on-conflict", "fail", code=1)
     assert refusal.report["reasons"][0]["reason"] == "conflict"
-    assert (await place.listed())[0]["metadata"] == {"from": "here"}
-    assert (await place.imported(peer, "--on-conflict", "replace")).report["replaced"] == 1
-    assert [one["metadata"] for one in await place.listed()] == [{"from": "there"}]
+    assert (await place.list_connections())[0]["metadata"] == {"from": "here"}
+    assert (await place.run_import(peer, "--on-conflict", "replace")).report["replaced"] == 1
+    assert [one["metadata"] for one in await place.list_connections()] == [{"from": "there"}]
 
 
 async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_works(
@@ -212,10 +212,10 @@ async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_w
 ) -> None:
     for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):
         peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
-    ran = await place.imported(peer, "--test-refresh", "--refresh-rate", "500", code=1)
+    ran = await place.run_import(peer, "--test-refresh", "--refresh-rate", "500", code=1)
     assert "the old system's tokens stop working" in ran.output
     assert ran.report["renewed"] == {"renewed": 1, "failed": 1}
-    assert {one["connection_id"]: one["state"] for one in await place.listed()} == {
+    assert {one["connection_id"]: one["state"] for one in await place.list_connections()} == {
         "good": "active",
         "bad": "needs_reauth",
     }
@@ -223,7 +223,7 @@ async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_w
 
 async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: Place, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]
-    ran = await place.imported(peer, code=1)
+    ran = await place.run_import(peer, code=1)
     assert "redirects to https://elsewhere.example/" in ran.output
     remote = await place.ran("import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1)
     assert "plain http" in remote.output
@@ -231,22 +231,22 @@ async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: 
 
 async def test_the_url_of_a_dashboard_is_reported(place: Place, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
-    assert "not of its dashboard" in (await place.imported(peer, code=1)).output
+    assert "not of its dashboard" in (await place.run_import(peer, code=1)).output
 
 
 @pytest.mark.parametrize(
     "words", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
 )
 async def test_import_needs_exactly_one_source_and_its_key(words: list[str], place: Place) -> None:
-    assert (await place.ran("import", *words, code=2)).output.startswith("Usage:")
+    assert "Usage:" in (await place.ran("import", *words, code=2)).output
 
 
 async def test_peer_may_be_another_gateway_of_this_kind(
     running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PEER_KEY", SECRET_KEY)
-    await running.imported(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
+    await running.import_connection(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
     there = elsewhere()
     done = await there.ran("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
     assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
-    assert [(one["connection_id"], one["metadata"]) for one in await there.listed()] == [("c 1/x", {"a": 1})]
+    assert [(one["connection_id"], one["metadata"]) for one in await there.list_connections()] == [("c 1/x", {"a": 1})]

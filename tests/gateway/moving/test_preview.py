@@ -28,7 +28,7 @@ def fill(peer: FakePeer) -> None:
 
 async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(place: Place, peer: FakePeer) -> None:
     fill(peer)
-    ran = await place.imported(peer, "--preview", code=1)
+    ran = await place.run_import(peer, "--preview", code=1)
     result = {one["integration"]: one for one in ran.report["integrations"]}
     assert {key: one["verdict"] for key, one in result.items()} == {
         "tracker": "register_callback",
@@ -42,13 +42,13 @@ async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(p
     assert ran.report["without_integration"] == {"orphan": 1}
     assert ran.report["connections"] == {"not_possible": 2, "reconnect": 1, "register_callback": 2, "works": 1}
     assert not any(path.startswith("/connections/") for path in peer.calls)
-    assert await place.listed() == []
+    assert await place.list_connections() == []
     assert "s3cret" not in ran.output
 
 
 async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Place, peer: FakePeer) -> None:
     peer.integrations = {"my jira": {"provider": "jira", "credentials": CLIENT}}
-    ran = await place.imported(peer, "--preview")
+    ran = await place.run_import(peer, "--preview")
     (only,) = ran.report["integrations"]
     assert f"{place_url(place)}/webhook/dev/my%20jira" in " ".join(only["todo"])
     assert ran.report["webhook_url"] == f"{place_url(place)}/webhook/dev/<integration>"
@@ -57,7 +57,7 @@ async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Pla
 async def test_preview_reports_connections_of_another_auth_mode(place: Place, peer: FakePeer) -> None:
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
-    ran = await place.imported(peer, "--preview", code=1)
+    ran = await place.run_import(peer, "--preview", code=1)
     result = {one["integration"]: one for one in ran.report["integrations"]}
     assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
     (advice,) = result["keys"]["todo"]
@@ -75,12 +75,12 @@ async def test_preview_reports_another_client_and_an_unreadable_secret(
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
-    response = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    response = (await place.run_import(peer, "--preview", code=1)).report["integrations"][0]
     assert response["verdict"] == "needs_something"
     assert "another client ID" in response["todo"][0]
     peer.integrations = {"new": {"provider": "tracker", "credentials": CLIENT}}
     peer.scopes.discard("integration_credentials")
-    response = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    response = (await place.run_import(peer, "--preview", code=1)).report["integrations"][0]
     assert response["verdict"] == "needs_something"
     assert "read_credentials" in response["todo"][0]
 
@@ -92,7 +92,7 @@ async def test_doctor_reports_the_same_as_the_preview(place: Place, peer: FakePe
     assert done.exit_code == 1
     assert (
         json.loads(done.stdout)["integrations"]
-        == (await place.imported(peer, "--preview", code=1)).report["integrations"]
+        == (await place.run_import(peer, "--preview", code=1)).report["integrations"]
     )
     text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
     assert "Steps, in this order:" in text

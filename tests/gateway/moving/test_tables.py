@@ -108,7 +108,7 @@ def test_incomplete_plain_export_is_reported(rows: list[Any], incomplete: list[i
 async def test_a_plain_export_of_a_later_version_is_refused(place: Place, tmp_path: Path) -> None:
     file = lines(tmp_path, {**HEAD, "version": 2}, connection(1))
     assert "has version 2, and this gateway reads 1" in (await place.ran("import", file, code=1)).output
-    assert await place.listed() == []
+    assert await place.list_connections() == []
 
 
 @pytest.mark.parametrize("change", [{"provider": None}, {"credentials": "x"}])
@@ -130,7 +130,7 @@ async def test_an_import_that_stops_midway_says_what_was_imported_and_how_to_go_
     ran = await place.ran("import", file, "--at-once", "1", code=1)
     assert "Line 3 is longer than" in ran.output
     assert "1 connection was imported. Correct this and run the command again" in ran.output
-    assert [one["connection_id"] for one in await place.listed()] == ["c1"]
+    assert [one["connection_id"] for one in await place.list_connections()] == ["c1"]
 
 
 async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(place: Place, tmp_path: Path) -> None:
@@ -221,4 +221,4 @@ async def test_a_table_that_cannot_be_read_as_a_whole_is_refused(
     file = tmp_path / "rows.csv"
     file.write_text(text, encoding="latin-1")
     assert why in (await place.ran("import", str(file), code=1)).output
-    assert await place.listed() == []
+    assert await place.list_connections() == []

@@ -163,7 +163,7 @@ def example(schema: dict[str, Any]) -> str:
 
 
 async def test_routes_accept_exactly_the_described_parameters(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for one in KEYED:
         path = one.path
         for name, text in FILLED.items():
@@ -181,7 +181,7 @@ async def test_routes_accept_exactly_the_described_parameters(running: RunningGa
 
 async def test_every_header_of_the_gateway_is_described_and_read(running: RunningGateway, tracker: Tracker) -> None:
     assert {one.name for one in ON_BEHALF if one.name.startswith("Gateway-")} == set(OWN_HEADERS)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for name in OWN_HEADERS:
         headers = CIMultiDict({**running.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"})
         headers.extend([(name, "100"), (name, "100")])  # only a header that is read is refused if it is sent twice

@@ -86,7 +86,7 @@ class GatewayThread:
         gateway = RunningGateway(folder, result)
         await gateway.start()
         for name in KNOWN["connection_id"]:
-            await gateway.imported(self._tracker.grant(), name, end_user={"id": "u"}, tags={"a": "b"})
+            await gateway.import_connection(self._tracker.grant(), name, end_user={"id": "u"}, tags={"a": "b"})
         return gateway
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from gateway.errors import InvalidRequest
 from gateway.pages import form_fields
 from gateway.pages.form_fields import URLENCODED, read_form
-from gateway.server.runner import FIELD_BYTES
+from gateway.server.runner import MAX_FIELD_BYTES
 from tests.fakes.scaling import linear_fault
 
 CONTENT_TYPES = [URLENCODED + ";{}", "a/b;{}", URLENCODED + '; a="{}', URLENCODED + "; a=b{}; c*0*=d"]
@@ -44,7 +44,7 @@ def test_a_long_content_type_is_parsed_in_linear_time(shape: str) -> None:
         content_type = shape.format(";" * (size - len(shape)))
         return lambda: asyncio.run(read(content_type + next(different)))
 
-    assert linear_fault(work, FIELD_BYTES) == ""
+    assert linear_fault(work, MAX_FIELD_BYTES) == ""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.fakes.tracker import Tracker
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
-AT_ONCE = 20
+CONNECTIONS = 20
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
@@ -56,9 +56,9 @@ class ExpiredConnections:
     async def make(self) -> None:
         before = RunningGateway(self.folder, self.document)
         await before.start()
-        for number in range(AT_ONCE):
+        for number in range(CONNECTIONS):
             ended = {name: value for name, value in self.tracker.grant().items() if name != "expires_in"}
-            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, f"c{number}")
+            await before.import_connection({**ended, "expires_at": "2020-01-01T00:00:00Z"}, f"c{number}")
         await before.stop()
 
     @asynccontextmanager
@@ -70,9 +70,9 @@ class ExpiredConnections:
         async with serving(NodeFile(self.file)) as gateway:
             self.tracker.hold_response.clear()
             calls = asyncio.gather(
-                *(self.call(gateway.port, number) for number in range(AT_ONCE)), return_exceptions=True
+                *(self.call(gateway.port, number) for number in range(CONNECTIONS)), return_exceptions=True
             )
-            await until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == AT_ONCE)
+            await until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == CONNECTIONS)
             yield gateway, calls
             self.tracker.hold_response.set()
 
@@ -91,7 +91,7 @@ class ExpiredConnections:
         after = RunningGateway(self.folder, self.document)
         await after.start()
         found = []
-        for number in range(AT_ONCE):
+        for number in range(CONNECTIONS):
             path = f"/connections/c{number}?provider_config_key=tracker&refresh_token=true"
             async with after.http.get(after.url + path, headers=after.headers) as response:
                 status = response.status
@@ -110,11 +110,11 @@ async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path,
         tracker.hold_response.set()
         await calls
         await gateway.logged("worker_died")
-        statuses = await asyncio.gather(*(expired.call(gateway.port, number) for number in range(AT_ONCE)))
-        assert statuses == [200] * AT_ONCE
+        statuses = await asyncio.gather(*(expired.call(gateway.port, number) for number in range(CONNECTIONS)))
+        assert statuses == [200] * CONNECTIONS
         gateway.signal(signal.SIGTERM)
         assert await gateway.ended() == 0
-    assert tracker.calls["refresh_token"] == AT_ONCE
+    assert tracker.calls["refresh_token"] == CONNECTIONS
     assert {state[:2] for state in await expired.states()} == {(200, "active")}
     assert list((tmp_path / "gateway.db-refresh-journal").glob("*.journal")) == []
 
@@ -135,7 +135,7 @@ async def test_killed_parent_loses_requests_in_flight_and_reports_each(
     monkeypatch.setattr("gateway.clock.now", lambda: real() + timedelta(seconds=60))
     # Its worker has recorded an outage, after which the provider is not called for a while.
     assert set(await expired.states()) == {(424, "needs_reauth", "rotation_lost")}
-    assert tracker.calls["refresh_token"] == 2 * AT_ONCE
+    assert tracker.calls["refresh_token"] == 2 * CONNECTIONS
 
 
 async def test_replacement_uses_the_last_accepted_configuration_if_the_file_is_broken(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.process.workers import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause_after
+from gateway.process.workers import FIRST_PAUSE_S, MAX_PAUSE_S, pause_after
 from tests.fakes.patience import PATIENCE_S
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
@@ -24,7 +24,7 @@ async def test_the_pause_before_a_replacement_grows_to_its_limit_and_stays_there
     pauses = [pause_after(short_lives) for short_lives in range(5000)]
     assert pauses[:3] == [0.0, FIRST_PAUSE_S, 2 * FIRST_PAUSE_S]
     assert pauses == sorted(pauses)
-    assert set(pauses[1000:]) == {LONGEST_PAUSE_S}
+    assert set(pauses[1000:]) == {MAX_PAUSE_S}
 
 
 PARENT = """
@@ -36,7 +36,7 @@ start.WORKER_ARGUMENTS = ("-c", sys.argv[1])
 if {signalled}:
     skip_client_modules = lean.skip_client_modules
     lean.skip_client_modules = lambda: (os.kill(os.getpid(), {signalled}), skip_client_modules())
-workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
+workers.FIRST_PAUSE_S, workers.MAX_PAUSE_S = {first_pause_s}, {max_pause_s}
 sys.exit(start.serve(Path("unused.yaml"), as_json=False))
 """
 WORKER = """
@@ -110,12 +110,12 @@ async def parent(
     *,
     count: int = 2,
     first_pause_s: float = 0.001,
-    longest_pause_s: float = 0.004,
+    max_pause_s: float = 0.004,
     signalled: int = 0,
 ) -> AsyncIterator[Parent]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", PARENT.format(first_pause_s=first_pause_s, longest_pause_s=longest_pause_s, signalled=int(signalled))),
+        *("-c", PARENT.format(first_pause_s=first_pause_s, max_pause_s=max_pause_s, signalled=int(signalled))),
         WORKER.format(work=work, count=count),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -162,7 +162,7 @@ async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> N
 
 async def test_the_parent_gives_up_when_every_worker_dies_at_its_start() -> None:
     # The pause is longer than a start, so both places are vacant at the same time.
-    async with parent("ready(); sys.exit(3)", longest_pause_s=PATIENCE_S) as running:
+    async with parent("ready(); sys.exit(3)", max_pause_s=PATIENCE_S) as running:
         code, logged = await running.ended()
     assert code == 1
     assert logged[-1]["event"] == "workers_crash_looping"
@@ -180,7 +180,7 @@ async def test_parent_continues_while_one_worker_serves() -> None:
 
 
 async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
-    async with parent(first_pause_s=1000, longest_pause_s=1000) as running:
+    async with parent(first_pause_s=1000, max_pause_s=1000) as running:
         await running.until_all()
         os.kill(running.places[1], signal.SIGKILL)
         assert running.process.stderr is not None
@@ -315,7 +315,7 @@ async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
     probe = await asyncio.create_subprocess_exec(*command, "true", stderr=asyncio.subprocess.DEVNULL)
     if await probe.wait():
         pytest.skip("needs a kernel that lets this user make PID namespaces")
-    script = PARENT.format(first_pause_s=0.001, longest_pause_s=0.004, signalled=0)
+    script = PARENT.format(first_pause_s=0.001, max_pause_s=0.004, signalled=0)
     process = await asyncio.create_subprocess_exec(
         *(*command, "sh", "-c", 'exec "$0" -c "$1" "$2"', sys.executable, script, WORKER.format(work=ORPHAN, count=1)),
         stdout=asyncio.subprocess.PIPE,

@@ -341,7 +341,7 @@ async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound(
     ]
 
 
-async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
+async def test_the_total_time_limit_ends_a_stream_that_still_has_progress() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -254,7 +254,7 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
     async with paged(tmp_path, page) as list_:
         list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
         list_.gateway.runtime.call_queue.record = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
-        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
+        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
     assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "cut")]
@@ -357,8 +357,8 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
     gateway = RunningGateway(tmp_path, document(["127.0.0.0/8"]))
     await gateway.start()
     try:
-        await gateway.imported(tracker.grant())
-        async with gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+        await gateway.import_connection(tracker.grant())
+        async with gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             lines = [json.loads(line) for line in (await response.read()).splitlines()]
     finally:
         await gateway.stop()

@@ -209,7 +209,7 @@ async def test_a_slow_caller_pauses_the_paging(tmp_path: Path) -> None:
         return web.json_response({"items": [{"n": number, "fill": "x" * 100_000}], "next": following})
 
     async with paged(tmp_path, page) as list_:
-        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await all_asked.wait()
@@ -243,7 +243,7 @@ async def test_a_caller_that_leaves_stops_the_paging(tmp_path: Path) -> None:
         raise AssertionError
 
     async with paged(tmp_path, page) as list_:
-        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             assert await response.content.readline() == b'{"n": 1}\n'
             await asked.wait()
             response.close()

@@ -84,7 +84,7 @@ async def test_a_renewal_that_is_waited_for_is_the_tokens(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
     tracker.ttl_s = 0.001
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
     asked = asyncio.create_task(timing(running))
@@ -103,7 +103,7 @@ async def test_a_renewal_that_is_waited_for_is_the_tokens(
 async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstreams(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert (await timing(running))["upstream"] > 0
     tracker.grants[0].access_tokens = set()
     tracker.refusal = 401
@@ -120,20 +120,20 @@ async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstr
 
 
 async def timing(running: RunningGateway) -> dict[str, float]:
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
         return split(response.headers["Server-Timing"])
 
 
 async def test_an_error_of_the_gateway_has_the_field_too(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for connection_id, headers, status in (
         ("nobody", {}, 404),
         ("c1", {"Base-Url-Override": "https://evil.example"}, 400),
         ("", {}, 400),  # the key was valid, but the headers were not
         ("c1", {"Gateway-Dry-Run": "true"}, 200),
     ):
-        async with running.proxied(connection_id, headers=headers) as response:
+        async with running.call_proxy(connection_id, headers=headers) as response:
             assert response.status == status
             (reply,) = response.headers.getall("Server-Timing")
         assert list(split(reply)) == ["gateway", "token", "upstream"]
@@ -144,10 +144,10 @@ async def test_an_error_of_the_gateway_has_the_field_too(running: RunningGateway
 async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     running.runtime.generation.egress.timeouts = Timeouts(first_byte_s=0.05)
     tracker.hold_api.clear()
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (504, "upstream_timeout")
         result = split(response.headers["Server-Timing"])
     tracker.hold_api.set()
@@ -163,7 +163,7 @@ async def test_other_responses_of_the_gateway_do_not_have_the_field(running: Run
 async def test_the_record_of_a_call_has_the_same_split(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     noted = []
     monkeypatch.setattr(running.runtime.call_queue, "record", noted.append)
     result = await timing(running)

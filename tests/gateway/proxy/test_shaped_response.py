@@ -26,7 +26,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Agents]:
 
 async def asked(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with door.running.proxied("c1", "/search", method, integration="lane", headers=headers) as response:
+    async with door.running.call_proxy("c1", "/search", method, integration="lane", headers=headers) as response:
         return response.status, dict(response.headers), await response.read()
 
 

@@ -42,7 +42,7 @@ async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[R
     made["server"] = {"limits": {"body_idle_s": 0.2}}
     gateway = RunningGateway(folder, made)
     await gateway.start()
-    await gateway.imported(tracker.grant(), "c1")
+    await gateway.import_connection(tracker.grant(), "c1")
     yield gateway
     await gateway.stop()
     await server.close()

@@ -25,8 +25,8 @@ from gateway.refresh.decision import (
     Member,
     Node,
     RefreshStep,
+    may_refresh_again,
     next_step,
-    reconciled,
 )
 
 Decide = Callable[[Facts], RefreshStep]
@@ -181,7 +181,7 @@ class Model:
         rotates: bool = True,
         journal: bool = True,
         last: int = 1,
-        reconciled: Reconciled = reconciled,
+        reconciled: Reconciled = may_refresh_again,
         restores: Restores = Restores.ALL,
     ) -> None:
         self._decide = decide

@@ -43,7 +43,7 @@ def folder(running: RunningGateway) -> Path:
 
 
 async def called(running: RunningGateway) -> tuple[int, str]:
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         body = await response.json()
         return response.status, body.get("token", "")
 
@@ -65,7 +65,7 @@ async def left_open(running: RunningGateway) -> Connection:
 
 async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
     """Interrupt the refresh of an expired token. Return the journal entry for its replies."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
     return await entry_of(running, row)
@@ -84,7 +84,7 @@ def response_of(result: dict[str, Any]) -> Reply:
 
 
 async def test_a_reply_that_was_stored_is_released(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
@@ -100,7 +100,7 @@ async def test_a_reply_that_was_stored_is_released(running: RunningGateway, trac
 async def test_a_reply_in_the_journal_is_not_requested_again(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     entry = await entry_of(running, await left_open(running))
     form = await tracker_responses(tracker)
@@ -138,7 +138,7 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
 
 async def test_replies_of_several_attempts_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     """If two processes died one after the other, either of them can have received the new token."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
     form = await tracker_responses(tracker)
@@ -154,9 +154,9 @@ async def test_replies_of_several_attempts_are_found(running: RunningGateway, tr
 async def test_lost_exchange_keeps_its_record(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
@@ -184,14 +184,14 @@ async def test_worker_without_its_parent_records_no_failure(
     async def unsent(*_: Any, **__: Any) -> Reply:
         raise ExchangeLost("unreachable", "the parent process has ended.", sent=False)
 
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     before = await row_of(running)
     with monkeypatch.context() as patch:
         patch.setattr(LocalExchange, "send", unsent)
         patch.setattr(LocalExchange, "available", False, raising=False)
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "5")
     after = await row_of(running)
     assert (after.failure, after.state, after.intent, after.lease) == (None, before.state, None, None)
@@ -202,9 +202,9 @@ async def test_journalled_reply_is_kept_while_a_setting_is_missing(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed catalog entry needs a setting that the connection lacks, and the journal has the only copy of the token."""
-    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
@@ -266,7 +266,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     store = running.runtime.store
-    await store.journal.sweep(store.connections.get, running.runtime.exchange.released)
+    await store.journal.sweep(store.connections.get, running.runtime.exchange.release)
     assert not file.path.exists()
 
 
@@ -274,7 +274,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
 async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     node: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     row, store = await row_of(running), running.runtime.store
     dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))

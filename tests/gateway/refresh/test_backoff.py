@@ -109,7 +109,7 @@ def test_outage_resets_the_count_and_never_shortens_the_wait() -> None:
 async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
     shape: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.Response(**SHAPES[shape])
 
     async def state() -> tuple[str, str]:
@@ -138,7 +138,7 @@ async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
 async def test_outage_never_becomes_needs_reauth(
     status: int, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=status)
     for _ in range(8):
         later(3600)

@@ -25,7 +25,7 @@ def kept(running: RunningGateway, name: str) -> CacheEntry:
 
 async def used(running: RunningGateway, name: str) -> float | None:
     """Make a call through the connection. Return the time at which the refresh of its token begins."""
-    async with running.proxied(name) as response:
+    async with running.call_proxy(name) as response:
         assert response.status == 200
     async with asyncio.timeout(PATIENCE_S):
         # the change feed has not yet read the import of this connection
@@ -39,7 +39,7 @@ async def test_each_connection_keeps_its_slot(
 ) -> None:
     monkeypatch.setattr("gateway.refresh.schedule.JITTER", 0.0)
     for name in ("c1", "c2", "c3"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     moments = [await used(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
@@ -48,7 +48,7 @@ async def test_each_connection_keeps_its_slot(
 
 
 async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant(), "c1")
+    await running.import_connection(tracker.grant(), "c1")
     former = await used(running, "c1")
     later(120)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
@@ -93,7 +93,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
         asked.extend(refs)
         return await marks(refs)
 
-    await running.imported(tracker.grant(), "c1")
+    await running.import_connection(tracker.grant(), "c1")
     await used(running, "c1")
     monkeypatch.setattr(changes, "since", since)
     monkeypatch.setattr(connections, "marks", counted)
@@ -121,7 +121,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
 
 async def test_unrefreshable_or_distant_token_takes_no_slot(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
-    await running.imported({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
-    await running.imported({**tracker.grant(), "expires_in": 8 * 3600}, "c2")
+    await running.import_connection({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
+    await running.import_connection({**tracker.grant(), "expires_in": 8 * 3600}, "c2")
     assert [await used(running, name) for name in ("c1", "c2")] == [None, None]
     assert len(running.runtime.live._slots) == 0

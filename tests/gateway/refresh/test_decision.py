@@ -16,9 +16,9 @@ from gateway.refresh.decision import (
     Node,
     RefreshStep,
     matches,
+    may_refresh_again,
     next_step,
     possible,
-    reconciled,
 )
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
@@ -98,7 +98,7 @@ def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
 def test_after_a_failover_all_living_processes_are_waited_for(
     since_s: float, members: list[Member], may_claim: bool
 ) -> None:
-    assert reconciled(since_s, members) is may_claim
+    assert may_refresh_again(since_s, members) is may_claim
 
 
 def test_a_process_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way() -> None:

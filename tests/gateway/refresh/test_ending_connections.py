@@ -61,9 +61,9 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
 async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    response = await event_gateway.imported(without(tracker.grant()))
+    response = await event_gateway.import_connection(without(tracker.grant()))
     assert response["dies_at"] is not None
-    await event_gateway.imported(tracker.grant(), "renewable")
+    await event_gateway.import_connection(tracker.grant(), "renewable")
     first = await keeper(event_gateway)
     second = await keeper(event_gateway)
     await first.once()
@@ -91,10 +91,10 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
 async def test_call_at_expiry_and_scan_send_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    await event_gateway.imported(without(tracker.grant()))
+    await event_gateway.import_connection(without(tracker.grant()))
     keep_alive = await keeper(event_gateway)
     later(3601)
-    async with event_gateway.proxied("c1") as response:
+    async with event_gateway.call_proxy("c1") as response:
         assert response.status == 424
     await keep_alive.once()
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
@@ -110,17 +110,17 @@ async def test_import_of_an_ended_connection_is_needs_reauth(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.ttl_s = None
-    await event_gateway.imported(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
-    await event_gateway.imported({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
+    await event_gateway.import_connection(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
+    await event_gateway.import_connection({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
-    async with event_gateway.proxied("c1") as response:
+    async with event_gateway.call_proxy("c1") as response:
         assert (response.status, (await response.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
     await receiver.until_taken(3)
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
         "connection.needs_reauth",
     ]
-    await event_gateway.imported(tracker.grant())
+    await event_gateway.import_connection(tracker.grant())
     assert (await states(event_gateway))["c1"] == "active"
 
 
@@ -128,9 +128,9 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     """Rows of earlier versions contain neither a time nor a mark. Only the sealed credential shows whether a refresh is
     possible.
     """
-    await running.imported(without(tracker.grant()))
+    await running.import_connection(without(tracker.grant()))
     for number in range(3):
-        await running.imported(tracker.grant(), f"renewable-{number}")
+        await running.import_connection(tracker.grant(), f"renewable-{number}")
     keep_alive, store = await keeper(running), running.runtime.store
     old = update(connections).values(end_settled=None, dies_at=None)
     await store.transactions.write(lambda db: db.execute(old))
@@ -143,8 +143,8 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
 
 
 async def test_damaged_row_does_not_block_others(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(without(tracker.grant()), "damaged")
-    await running.imported(without(tracker.grant()))
+    await running.import_connection(without(tracker.grant()), "damaged")
+    await running.import_connection(without(tracker.grant()))
     keep_alive, store = await keeper(running), running.runtime.store
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
     await store.transactions.write(lambda db: db.execute(damage))
@@ -154,7 +154,7 @@ async def test_damaged_row_does_not_block_others(running: RunningGateway, tracke
 
 
 async def test_connection_in_refresh_is_not_ended(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(without(tracker.grant()))
+    await running.import_connection(without(tracker.grant()))
     keep_alive, refreshes = await keeper(running), running.runtime.store.refreshes
     later(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
@@ -169,7 +169,7 @@ async def test_connection_in_refresh_is_not_ended(running: RunningGateway, track
 async def test_connection_without_expiry_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     grant = without(tracker.grant())
     del grant["expires_in"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     keep_alive = await keeper(running)
     later(400 * 86_400)
     await keep_alive.once()
@@ -215,7 +215,7 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
     await gateway.start()
     try:
         grant = tracker.grant()
-        await gateway.imported(without(grant))
+        await gateway.import_connection(without(grant))
         keep_alive = await keeper(gateway)
         tracker.response = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
         later(3600 * 0.76)
@@ -264,8 +264,8 @@ async def test_a_refresh_token_and_a_token_without_end_warn_of_nothing(
     endless = without(tracker.grant())
     del endless["expires_in"]
     with capture_logs() as logged:
-        await running.imported(tracker.grant())
-        await running.imported(endless, "c2")
+        await running.import_connection(tracker.grant())
+        await running.import_connection(endless, "c2")
     assert [one for one in logged if one["event"] == "no_refresh_token"] == []
 
 
@@ -297,8 +297,8 @@ def test_the_advice_knows_what_was_requested(entry: dict[str, Any], asked: list[
 async def test_doctor_names_the_integrations_whose_connections_end(
     running: RunningGateway, tracker: Tracker, tmp_path: Path
 ) -> None:
-    await running.imported(without(tracker.grant()))
-    await running.imported(tracker.grant(), "renewable")
+    await running.import_connection(without(tracker.grant()))
+    await running.import_connection(tracker.grant(), "renewable")
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(running.document))
     found = await command_output("doctor", "-c", str(file), "--offline", "--json")

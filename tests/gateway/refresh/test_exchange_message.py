@@ -27,9 +27,9 @@ def test_request_is_decoded_completely() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
     call = ProviderCall("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
     request = Request(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
-    assert Request.of_json(json.loads(json.dumps(request.as_json()))) == request
+    assert Request.from_json(json.loads(json.dumps(request.as_json()))) == request
     bare = Request(ProviderCall("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
-    assert Request.of_json(json.loads(json.dumps(bare.as_json()))) == bare
+    assert Request.from_json(json.loads(json.dumps(bare.as_json()))) == bare
 
 
 def test_request_prints_no_secret() -> None:

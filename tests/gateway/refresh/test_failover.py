@@ -63,7 +63,7 @@ async def opened(cluster: Cluster) -> Store:
 
 
 async def called(node: RunningGateway, connection_id: str) -> int:
-    async with node.proxied(connection_id) as response:
+    async with node.call_proxy(connection_id) as response:
         await response.read()
         status: int = response.status
         return status
@@ -76,7 +76,7 @@ async def refreshed(node: RunningGateway, connection_id: str) -> Any:
 async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
     """Load all connections into the memory of all nodes."""
     for one in IDS:
-        await nodes[0].imported(tracker.grant(), one)
+        await nodes[0].import_connection(tracker.grant(), one)
     for node in nodes:
         assert [await called(node, one) for one in IDS] == [200] * COUNT
 
@@ -135,7 +135,7 @@ async def test_refresh_in_flight_is_claimed_again(
     """
     monkeypatch.setattr("gateway.refresh.decision.MIN_WAIT_S", 0.0)  # so that nodes wait only for confirmations
     one, other = await start(), await start()
-    await one.imported(tracker.grant())
+    await one.import_connection(tracker.grant())
     assert [await called(node, "c1") for node in (one, other)] == [200, 200]
     await cluster.replicate()
     tracker.hold_response.clear()
@@ -169,7 +169,7 @@ async def test_lost_token_after_a_failover_names_the_failover_as_cause(
 ) -> None:
     first = await start()
     tracker.ttl_s = 1
-    await first.imported(tracker.grant())
+    await first.import_connection(tracker.grant())
     await cluster.replicate()
     assert "error" not in await refreshed(first, "c1")
     await first.stop()
@@ -190,7 +190,7 @@ async def test_row_older_than_in_memory_is_noticed_without_a_failover(
     """A row can become older without a failover: in a crash before the last commits were written, or with a restored
     backup.
     """
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await called(running, "c1") == 200
     store = running.runtime.store
     async with store.transactions.read() as db:
@@ -217,7 +217,7 @@ async def test_recently_refreshed_token_is_written_back_even_if_unused(
 ) -> None:
     """A keep-alive refresh, for example, does not load its connection into memory. Its token must be written back too."""
     for connection_id in ("c1", "c2"):
-        await running.imported(tracker.grant(), connection_id)
+        await running.import_connection(tracker.grant(), connection_id)
     store, live = running.runtime.store, running.runtime.live
     live.forget_all()
     former = {}
@@ -246,15 +246,15 @@ async def test_recently_refreshed_token_is_written_back_even_if_unused(
 async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await called(running, "c1") == 200
     store, live = running.runtime.store, running.runtime.live
-    read, known_row = store.connections.get, await live.known_row(REF)
+    read, known_row = store.connections.get, await live.read_row(REF)
     before = await read(REF)
 
     async def slow(_ref: ConnectionRef) -> Any:
         monkeypatch.setattr(store.connections, "get", read)
-        await running.runtime.refresher.refreshed(known_row, force=True)
+        await running.runtime.refresher.refresh(known_row, force=True)
         live.replace(running.runtime.refresher.recent[-1])
         return before
 
@@ -264,4 +264,4 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     monkeypatch.setattr(store.connections, "marks", changed)
     monkeypatch.setattr(store.connections, "get", slow)
     await live.refresh_entries({REF: None})
-    assert (await live.known_row(REF)).version == 2
+    assert (await live.read_row(REF)).version == 2

@@ -61,9 +61,9 @@ class Pair:
 
     def _to_parent(self, message: Mapping[str, Any]) -> None:
         if message["type"] == "released":
-            self.exchanges.journals.released(message["attempt"])
+            self.exchanges.journals.release(message["attempt"])
         else:
-            self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.exchanged)
+            self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.pass_result)
 
     def kill_worker(self) -> None:
         """Close the worker's socket, as the system does when it kills a process."""
@@ -153,7 +153,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     await until(lambda: endpoint.seen)
     assert [one.sealed for one in living(entry.folder)] == [b""], "who looks sees that it is under way"
     pair.kill_worker()
-    pair.parent.lost()
+    pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost):
         await asking
     endpoint.free.set()
@@ -163,7 +163,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
 
 async def test_released_record_is_not_found(pair: Pair, request_: Request, entry: Entry) -> None:
     await pair.parent.send(request_)
-    pair.parent.released("a1")
+    pair.parent.release("a1")
     assert found(entry) == []
     await pair.close()
     assert list(entry.folder.iterdir()) == []
@@ -192,7 +192,7 @@ async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
     await until(lambda: endpoint.seen)
-    pair.parent.lost()
+    pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost, match="has ended") as raised:
         await asking
     assert raised.value.sent
@@ -211,7 +211,7 @@ async def test_stalled_parent_is_not_waited_for(
     with pytest.raises(ExchangeLost, match="no response") as raised:
         await still.send(replace(request_, timeout_s=0.05))
     assert raised.value.sent, "what was asked may have been done"
-    still.exchanged({"id": messages[0]["id"], "result": {}})  # this reply arrives too late
+    still.pass_result({"id": messages[0]["id"], "result": {}})  # this reply arrives too late
 
 
 async def test_changed_route_does_not_end_exchanges_in_flight(

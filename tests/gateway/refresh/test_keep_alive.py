@@ -51,7 +51,7 @@ async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
 
 
 async def test_connection_has_its_expiry_and_its_keep_alive_time(running: RunningGateway, tracker: Tracker) -> None:
-    response = await running.imported(tracker.grant())
+    response = await running.import_connection(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
     # The time counts from the grant, which was verified shortly before the row was stored.
@@ -62,7 +62,7 @@ async def test_connection_has_its_expiry_and_its_keep_alive_time(running: Runnin
 
 
 async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     keep_alive = await keeper(running)
     assert await keep_alive.once() == 0
     for times in range(1, 9):  # together about ten months without calls
@@ -74,12 +74,12 @@ async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, 
         assert tracker.calls["refresh_token"] <= times
     assert tracker.calls["refresh_token"] >= 4
     assert not tracker.grants[0].revoked
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
 
 
 async def test_another_node_takes_over_keep_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     first, runtime = await keeper(running), running.runtime
     second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     assert await first.once() == 0
@@ -96,7 +96,7 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
 ) -> None:
     keep_alive = await keeper(running)
     for name in ("c1", "c2", "c3"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     later(80 * DAY_S)
     tracker.response = web.Response(status=500)
     assert await keep_alive.once() == 0
@@ -111,7 +111,7 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
 
 async def test_ended_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     keep_alive = await keeper(running)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     for _ in range(3):
         later(80 * DAY_S)
@@ -123,7 +123,7 @@ async def test_ended_connection_is_not_kept_alive(running: RunningGateway, track
 async def test_connections_stored_before_the_limit_was_known_are_scheduled(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     row = await row_of(running)
     await running.runtime.store.keep_alive.plan([(row, type(row.life)())])
     assert (await row_of(running)).life.dies_at is None
@@ -134,9 +134,9 @@ async def test_connections_stored_before_the_limit_was_known_are_scheduled(
 async def test_list_is_filtered_by_expiry(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     from gateway.store import ListFilter
 
-    await running.imported(tracker.grant(), "old")
+    await running.import_connection(tracker.grant(), "old")
     later(30 * DAY_S)
-    await running.imported(tracker.grant(), "young")
+    await running.import_connection(tracker.grant(), "young")
     soon = ListFilter(dies_before=clock.now() + timedelta(days=70))
     assert [one.ref.connection_id for one in await running.runtime.store.connections.list("dev", soon)] == ["old"]
 

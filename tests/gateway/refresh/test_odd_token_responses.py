@@ -86,13 +86,13 @@ async def refreshed(running: RunningGateway, tracker: Tracker, number: int, besi
     """Refresh with a response that has a new token pair and the members `beside` (JSON text). Return the row."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         row = await running.runtime.store.connections.get(REF)
         assert row is not None
     tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
     body = f"{{{beside}{',' if beside else ''}{tokens}}}".encode("utf-8", "surrogatepass")
     tracker.response = web.Response(body=body, content_type="application/json")
-    await running.runtime.refresher.refreshed(row, force=True)
+    await running.runtime.refresher.refresh(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
     return now
@@ -104,7 +104,7 @@ async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connecti
     assert row.failure is None
     tracker.grants[0].access_tokens.add(f"new-{number}")
     tracker.response = None
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         assert response.status == 200, await response.text()
     shown = await running.http.get(f"{running.url}/connections/c1?provider_config_key=tracker", headers=running.headers)
     assert shown.status == 200
@@ -122,14 +122,14 @@ async def test_rotated_token_is_stored_with_an_unexpected_value_in_any_field(
 
 
 async def test_rotated_token_is_stored_with_bytes_that_are_not_utf_8(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     row = await running.runtime.store.connections.get(REF)
     assert row is not None
     tracker.response = web.Response(
         body=b'\xef\xbb\xbf{"user":"J\xfcrgen","access_token":"new-0","refresh_token":"fresh-0"}',
         content_type="application/json",
     )
-    await running.runtime.refresher.refreshed(row, force=True)
+    await running.runtime.refresher.refresh(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
     await assert_stored(running, tracker, now, 0)
@@ -147,7 +147,7 @@ async def test_rotated_token_is_stored_with_any_other_members(
     held = running.runtime.store.open(row.credential)
     assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
-    await running.runtime.live.opened(*REF)
+    await running.runtime.live.open_connection(*REF)
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
@@ -174,13 +174,13 @@ async def test_final_refusal_is_recorded_with_half_of_an_emoji_in_its_descriptio
     running: RunningGateway, tracker: Tracker
 ) -> None:
     """A provider that cuts its text to a length can cut an emoji into two halves, and UTF-8 has no form for a half."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     row = await running.runtime.store.connections.get(REF)
     assert row is not None
     body = b'{"error":"invalid_grant","error_description":"Bye \\ud83d"}'
     tracker.response = web.Response(status=400, body=body, content_type="application/json")
     with pytest.raises(ReconnectNeeded, match="invalid_grant"):
-        await running.runtime.refresher.refreshed(row, force=True)
+        await running.runtime.refresher.refresh(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
     assert now.failure is not None

@@ -17,7 +17,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
-from gateway.refresh.recovery import recover, unfinished
+from gateway.refresh.recovery import find_unfinished, recover
 from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S, token_digest
 from gateway.store.journal_recovery import JournalUnreadable
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -68,7 +68,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def status_of(running: RunningGateway) -> int:
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         await response.read()
         status: int = response.status
         return status
@@ -96,7 +96,7 @@ def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> 
 async def test_the_intent_is_on_the_disk_before_the_token_leaves(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
@@ -112,7 +112,7 @@ async def test_the_intent_is_on_the_disk_before_the_token_leaves(
 async def test_row_in_memory_is_leased_without_a_read(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status_of(running) == 200
     calls_at_looks: list[int] = []
     read = RefreshProtocol._read
@@ -133,7 +133,7 @@ async def test_row_in_memory_is_leased_without_a_read(
 async def test_unknown_intent_is_noticed_before_the_token_is_sent(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert await status_of(running) == 200  # from now on, the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
@@ -145,7 +145,7 @@ async def test_unknown_intent_is_noticed_before_the_token_is_sent(
 async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, beats: "list[asyncio.Future[None]]"
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.hold.clear()
     first = asyncio.create_task(status_of(running))
@@ -184,7 +184,7 @@ def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asynci
 async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
@@ -221,7 +221,7 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tracker.rotate = False
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
@@ -245,7 +245,7 @@ async def test_stalled_holder_saves_the_only_valid_token(
     beats: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
@@ -264,7 +264,7 @@ async def test_stalled_holder_saves_the_only_valid_token(
 async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await left_open(running)
     later(LEASE.total_seconds() + 1)
     await running.restart()
@@ -279,7 +279,7 @@ async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator can remove the catalog entry of an integration that was made through the API, and restore it later."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await left_open(running)
     store, refresher, row = running.runtime.store, running.runtime.refresher, await row_of(running)
     with monkeypatch.context() as patch:
@@ -287,8 +287,8 @@ async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
         later(EXPIRED_S)
         with pytest.raises(NotFound, match="no longer in the catalog"):
             await refresher.start(row, force=True)
-        assert await unfinished(store, refresher, print) == []
-        async with running.proxied("c1") as response:
+        assert await find_unfinished(store, refresher, print) == []
+        async with running.call_proxy("c1") as response:
             assert (await response.json())["error"]["code"] == "unknown_provider_template"
     after = await row_of(running)
     assert (after.state, after.failure, after.intent) == (State.ACTIVE, None, row.intent)
@@ -297,19 +297,19 @@ async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
 async def test_intent_under_a_valid_lease_is_left_to_its_holder(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await left_open(running)
     store, refresher = running.runtime.store, running.runtime.refresher
-    assert await unfinished(store, refresher, print) == []
+    assert await find_unfinished(store, refresher, print) == []
     later(LEASE.total_seconds())
-    assert [row.ref for row in await unfinished(store, refresher, print)] == [REF]
+    assert [row.ref for row in await find_unfinished(store, refresher, print)] == [REF]
 
 
 async def test_recovery_continues_after_a_failed_sweep(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await left_open(running)
     later(LEASE.total_seconds() + 1)
     store, refresher = running.runtime.store, running.runtime.refresher
@@ -330,7 +330,7 @@ async def test_recovery_skips_a_row_whose_reply_needs_a_missing_encryption_key(
 ) -> None:
     store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
     for ref in (REF, REF._replace(connection_id="c2")):
-        await running.imported(tracker.grant(), ref.connection_id)
+        await running.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
         assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, seen=row, intent="digest")
     later(LEASE.total_seconds() + 1)
@@ -343,19 +343,19 @@ async def test_recovery_skips_a_row_whose_reply_needs_a_missing_encryption_key(
         return await next_step(row, *more)
 
     monkeypatch.setattr(refresher, "next_step", next_step_of)
-    assert [row.ref.connection_id for row in await unfinished(store, refresher, print)] == asked[1:]
+    assert [row.ref.connection_id for row in await find_unfinished(store, refresher, print)] == asked[1:]
     assert len(asked) == 2
 
 
 async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await left_open(running)
     tracker.refreshed("refresh-0")  # the provider replaced the token, and its response was lost
     later(EXPIRED_S)
     for _ in range(3):
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             body = await response.json()
             assert (response.status, body["error"]["code"]) == (424, "reconnect_needed")
             assert body["error"]["payload"]["reason"] == "rotation_lost"
@@ -377,7 +377,7 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
 async def test_refusal_after_a_lost_response_differs_from_a_revocation(
     before: dict[str, Any], reason: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.response = web.Response(**before)
     assert await status_of(running) == 503
@@ -392,7 +392,7 @@ async def test_refused_client_does_not_close_a_refresh_whose_response_was_lost(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     """A refusal of the client says nothing about the token. The response can still be in another machine's journal."""
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.response = web.Response(status=502)
     assert await status_of(running) == 503
@@ -410,10 +410,10 @@ async def test_refused_client_does_not_close_a_refresh_whose_response_was_lost(
 
 
 async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.response = GONE
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         body = await response.json()
         assert response.status == 424
         assert int(response.headers["Retry-After"]) >= 30
@@ -428,7 +428,7 @@ async def test_previous_refresh_token_is_tried_during_its_grace_period(
     running = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
     await running.start()
     try:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         url = "/connections/c1?provider_config_key=tracker&force_refresh=true"
         await running.json("GET", url, expect=200)
         row = await row_of(running)

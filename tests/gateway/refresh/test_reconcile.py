@@ -67,12 +67,12 @@ async def connected(start: Start, tracker: Tracker) -> None:
     """Create a connection with an expired token, in the database but not in the memory of any node."""
     first = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
-    await first.imported({**tokens, "expires_at": LONG_AGO})
+    await first.import_connection({**tokens, "expires_at": LONG_AGO})
     await first.stop()
 
 
 async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
-    async with node.proxied("c1") as response:
+    async with node.call_proxy("c1") as response:
         return response.status, await response.json(), response.headers.get("Retry-After")
 
 
@@ -147,7 +147,7 @@ async def test_older_row_is_written_back_before_the_new_token_is_stored(
 ) -> None:
     """The exchange that replaces the newer version was in progress when the database lost the newer version."""
     node = await start()
-    await node.imported(tracker.grant())
+    await node.import_connection(tracker.grant())
     former = await db.fetchrow("SELECT version, credential, updated_at FROM connections")
     assert former is not None
     path = "/connections/c1?provider_config_key=tracker&force_refresh=true"
@@ -177,7 +177,7 @@ async def test_process_paused_longer_than_its_lease_sends_nothing(
     """After a failover, other machines may have continued without this process and taken over its claims."""
     node = await start()
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
-    await node.imported({**tokens, "expires_at": LONG_AGO})
+    await node.import_connection({**tokens, "expires_at": LONG_AGO})
     store = node.runtime.store
     prepare, claim, monotonic = store.journal.prepare, store.refreshes.lease_refresh, clock.monotonic
     paused_s, claims, sent_at = [0.0], [], []

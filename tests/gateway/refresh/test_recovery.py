@@ -24,7 +24,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
 from gateway.refresh.protocol import FENCE
-from gateway.refresh.recovery import unfinished
+from gateway.refresh.recovery import find_unfinished
 from gateway.refresh.save_tokens import LEASE, RefreshedTokens, save_after_lost_lease, token_digest
 from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from gateway.store import Store, open_store
@@ -108,7 +108,7 @@ async def killed(
     """
     first = await start("a")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
-    await first.imported({**tokens, "expires_at": LONG_AGO})
+    await first.import_connection({**tokens, "expires_at": LONG_AGO})
     monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "a")))
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
@@ -135,7 +135,7 @@ async def known_to_rotate(database: str) -> None:
 
 
 async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
-    async with node.proxied("c1") as response:
+    async with node.call_proxy("c1") as response:
         return response.status, await response.json(), response.headers.get("Retry-After")
 
 
@@ -188,7 +188,7 @@ async def test_another_machine_refuses_until_the_fence_is_over(
     assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
-    assert await unfinished(other.runtime.store, other.runtime.refresher, print) == []
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert tracker.calls["refresh_token"] == 0
 
 
@@ -232,7 +232,7 @@ async def test_recovery_reads_the_journal_once_for_all_rows(
     store, refresher = node.runtime.store, node.runtime.refresher
     for number in range(3):
         ref = REF._replace(connection_id=f"c{number}")
-        await node.imported(tracker.grant(), ref.connection_id)
+        await node.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
         owner, claim = f"elsewhere.dead.{number}", store.refreshes.lease_refresh
         assert await claim(ref, owner=owner, ttl=timedelta(0), seen=row, intent="digest")
@@ -243,8 +243,8 @@ async def test_recovery_reads_the_journal_once_for_all_rows(
         return open_records(folder)
 
     monkeypatch.setattr("gateway.store.journal_recovery.open_records", counted)
-    assert await unfinished(store, refresher, print) == []
-    assert len(await store.refreshes.unsettled(limit=9)) == 3
+    assert await find_unfinished(store, refresher, print) == []
+    assert len(await store.refreshes.find_unsettled(limit=9)) == 3
     assert len(reads) == 1
 
 
@@ -290,11 +290,11 @@ async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
     start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine with the lease has a blocked or dead parent process, but its journal contains the reply."""
-    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     machine, other = await start("a"), await start("b")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
-    await machine.imported({**tokens, "expires_at": LONG_AGO})
+    await machine.import_connection({**tokens, "expires_at": LONG_AGO})
     send = machine.runtime.exchange.send
 
     async def lost(*args: Any, **options: Any) -> Reply:

@@ -24,7 +24,7 @@ REF = ("dev", "tracker", "c1")
 
 
 async def call(running: RunningGateway, expect: int = 200) -> Any:
-    async with running.proxied("c1") as response:
+    async with running.call_proxy("c1") as response:
         body = await response.json()
         assert response.status == expect, body
         return body
@@ -33,7 +33,7 @@ async def call(running: RunningGateway, expect: int = 200) -> Any:
 async def test_expired_token_is_refreshed_before_the_request_is_sent(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert (await call(running))["token"] == "Bearer access-1"
     later(3601)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -47,7 +47,7 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
     monkeypatch.setattr(clock, "provider_dates", clock.ProviderDates())
     ids = ("c1", "c2", "c3", "c4")
     for one in ids:
-        await running.imported(tracker.grant(), one)
+        await running.import_connection(tracker.grant(), one)
     later(3601)  # only the clock of this machine is wrong; the header `Date` of the provider is right
     with capture_logs() as logged:
         for one in ids:
@@ -64,7 +64,7 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
 async def test_500_calls_at_expiry_make_one_token_request(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.hold.clear()
     calls = [asyncio.create_task(call(running)) for _ in range(500)]
@@ -81,7 +81,7 @@ async def test_500_calls_at_expiry_make_one_token_request(
 async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_background(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3600 - 30)
     tracker.hold.clear()
     assert (await call(running))["token"] == "Bearer access-1"
@@ -103,7 +103,7 @@ async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_
 async def test_recreated_connection_keeps_its_own_credential(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.hold.clear()
     waiting = asyncio.create_task(call(running))
@@ -112,7 +112,7 @@ async def test_recreated_connection_keeps_its_own_credential(
             await asyncio.sleep(0)
     await running.runtime.store.connections.delete(_ref(), now=clock.now())
     again = tracker.grant()
-    await running.imported(again)
+    await running.import_connection(again)
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
     async with asyncio.timeout(PATIENCE_S):
@@ -125,7 +125,7 @@ async def test_recreated_connection_keeps_its_own_credential(
 async def test_request_waits_for_the_refresh_in_the_last_stretch(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-3", "the old one could be dead on arrival"
     assert tracker.calls["refresh_token"] == 1
@@ -134,7 +134,7 @@ async def test_request_waits_for_the_refresh_in_the_last_stretch(
 async def test_unrefreshable_token_is_used_until_it_expires(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500, text="down")
     later(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
@@ -144,7 +144,7 @@ async def test_unrefreshable_token_is_used_until_it_expires(
 async def test_request_waits_for_a_slow_refresh_until_its_token_expires(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.hold.clear()
     later(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
@@ -165,7 +165,7 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
     async def stumbles(*_: Any, **__: Any) -> Any:
         raise fault
 
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.refresh", stumbles)
     later(3600 - left_s)
     assert (await call(running))["token"] == "Bearer access-1"
@@ -177,7 +177,7 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
 async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500, text="down")
     later(3600 - 30)
     tracker.hold.clear()
@@ -193,7 +193,7 @@ async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
 async def test_a_client_that_leaves_does_not_stop_the_refresh(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.hold.clear()
     leaving = asyncio.create_task(call(running))
@@ -208,7 +208,7 @@ async def test_a_client_that_leaves_does_not_stop_the_refresh(
 
 
 async def test_the_rotated_pair_survives_a_restart(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     await call(running)
     await running.restart()
@@ -222,7 +222,7 @@ async def test_a_provider_that_does_not_rotate_keeps_its_refresh_token(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.rotate = False
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for _ in range(3):
         later(3601)
         await call(running)
@@ -242,7 +242,7 @@ BAD_DAYS = {
 async def test_valid_token_is_used_while_the_store_refuses_writes(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3600 - 30)
     refused: list[Any] = []
 
@@ -264,7 +264,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
             # the last attempt may have failed a moment ago, so the next attempt waits a second
-            async with running.proxied("c1"):
+            async with running.call_proxy("c1"):
                 await asyncio.sleep(0)
 
 
@@ -272,7 +272,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
 async def test_valid_token_is_used_while_the_token_endpoint_is_down(
     day: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3600 - 30)
     tracker.response = BAD_DAYS[day]
     assert (await call(running))["token"] == "Bearer access-1"
@@ -293,9 +293,9 @@ async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_ca
         tracker_port = tracker.url.rpartition(":")[2]
         gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker_port}", f"127.0.0.1/32:{port}"]))
         await gateway.start()
-        await gateway.imported(tracker.grant())
+        await gateway.import_connection(tracker.grant())
         later(3601)
-        async with gateway.proxied("c1") as response:
+        async with gateway.call_proxy("c1") as response:
             error = (await response.json())["error"]
         await gateway.stop()
     cause = f"{origin} could not be reached: "
@@ -308,11 +308,11 @@ async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_ca
 async def test_outage_with_an_expired_token_is_503_until_it_ends(
     day: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = BAD_DAYS[day]
     for _ in range(3):
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             body = await response.json()
             assert (response.status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
             assert int(response.headers["Retry-After"]) >= 1
@@ -324,7 +324,7 @@ async def test_outage_with_an_expired_token_is_503_until_it_ends(
 
 
 async def test_final_refusal_is_424_and_is_not_retried(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
     for _ in range(3):
@@ -339,7 +339,7 @@ async def test_final_refusal_is_424_and_is_not_retried(running: RunningGateway, 
 
 
 async def test_refused_client_is_retried_later(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     response = await call(running, expect=424)
@@ -353,7 +353,7 @@ async def test_refused_client_is_retried_later(running: RunningGateway, tracker:
 async def test_changed_client_is_tried_immediately(
     running: RunningGateway, tracker: Tracker, later: Any, changed: bool
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(6):  # each wait is longer than the one before
@@ -373,12 +373,12 @@ async def test_changed_client_is_tried_immediately(
 
 
 async def test_import_makes_an_ended_connection_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await call(running, expect=424)
     tracker.response = None
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     assert (await call(running))["token"] == "Bearer access-3"
 
 
@@ -387,7 +387,7 @@ async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     await call(running)
     later(3601)
     response = await call(running, expect=424)
@@ -396,14 +396,14 @@ async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
 
 async def test_token_without_expiry_is_not_refreshed(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     tracker.ttl_s = None
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(10_000_000)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 0
 
 
 async def test_reading_a_connection_refreshes_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     url = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
     assert (await running.json("GET", url))["credentials"]["access_token"] == "access-1"
     later(3600 - 30)
@@ -415,7 +415,7 @@ async def test_reading_a_connection_refreshes_it(running: RunningGateway, tracke
 
 
 async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     url = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
     body = await running.json("GET", url)
     assert (body["credentials"]["access_token"], body["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
@@ -425,7 +425,7 @@ async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: Ru
 async def test_read_without_a_possible_refresh_returns_no_credentials(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     body = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
@@ -436,7 +436,7 @@ async def test_read_without_a_possible_refresh_returns_no_credentials(
 async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     tracker.response = web.Response(status=500)
     await call(running, expect=503)
@@ -451,7 +451,7 @@ async def test_two_nodes_on_one_store_make_one_token_request(
     other = RunningGateway(running.folder, {**running.document, "server": {}})
     await other.start()
     try:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         await asyncio.gather(call(running), call(other))
         later(3601)
         tracker.hold.clear()
@@ -470,12 +470,12 @@ async def test_a_connection_deleted_on_another_node_is_refused_here(running: Run
     other = RunningGateway(running.folder, {**running.document, "server": {}})
     await other.start()
     try:
-        await running.imported(tracker.grant())
+        await running.import_connection(tracker.grant())
         await call(running)
         await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                async with running.proxied("c1") as response:
+                async with running.call_proxy("c1") as response:
                     if response.status == 404:
                         body = await response.json()
                         break
@@ -493,7 +493,7 @@ def _ref() -> Any:
 async def test_rotated_token_is_stored_after_storage_errors(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     store = running.runtime.store.refreshes
     save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
@@ -516,10 +516,10 @@ async def test_change_feed_continues_after_storage_errors(
     other = RunningGateway(running.folder, {**running.document, "server": {}})
     await other.start()
     try:
-        await running.imported(tracker.grant(), "c1")
-        await running.imported(tracker.grant(), "c2")
+        await running.import_connection(tracker.grant(), "c1")
+        await running.import_connection(tracker.grant(), "c2")
         for name in ("c1", "c2"):
-            async with running.proxied(name) as response:
+            async with running.call_proxy(name) as response:
                 assert response.status == 200
         store = running.runtime.store.connections
         get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
@@ -536,7 +536,7 @@ async def test_change_feed_continues_after_storage_errors(
             for name in ("c1", "c2"):
                 status = 200
                 while status != 404:
-                    async with running.proxied(name) as response:
+                    async with running.call_proxy(name) as response:
                         status = response.status
     finally:
         await other.stop()
@@ -545,7 +545,7 @@ async def test_change_feed_continues_after_storage_errors(
 async def test_a_credential_is_sealed_again_once_it_is_not_used(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await call(running)
     live = running.runtime.live
     assert (live.entry_count, live.decrypted_count) == (1, 1)
@@ -558,7 +558,7 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
 async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await call(running)
     (running.folder / "gateway.db").unlink()
     body = {"provider_config_key": "tracker", "credentials": {"access_token": tracker.grant()["access_token"]}}
@@ -572,7 +572,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
 
 
 async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     asked_at = clock.now()
     tracker.hold.clear()
@@ -592,7 +592,7 @@ async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker
 async def test_failed_forced_refresh_is_reported_with_the_valid_token(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500)
     url = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
     async with running.http.get(url, headers=running.headers) as response:

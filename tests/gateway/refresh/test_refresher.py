@@ -48,14 +48,14 @@ async def settled() -> None:
 
 
 async def test_background_refreshes_run_few_at_once() -> None:
-    crowd = Crowd(RefreshQueue(behind=4, pace_s=0))
+    crowd = Crowd(RefreshQueue(background=4, pace_s=0))
     crowd.go.set()
     await asyncio.gather(*crowd.start(range(10_000)))
     assert (crowd.most, len(crowd.order)) == (4, 10_000)
 
 
 async def test_urgent_refresh_starts_before_background_refreshes() -> None:
-    crowd = Crowd(RefreshQueue(behind=2, urgent=8, pace_s=0))
+    crowd = Crowd(RefreshQueue(background=2, urgent=8, pace_s=0))
     crowd.start(range(100))
     await settled()
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
@@ -69,7 +69,7 @@ async def test_urgent_refresh_starts_before_background_refreshes() -> None:
 
 
 async def test_background_refreshes_are_spaced_out() -> None:
-    crowd = Crowd(RefreshQueue(behind=100, pace_s=0.02))
+    crowd = Crowd(RefreshQueue(background=100, pace_s=0.02))
     crowd.go.set()
     began = asyncio.get_running_loop().time()
     await asyncio.gather(*crowd.start(range(6)))
@@ -103,7 +103,7 @@ async def test_slow_provider_delays_only_its_own_refreshes() -> None:
 
 
 async def test_stop_cancels_queued_refreshes() -> None:
-    crowd = Crowd(RefreshQueue(behind=1, pace_s=0))
+    crowd = Crowd(RefreshQueue(background=1, pace_s=0))
     tasks = crowd.start(range(3))
     await settled()
     crowd.queue.close()
@@ -142,7 +142,7 @@ async def test_call_that_joins_a_refresh_before_it_is_queued_makes_it_urgent(mon
         updated_at=now,
     )
     refresher.start(row)
-    assert await refresher.refreshed(row) is row
+    assert await refresher.refresh(row) is row
     assert acquired == [True]
 
 

@@ -33,7 +33,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def called(running: RunningGateway, method: str = "GET") -> int:
-    async with running.proxied("c1", method=method) as response:
+    async with running.call_proxy("c1", method=method) as response:
         await response.read()
         status: int = response.status
         return status
@@ -45,7 +45,7 @@ async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
     ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.ttl_s, tracker.expires, tracker.refusal = ttl_s, True, refusal
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     statuses: Counter[int] = Counter()
     before = tracker.calls["api"]
     for _ in range(CALLS):
@@ -61,7 +61,7 @@ async def test_401_refreshes_a_token_that_was_just_refreshed(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.refusal = 401
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     later(3601)
     assert await called(running) == 200
     tracker.grants[0].access_tokens = set()
@@ -73,7 +73,7 @@ async def test_401_refreshes_a_short_lived_token_once_per_lifetime(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     tracker.ttl_s, tracker.refusal = 5, 401
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for _ in range(4):
         later(5)
         assert await called(running) == 200

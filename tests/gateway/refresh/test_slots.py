@@ -9,7 +9,7 @@ WIDTH_S = 0.05
 
 
 def taken(slots: RefreshSlots, dues: list[float], *, earliest: float = 0.0, now: float = 0.0) -> list[float]:
-    return [slots.take(due, earliest=earliest, now=now) for due in dues]
+    return [slots.reserve(due, earliest=earliest, now=now) for due in dues]
 
 
 def test_refreshes_due_at_different_times_start_when_due() -> None:
@@ -37,11 +37,11 @@ def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     # Twenty refreshes fill the slots of the second before 10.0, one has the slot at 10.0, and 29 find no free slot.
     assert moments.count(10.0) == 30
     assert min(moments) >= 9.0
-    assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
+    assert slots.reserve(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
 
 
 def test_passed_slots_are_forgotten() -> None:
     slots = RefreshSlots(WIDTH_S)
     for second in range(4 * SPARE):
-        slots.take(second, earliest=0.0, now=float(second))
+        slots.reserve(second, earliest=0.0, now=float(second))
     assert len(slots) <= SPARE + 1

@@ -103,9 +103,9 @@ def test_a_restart_keeps_the_state_without_expired_items(monkeypatch: pytest.Mon
     issued, cookie = exchange_code(memory, code_of(memory, OFFLINE_SCOPE)), memory.log_in("dana")
     again = IssuedGrants.from_json(json.loads(json.dumps(memory.as_json())), token_ttl_s=60)
     assert again.grant_and_scopes(issued.access_token) is not None
-    assert again.logged_in(cookie) == "dana"
+    assert again.logged_in_account(cookie) == "dana"
     again.log_out(cookie)
-    assert again.logged_in(cookie) is None
+    assert again.logged_in_account(cookie) is None
     later(monkeypatch, 61)
     assert memory.grant_and_scopes(issued.access_token) is None
     assert memory.as_json()["access"] == {}

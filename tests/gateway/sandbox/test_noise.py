@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from gateway.sandbox.noise import BLOCK_BYTES, CODINGS, compressed, digest, pieces
+from gateway.sandbox.noise import BLOCK_BYTES, CODINGS, compress, digest, pieces
 
 
 def test_a_range_is_the_part_of_the_whole() -> None:
@@ -28,7 +28,7 @@ def test_every_coding_decodes_to_the_same_bytes(coding: str) -> None:
     import zstandard
 
     plain = b"".join(pieces(0, 100_000))
-    sent = b"".join(compressed(pieces(0, 100_000), coding))
+    sent = b"".join(compress(pieces(0, 100_000), coding))
     undo = {
         "gzip": lambda: zlib.decompress(sent, 31),
         "deflate": lambda: zlib.decompress(sent),

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import READ_BODY
-from gateway.middleware.request_message import no_early_continue, read_within, send_continue, strict
+from gateway.middleware.request_message import no_early_continue, read_limited_body, send_continue, strict
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
@@ -64,7 +64,7 @@ class Shown:
     async def whole(self, request: web.Request) -> web.Response:
         """Read the whole body as the gateway's own API does, and send the same body."""
         self.record(request)
-        await read_within(request, 1 << 20, "too large")
+        await read_limited_body(request, 1 << 20, "too large")
         request[READ_BODY] = await request.read()
         response = web.Response(body=request[READ_BODY])
         self.last = request, response

@@ -115,7 +115,7 @@ async def test_connections_that_wait_for_their_clients_have_limited_memory_toget
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The connections that wait longest are closed: those with an unfinished head, and those with an unread response."""
-    monkeypatch.setattr(import_module("gateway.server.runner"), "WAITING_BYTES", 100_000)
+    monkeypatch.setattr(import_module("gateway.server.runner"), "MAX_WAITING_BYTES", 100_000)
     server = await served(with_large(), head_s=PATIENCE_S)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)

@@ -75,7 +75,7 @@ async def before(
 
 async def warm(running: RunningGateway) -> None:
     """Make the first request. It goes through the middleware chain and opens the connection to the provider."""
-    async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as response:
+    async with running.call_proxy("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as response:
         assert response.status == 200
         await response.read()
 
@@ -430,7 +430,7 @@ async def test_no_secret_key_is_kept(tmp_path: Path) -> None:
         for _ in range(2):
             await client.ask(get())
         assert running.fast_path.taken == 2
-        assert running.fast_path.remembered == 1
+        assert running.fast_path.remembered_heads == 1
         assert SECRET_KEY not in repr(vars(running.fast_path))
 
 
@@ -543,9 +543,9 @@ async def test_heads_are_forgotten_after_their_time_and_not_at_the_first_sweep(t
         for _ in range(2):
             await client.ask(get())
         running.fast_path.sweep(clock.monotonic())
-        assert running.fast_path.remembered == 1
+        assert running.fast_path.remembered_heads == 1
         running.fast_path.sweep(clock.monotonic() + KNOWN_S)
-        assert running.fast_path.remembered == 0
+        assert running.fast_path.remembered_heads == 0
 
 
 async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
@@ -568,11 +568,11 @@ async def test_heads_are_forgotten_after_the_last_client_has_disconnected(
             await warm(running)
             for _ in range(2):
                 await client.ask(get())
-            assert running.fast_path.remembered == 1
+            assert running.fast_path.remembered_heads == 1
         await running.http.close()
         async with asyncio.timeout(PATIENCE_S):
             await forgotten.wait()
-        assert running.fast_path.remembered == 0
+        assert running.fast_path.remembered_heads == 0
 
 
 async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> None:
@@ -580,17 +580,17 @@ async def test_requests_with_invalid_keys_are_not_remembered(tmp_path: Path) -> 
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401
-        assert running.fast_path.remembered == 0
+        assert running.fast_path.remembered_heads == 0
         await warm(running)
         for _ in range(2):
             assert (await client.ask(get())).status == 200
-        assert running.fast_path.remembered == 1
+        assert running.fast_path.remembered_heads == 1
 
 
 async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_heads, "KNOWN_BYTES", 20_000)
+    monkeypatch.setattr(known_heads, "MAX_KNOWN_BYTES", 20_000)
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         await warm(running)
         remembered = []
@@ -599,7 +599,7 @@ async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
             for _ in range(3):
                 assert (await client.ask(get(more=line))).status == 200
                 assert line.lower() in provider.heads[-1].lower()
-            remembered.append(running.fast_path.remembered)
+            remembered.append(running.fast_path.remembered_heads)
         assert running.fast_path.taken == 12
         assert remembered == [1, 2, 1, 2]
 
@@ -612,7 +612,7 @@ async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path
             credentials = {"type": "API_KEY", "apiKey": f"key-of-{name}"}
             body = {"provider_config_key": "lane", "connection_id": name, "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)
-            await running.runtime.live.opened("dev", "lane", name)
+            await running.runtime.live.open_connection("dev", "lane", name)
         for name in ids * 2:
             number = ids.index(name)
             trace = b"00-%032d-%016d-01" % (number + 1, number + 1)
@@ -628,7 +628,7 @@ async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path
             assert b"\r\nContent-Length: %d\r\n" % number in head
             assert b"connection-id" not in head.lower()
         assert running.fast_path.taken == 14
-        assert running.fast_path.remembered == 1
+        assert running.fast_path.remembered_heads == 1
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:

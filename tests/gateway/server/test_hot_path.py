@@ -31,13 +31,13 @@ def statements() -> Iterator[list[tuple[str, str]]]:
 async def test_a_fresh_request_makes_no_statement(
     running: RunningGateway, tracker: Tracker, statements: list[tuple[str, str]]
 ) -> None:
-    await running.imported(tracker.grant())
-    async with running.proxied("c1") as response:
+    await running.import_connection(tracker.grant())
+    async with running.call_proxy("c1") as response:
         assert response.status == 200
     assert statements  # shows that the spy works: the import and the first request execute statements
     statements.clear()
     for _ in range(20):
-        async with running.proxied("c1") as response:
+        async with running.call_proxy("c1") as response:
             assert response.status == 200
     behind = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_call_log"}
     behind |= {"deliver_events", "keep_events"}
@@ -108,7 +108,7 @@ SAD = [
 async def test_each_wrong_request_is_reported_apart(
     several: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
 ) -> None:
-    async with several.proxied("c1", integration=integration, headers=headers) as response:
+    async with several.call_proxy("c1", integration=integration, headers=headers) as response:
         body = await response.json()
     assert (response.status, body["error"]["code"], response.headers["Gateway-Error"]) == (status, code, code)
     assert len(body["error"]["message"]) > 20
@@ -119,7 +119,7 @@ async def test_each_wrong_request_is_reported_apart(
 async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several: RunningGateway) -> None:
     import aiohttp
 
-    async with several.proxied("c1", integration="torn") as response:
+    async with several.call_proxy("c1", integration="torn") as response:
         assert response.status == 200
         with pytest.raises(aiohttp.ClientPayloadError):
             await response.read()

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderResponse
-from gateway.mcp.tool_provider_call import MAX_RESPONSE
+from gateway.mcp.tool_provider_call import MAX_RESPONSE_BYTES
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import InProcessRequest
@@ -71,7 +71,7 @@ async def large(_: web.Request) -> web.StreamResponse:
 
 
 async def too_large(_: web.Request) -> web.StreamResponse:
-    return web.Response(text="x" * (MAX_RESPONSE + 1))
+    return web.Response(text="x" * (MAX_RESPONSE_BYTES + 1))
 
 
 async def broken_off(request: web.Request) -> web.StreamResponse:

@@ -16,7 +16,7 @@ from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import CHECKED, check_head
 from gateway.server import request_lines
 from gateway.server.request_lines import MAX_NAMES as REMEMBERED
-from gateway.server.request_lines import OPTION_BYTES, LineReader, RequestLines
+from gateway.server.request_lines import MAX_OPTION_BYTES, LineReader, RequestLines
 
 KEY = "gwdev_0123456789abcdef0123456789abcdef"
 USUAL = [
@@ -177,7 +177,7 @@ def test_values_of_unknown_callers_do_not_fill_the_memory() -> None:
     for n in range(500):
         assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (100 + n, b",429" * 3500)) is not None
     remembered = [part for said in reader._options for part in said if isinstance(part, bytes)]
-    assert sum(map(len, remembered)) <= OPTION_BYTES
+    assert sum(map(len, remembered)) <= MAX_OPTION_BYTES
 
 
 def test_names_of_unknown_callers_leave_room_for_others() -> None:

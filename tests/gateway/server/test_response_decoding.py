@@ -26,7 +26,7 @@ class Caller:
         if self._pause_at is not None and len(self.taken) >= self._pause_at:
             self.decoding.paused, self._pause_at = True, None
 
-    def caught_up(self) -> None:
+    def on_all_decoded(self) -> None:
         self.turns.append(len(self.taken))
 
     def end_response(self) -> None:

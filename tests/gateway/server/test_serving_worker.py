@@ -16,7 +16,7 @@ from aiohttp import ClientSession, web
 
 from gateway.process.sockets import listen
 from gateway.server import serving_worker
-from gateway.server.serving_worker import AT_ONCE, BatchSite
+from gateway.server.serving_worker import MAX_ACCEPTED, BatchSite
 from tests.fakes.patience import PATIENCE_S
 
 WAITING = 300
@@ -55,7 +55,7 @@ async def test_connections_that_wait_are_accepted_in_batches(listener: socket.so
             await asyncio.sleep(0)
             turns += 1
             assert turns < WAITING / 2
-    assert turns >= WAITING / AT_ONCE  # a worker leaves a part of a burst to other workers
+    assert turns >= WAITING / MAX_ACCEPTED  # a worker leaves a part of a burst to other workers
     await runner.cleanup()
     for client in waiting:
         client.close()
@@ -85,7 +85,7 @@ async def test_requests_that_wait_to_be_accepted_at_the_stop_get_responses(liste
     site = BatchSite(runner, listener)
     await site.start()
     # the event loop does not run in this call, so nothing accepts the connections yet
-    waiting = clients(listener, 3 * AT_ONCE)
+    waiting = clients(listener, 3 * MAX_ACCEPTED)
     for client in waiting:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         client.settimeout(PATIENCE_S)

@@ -34,7 +34,7 @@ def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
     data = b"helloGET"
     body = RequestBodyFraming(5)
     assert fed(body, [data[:at], data[at:]]) == (b"hello", b"GET")
-    assert (body.ended, body.received, body.left) == (True, 5, 0)
+    assert (body.ended, body.received, body.left_bytes) == (True, 5, 0)
 
 
 @pytest.mark.parametrize(

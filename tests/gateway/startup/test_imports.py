@@ -159,7 +159,7 @@ def test_package_has_no_unknown_names() -> None:
         "from aiohttp import client; print(client.ClientSession.__module__)",
     ],
 )
-def test_an_import_of_the_client_gets_it(use: str) -> None:
+def test_the_client_session_can_be_imported_in_each_way(use: str) -> None:
     assert printed_by(WEB + use) == "aiohttp.client"
 
 

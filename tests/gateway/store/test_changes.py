@@ -25,7 +25,7 @@ async def heard(store: Store) -> None:
 
 async def test_every_change_that_others_must_see_is_reported(opener: Opener) -> None:
     here, there = await opener(), await opener()
-    at = await there.changes.end()
+    at = await there.changes.log_end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
     held, leases = here.connections, here.refreshes
 
@@ -56,14 +56,14 @@ async def test_a_connection_that_changed_often_is_named_once(store: Store) -> No
     for ref in (REF, OTHER, REF):
         await store.connections.put(new(ref), now=NOW)
     at, refs = await store.changes.since(LogPosition())
-    assert (at.last_id, list(refs)) == ((await store.changes.end()).last_id, [REF, OTHER])
+    assert (at.last_id, list(refs)) == ((await store.changes.log_end()).last_id, [REF, OTHER])
     assert await store.changes.since(at) == (at, {})
 
 
 async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
-    at = await here.changes.end()
+    at = await here.changes.log_end()
     await here.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     saved = await here.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
@@ -79,7 +79,7 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener
 
 
 async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
-    at = await store.changes.end()
+    at = await store.changes.log_end()
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     assert await store.refreshes.save_refreshed(
@@ -92,7 +92,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.refreshes.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
-    at = await store.changes.end()
+    at = await store.changes.log_end()
     await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
     saved = await store.refreshes.save_refreshed(
         REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
@@ -167,11 +167,11 @@ async def test_a_reader_that_comes_back_after_the_log_was_pruned_is_notified(sto
     assert await store.changes.since(LogPosition(3)) == (LogPosition(4), {REF: None})
     with pytest.raises(ChangesMissed):
         await store.changes.since(LogPosition(2))
-    assert (await store.changes.end()).last_id == 4
+    assert (await store.changes.log_end()).last_id == 4
 
 
 async def test_the_last_change_is_never_pruned(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.prune(NOW + timedelta(days=99))
-    assert (await store.changes.end()).last_id == 1
+    assert (await store.changes.log_end()).last_id == 1
     assert await store.changes.since(LogPosition(1)) == (LogPosition(1), {})

@@ -97,7 +97,7 @@ async def test_no_more_connections_are_stored_than_a_session_may_make(opener: Op
     assert sum(await asyncio.gather(*map(made, range(8)))) == 3
     found = await stores[0].sessions.get("d1", now=NOW)
     assert found is not None
-    assert (found.connections_made, found.used_up) == (3, True)
+    assert (found.connections_made, found.is_used_up) == (3, True)
 
 
 async def test_a_session_without_a_limit_counts_its_connections(store: Store) -> None:
@@ -106,7 +106,7 @@ async def test_a_session_without_a_limit_counts_its_connections(store: Store) ->
         await store.connections.put(new(), now=NOW, terms=TERMS)
     found = await store.sessions.get("d1", now=NOW)
     assert found is not None
-    assert (found.connections_made, found.used_up) == (3, False)
+    assert (found.connections_made, found.is_used_up) == (3, False)
     await store.sessions.delete("d1")
     assert await store.connections.put(new(), now=NOW, terms=TERMS), "an authorization outlives its session"
 

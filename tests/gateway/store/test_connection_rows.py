@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.records.connection import ConnectionRef, EndUser
 from gateway.store import ListFilter, Store, cursor_after
-from gateway.store.connection_rows import listed
+from gateway.store.connection_rows import list_query
 from tests.gateway.store.conftest import NOW, new, sqlite_only
 
 
@@ -103,7 +103,9 @@ async def test_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
 )
 async def test_each_filter_has_its_index(store: Store, wanted: dict[str, Any], index: str) -> None:
     async with store.transactions.read() as db:
-        statement = listed("dev", ListFilter(**wanted)).compile(db.sync_engine, compile_kwargs={"literal_binds": True})
+        statement = list_query("dev", ListFilter(**wanted)).compile(
+            db.sync_engine, compile_kwargs={"literal_binds": True}
+        )
         plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}".replace("%", "%%"))).all()
     assert index in str(plan)
     assert "SCAN connections" not in str(plan)

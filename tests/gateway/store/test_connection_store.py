@@ -133,7 +133,7 @@ async def test_lease_on_a_replaced_row_is_refused(store: Store) -> None:
 
 
 async def test_marks_show_which_rows_have_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_store, "MARKS_AT_ONCE", 2)
+    monkeypatch.setattr(connection_store, "IDS_PER_QUERY", 2)
     refs = [ConnectionRef("dev", "jira", f"m{n}") for n in range(5)]
     put = {ref: (await store.connections.put(new(ref=ref), now=NOW))[0] for ref in refs[:4]}
     marks = await store.connections.marks(refs)
@@ -215,7 +215,7 @@ async def test_failure_before_the_call_restores_the_former_lease(store: Store) -
     after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
     assert after is not None
     assert (after.lease, after.intent is not None) == (row.lease, True)
-    assert [one.ref for one in await store.refreshes.unsettled(limit=9)] == [REF]
+    assert [one.ref for one in await store.refreshes.find_unsettled(limit=9)] == [REF]
 
 
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:

@@ -67,7 +67,7 @@ async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> 
 
 
 async def asked(running: RunningGateway, connection_id: str = "c1") -> tuple[int, str, str | None, dict[str, object]]:
-    async with running.proxied(connection_id) as response:
+    async with running.call_proxy(connection_id) as response:
         body = await response.read()
         reply = json.loads(body)["error"] if "Gateway-Error" in response.headers else {}
         return response.status, response.headers.get("Gateway-Error", ""), response.headers.get("Retry-After"), reply
@@ -82,7 +82,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:
     for connection_id in ("c1", "c2"):
-        await running.imported(tracker.grant(), connection_id)
+        await running.import_connection(tracker.grant(), connection_id)
     await meanwhile(running, harm)
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
@@ -103,7 +103,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
 
 
 async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
     store = running.runtime.store
@@ -120,10 +120,10 @@ async def test_damaged_connection_can_be_reconnected_and_deleted(
     running: RunningGateway, tracker: Tracker, column: str
 ) -> None:
     for connection_id in ("c1", "c2"):
-        await running.imported(tracker.grant(), connection_id)
+        await running.import_connection(tracker.grant(), connection_id)
     harms = [partial(changed, column=column, connection_id=connection_id) for connection_id in ("c1", "c2")]
     await meanwhile(running, *([seal_settings] if column == "secret_config" else []), *harms)
-    await running.imported(tracker.grant(), "c1")
+    await running.import_connection(tracker.grant(), "c1")
     assert (await asked(running))[0] == 200
     url = f"{running.url}/connections/c2?provider_config_key=tracker"
     async with running.http.delete(url, headers=running.headers) as response:
@@ -140,7 +140,7 @@ def seal_settings(folder: Path) -> None:
 
 
 async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Tracker) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await meanwhile(running, changed)
     runtime = running.runtime
     row = await runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
@@ -155,7 +155,7 @@ async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Track
 
 async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: RunningGateway, tracker: Tracker) -> None:
     for connection_id in ("c1", "c2"):
-        await running.imported(tracker.grant(), connection_id)
+        await running.import_connection(tracker.grant(), connection_id)
     await meanwhile(running, changed)
     runtime = running.runtime
     keep_alive = KeepAlive(runtime.store, runtime.refresher, runtime.current)
@@ -166,13 +166,13 @@ async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: Runnin
     ]
     provider = runtime.generation.catalog.get(rows[0].provider)
     assert provider is not None
-    await keep_alive._planned(provider, rows)
+    await keep_alive._plan_rows(provider, rows)
 
 
 async def test_damage_is_logged_again_after_a_minute(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await meanwhile(running, changed)
     begun = clock.monotonic()
     with structlog.testing.capture_logs() as logged:

@@ -143,11 +143,11 @@ async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     for one, came in zip(await claimed(telling), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True):
         await telling.deliveries.settle(one, came, owner="n1", now=NOW)
     delivered, dead = await listed(telling)
-    before = await telling.changes.end()
+    before = await telling.changes.log_end()
     later = NOW + timedelta(days=2)
     log = telling.event_log
     assert await log.replay(EventFilter(environment="dev", state=DeliveryState.DEAD), later) == 1
-    assert (await telling.changes.end()).last_id > before.last_id, "so that a gateway that runs looks for work"
+    assert (await telling.changes.log_end()).last_id > before.last_id, "so that a gateway that runs looks for work"
     (again,) = await claimed(telling, after_s=172_800)
     assert (again.message_id, again.attempts, again.state) == (dead.message_id, 0, DeliveryState.PENDING)
     assert again.give_up_at == later + timedelta(days=1)

@@ -58,7 +58,7 @@ async def test_changed_metadata_is_audited_and_unchanged_metadata_is_not(store: 
 
 async def test_unknown_connection_prevents_all_changes(store: Store) -> None:
     await store.connections.put(new(metadata={"m": 1}), now=NOW)
-    last = await store.changes.end()
+    last = await store.changes.log_end()
     with pytest.raises(UnknownConnection) as missing:
         await store.edits.set_metadata([REF, OTHER], {"a": 1}, merge=False, now=LATER)
     assert missing.value.ref == OTHER
@@ -66,7 +66,7 @@ async def test_unknown_connection_prevents_all_changes(store: Store) -> None:
         await store.edits.edit(OTHER, Edit(tags={}), now=LATER)
     row = await store.connections.get(REF)
     assert row is not None
-    assert (row.metadata, await store.changes.end()) == ({"m": 1}, last)
+    assert (row.metadata, await store.changes.log_end()) == ({"m": 1}, last)
 
 
 async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener) -> None:

@@ -98,9 +98,9 @@ async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(open
     await here.journal.sweep(here.connections.get, nobody, (), not_known)
     assert len(list(folder(path).glob("*.journal"))) == 1
     here.failover.begin()
-    assert not await here.failover.unchanged()
+    assert not await here.failover.is_unchanged()
     await here.failover.confirm()
-    assert not await here.failover.unchanged(), "others may still be at it"
+    assert not await here.failover.is_unchanged(), "others may still be at it"
 
 
 async def test_unneeded_attempt_in_a_living_parents_file_is_released(
@@ -115,12 +115,12 @@ async def test_unneeded_attempt_in_a_living_parents_file_is_released(
     assert begun is not None
     assert await writer.reply(entry, 0, begun, CALL, REPLY)
     at = clock.monotonic()
-    await store.journal.sweep(store.connections.get, writer.released)
+    await store.journal.sweep(store.connections.get, writer.release)
     monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
-    await store.journal.sweep(store.connections.get, writer.released)
+    await store.journal.sweep(store.connections.get, writer.release)
     assert len(left(folder(path))) == 1, "the refresh is open still"
     await store.refreshes.release_lease(REF, owner="o")
-    await store.journal.sweep(store.connections.get, writer.released)
+    await store.journal.sweep(store.connections.get, writer.release)
     assert left(folder(path)) == []
     await writer.close()
 
@@ -139,7 +139,7 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
     (await recorded(store, row)).die()
     with monkeypatch.context() as patch:
         patch.setattr("gateway.journal.reader.records", failing)
-        for reading in (store.journal.earlier_replies(row), store.journal.recorded(row), store.journal.calls()):
+        for reading in (store.journal.earlier_replies(row), store.journal.has_reply(row), store.journal.calls()):
             with pytest.raises(Unavailable, match=os.strerror(code)):
                 await reading
         with pytest.raises(OSError, match=os.strerror(code)):
@@ -201,7 +201,7 @@ async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> No
     entry = store.journal.entry(row)
     assert entry is not None
     slots = path.with_name(f"{path.name}-pairs")
-    file = slot_file(slots, [entry.head(0) + b"\n" + entry.sealed(entry.head(0), CALL, REPLY)])
+    file = slot_file(slots, [entry.head(0) + b"\n" + entry.seal_reply(entry.head(0), CALL, REPLY)])
     (found,) = (await store.journal.earlier_replies(row)).replies
     assert found.reply == REPLY
     await store.journal.sweep(store.connections.get, nobody)

@@ -42,7 +42,7 @@ async def test_key_is_found_by_its_digest(store: Store) -> None:
 
 
 async def test_every_change_is_reported_to_other_processes(store: Store) -> None:
-    last = await store.changes.end()
+    last = await store.changes.log_end()
     key = await store.keys.add(AGENT, now=NOW)
     last, response = await store.changes.since(last)
     assert list(response) == [changed_key("dev", "d1")]
@@ -59,7 +59,7 @@ async def test_a_rotation_is_reported_for_the_key_and_the_active_ones_below_it(s
     ended = await store.keys.add(replace(AGENT, digest="ended", name="ended", parent_id=old.id), now=NOW)
     await store.keys.revoke("dev", ended.id, now=NOW)
     await store.keys.add(replace(AGENT, digest="other", name="other"), now=NOW)
-    last = await store.changes.end()
+    last = await store.changes.log_end()
     new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
     changed = (await store.changes.since(last))[1]
     assert {ref.connection_id for ref in changed} == {"d1", "new", "child", "grandchild"}
@@ -206,7 +206,7 @@ async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old
     old = await store.keys.add(replace(AGENT, expires_at=NOW + timedelta(days=9)), now=NOW)
     child = await store.keys.add(replace(AGENT, digest="child", name="child", parent_id=old.id), now=NOW)
     new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
-    last = await store.changes.end()
+    last = await store.changes.log_end()
     await store.keys.withdraw(new_key, old, now=NOW)
     assert await store.keys.get("d1") == old
     assert await store.keys.get("child") == child

@@ -86,7 +86,7 @@ async def test_failures_of_a_session_are_limited_and_push_no_connection_out(stor
     for number in range(MAX_KEPT_FAILURES + 5):
         await store.flow_results.add(outcome(error_desc=str(number), **failure))
     await store.flow_results.add(outcome(connection_id="c3"))
-    found = await store.flow_results.of_session("d1")
+    found = await store.flow_results.find_by_session("d1")
     assert (found[:2], found[-1]) == (connected, outcome(connection_id="c3"))
     assert [one.error_desc for one in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
     assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MAX_RESULTS

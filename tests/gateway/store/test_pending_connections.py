@@ -59,7 +59,7 @@ async def test_pending_connection_is_sealed_and_returned_completely(store: Store
     whole = replace(FULL, integration_uid="i1")
     added = await add(store, whole)
     assert added.new == whole
-    assert await store.pending.of_session("d1", now=NOW) == [added]
+    assert await store.pending.find_by_session("d1", now=NOW) == [added]
     assert (added.provider, added.account, added.config) == ("jira", FULL.account, {"cloudId": "c"})
     async with store.transactions.read() as db:
         row = (await db.execute(text("SELECT * FROM pending_connections"))).mappings().one()
@@ -81,10 +81,10 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
     connection, created = stored[0]  # type: ignore[misc]
     assert (created, connection.ref, connection.version, connection.account) == (True, REF, 1, FULL.account)
     assert stores[1].open(connection.credential) == FULL.credential
-    (completed,) = await stores[1].pending.of_session("d1", now=NOW)
+    (completed,) = await stores[1].pending.find_by_session("d1", now=NOW)
     assert (completed.uid, completed.new) == (added.uid, None)
     assert await stores[0].pending.expire(SOON) == []
-    assert await stores[0].pending.of_session("d1", now=NOW) == []
+    assert await stores[0].pending.find_by_session("d1", now=NOW) == []
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
@@ -97,7 +97,7 @@ async def test_typed_credential_of_another_browser_is_refused(opener: Opener, wa
     for other in ("", "bob"):
         with pytest.raises(Forbidden, match="in use in another browser"):
             await add(stores[0], terms=replace(TERMS, browser_digest=other))
-    assert await stores[0].pending.of_session("d1", now=NOW) == there
+    assert await stores[0].pending.find_by_session("d1", now=NOW) == there
     assert await made(stores[0]) == len(there)
     await add(stores[0], terms=replace(TERMS, browser_digest="alice"))
     assert await made(stores[0]) == 1
@@ -118,7 +118,7 @@ async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(open
         typed, own = await asyncio.gather(add(stores[0], terms=terms), claimed_then_kept(), return_exceptions=True)
         assert own is None
         assert isinstance(typed, PendingConnection | Forbidden), typed
-        (kept,) = await stores[0].pending.of_session(f"s{n}", now=NOW)
+        (kept,) = await stores[0].pending.find_by_session(f"s{n}", now=NOW)
         assert kept.new is not None
         assert kept.new.metadata == {"of": "alice"}
 
@@ -142,7 +142,7 @@ async def test_what_a_check_refuses_stays_pending_and_stores_nothing(store: Stor
         await store.pending.complete(added, now=NOW, check=refuse)
     assert seen == [before]
     assert await store.connections.get(REF) == before
-    assert await store.pending.of_session("d1", now=NOW) == [added]
+    assert await store.pending.find_by_session("d1", now=NOW) == [added]
 
 
 COMPLETE = """
@@ -157,7 +157,7 @@ async def killed(*_args, **_options):
 async def main():
     store = await open_store(sys.argv[1], Keyring([bytes.fromhex(sys.argv[2])]), environments=())
     now = datetime.fromisoformat(sys.argv[3])
-    (pending,) = await store.pending.of_session("d1", now=now)
+    (pending,) = await store.pending.find_by_session("d1", now=now)
     connections.record_change = killed  # the last statement before the commit
     await store.pending.complete(pending, now=now, check=lambda there: None)
 
@@ -172,7 +172,7 @@ async def test_a_process_that_is_killed_within_a_completion_leaves_it_pending(st
     _, said = await process.communicate()
     assert process.returncode == -9, said
     assert await store.connections.get(REF) is None
-    assert await store.pending.of_session("d1", now=NOW) == [added]
+    assert await store.pending.find_by_session("d1", now=NOW) == [added]
     assert await store.pending.complete(added, now=NOW, check=anything)
 
 
@@ -181,7 +181,7 @@ async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener)
     await session(stores[0])
     added = await add(stores[0], terms=LIMITED)
     assert await made(stores[0]) == 1
-    assert await stores[0].pending.of_session("d1", now=SOON) == []
+    assert await stores[0].pending.find_by_session("d1", now=SOON) == []
     assert await stores[0].pending.complete(added, now=SOON, check=anything) is None
     assert await stores[0].pending.expire(NOW) == []
     gone = await asyncio.gather(*(one.pending.expire(SOON) for one in stores))
@@ -202,7 +202,7 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: O
         return True
 
     assert sum(await asyncio.gather(*map(one, range(8)))) == 2
-    waiting = await stores[0].pending.of_session("d1", now=NOW)
+    waiting = await stores[0].pending.find_by_session("d1", now=NOW)
     assert len(waiting) == await made(stores[0]) == 2
     await stores[0].pending.complete(waiting[0], now=NOW, check=anything)
     assert await made(stores[0]) == 2, "it was counted when it became pending"
@@ -213,7 +213,7 @@ async def test_second_connection_with_the_same_reference_replaces_the_pending_on
     first = await add(store, terms=LIMITED)
     second, former = await store.pending.add(FULL, LIMITED, expires_at=SOON, reconnects=True)
     assert former == [first]
-    assert await store.pending.of_session("d1", now=NOW) == [second]
+    assert await store.pending.find_by_session("d1", now=NOW) == [second]
     assert await made(store) == 1
     assert await store.pending.complete(first, now=NOW, check=anything) is None
 
@@ -225,7 +225,7 @@ async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(sto
     assert [await store.pending.refuse_verifier("d1", limit=3) for _ in range(2)] == [[], []]
     dropped = await store.pending.refuse_verifier("d1", limit=3)
     assert {one.uid for one in dropped} == {added.uid, other.uid}
-    assert await store.pending.of_session("d1", now=NOW) == []
+    assert await store.pending.find_by_session("d1", now=NOW) == []
     assert await made(store) == 0
     assert await store.pending.complete(added, now=NOW, check=anything) is None
 
@@ -234,7 +234,7 @@ async def test_a_wrong_verifier_leaves_what_was_completed(store: Store) -> None:
     added = await add(store)
     await store.pending.complete(added, now=NOW, check=anything)
     assert await store.pending.refuse_verifier("d1", limit=1) == []
-    assert len(await store.pending.of_session("d1", now=NOW)) == 1
+    assert len(await store.pending.find_by_session("d1", now=NOW)) == 1
 
 
 async def test_pending_connection_is_dropped_once(store: Store) -> None:
@@ -245,13 +245,13 @@ async def test_pending_connection_is_dropped_once(store: Store) -> None:
 async def test_unreadable_pending_connection_is_left_out(store: Store) -> None:
     added = await add(store)
     await store.transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
-    assert await store.pending.of_session("d1", now=NOW) == []
+    assert await store.pending.find_by_session("d1", now=NOW) == []
     assert await store.pending.expire(SOON) == []
     assert not await store.pending.drop(added)
 
 
 async def test_pending_connections_are_removed_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.pending_connections.AT_ONCE", 2)
+    monkeypatch.setattr("gateway.store.pending_connections.MAX_REMOVED_ROWS", 2)
     for n in range(3):
         await add(store, new(REF._replace(connection_id=f"c{n}")))
     assert [len(await store.pending.expire(SOON)) for _ in range(3)] == [2, 1, 0]

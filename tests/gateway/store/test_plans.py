@@ -9,7 +9,7 @@ from sqlalchemy.dialects import sqlite
 
 from gateway.records.connection import ConnectionRef
 from gateway.store import ListFilter, LogPosition, Store
-from gateway.store.connection_rows import listed
+from gateway.store.connection_rows import list_query
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
@@ -51,7 +51,7 @@ async def test_connections_in_trouble_are_found_by_the_index_of_those(store: Sto
     """The query reads neither the active connections nor those of other integrations."""
     await store.connections.put(new(), now=NOW)
     wanted = ListFilter(in_trouble=True, integration_ids=("github",) if of_one else ())
-    statement = str(listed("dev", wanted).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+    statement = str(list_query("dev", wanted).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
     async with store.transactions.read() as db:
         plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")).all()
     assert ["connections_by_trouble" in step[3] for step in plan] == [True]

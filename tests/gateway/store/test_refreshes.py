@@ -74,7 +74,7 @@ async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await renewed(here, row)
-    position = await there.changes.end()
+    position = await there.changes.log_end()
     row = await renewed(here, row, "b")
     _, changed = await there.changes.since(position)
     assert list(changed) == [REF]
@@ -125,5 +125,5 @@ async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: S
     ref = REF._replace(connection_id="c2")
     seen, _ = await store.connections.put(new(ref), now=NOW)
     assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, seen=seen, intent="digest")
-    assert [one.ref for one in await store.refreshes.unsettled(limit=1)] == [ref]
-    assert [one.ref for one in await store.refreshes.unsettled(limit=9)] == [ref, REF]
+    assert [one.ref for one in await store.refreshes.find_unsettled(limit=1)] == [ref]
+    assert [one.ref for one in await store.refreshes.find_unsettled(limit=9)] == [ref, REF]

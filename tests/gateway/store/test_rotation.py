@@ -125,7 +125,7 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
     session = await after.sessions.get(DIGEST, now=NOW)
     assert session is not None
     assert session.defaults == {"jira": {"x": "y"}}
-    (pending,) = await after.pending.of_session(DIGEST, now=NOW)
+    (pending,) = await after.pending.find_by_session(DIGEST, now=NOW)
     assert pending.new == new(nth(0), secret_config={"pin": "2"})
     taken = await after.flows.consume(flow().state_digest, now=NOW)
     assert taken is not None
@@ -159,7 +159,7 @@ async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Open
 
 async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     # A rotation pauses for other processes. The pauses would take most of the test's time.
-    monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)
+    monkeypatch.setattr("gateway.store.rotation.MAX_PAUSE_S", 0.02)
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 4)
     going = True
@@ -346,7 +346,7 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
 
 def test_batches_are_smaller_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "BATCH", 80)
-    monkeypatch.setattr(rotation, "SHORTEST_BATCH", 5)
+    monkeypatch.setattr(rotation, "MIN_BATCH", 5)
     batch = rotation.BatchSize()
     sizes = []
     for held_s in (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 0.001):

@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select
 
 from gateway.errors import Unavailable
 from gateway.store import Store
-from gateway.store.changes import AT_ONCE
+from gateway.store.changes import ROWS_PER_TRANSACTION
 from gateway.store.tables import request_log
 from tests.gateway.store.conftest import NOW
 
@@ -29,20 +29,20 @@ async def count(store: Store) -> int:
 
 
 async def test_all_older_rows_are_pruned(store: Store) -> None:
-    await fill(store, 0, 2 * AT_ONCE + 1)
+    await fill(store, 0, 2 * ROWS_PER_TRANSACTION + 1)
     await fill(store, 10, 3)
-    assert await store.prune_former_log(NOW + timedelta(seconds=10)) == 2 * AT_ONCE + 1
+    assert await store.prune_former_log(NOW + timedelta(seconds=10)) == 2 * ROWS_PER_TRANSACTION + 1
     assert await count(store) == 3
 
 
 async def test_other_writes_run_between_prune_batches(store: Store) -> None:
-    await fill(store, 0, 10 * AT_ONCE)
+    await fill(store, 0, 10 * ROWS_PER_TRANSACTION)
     pruning = asyncio.create_task(store.prune_former_log(NOW + timedelta(seconds=1)))
     between = 0
     while not pruning.done():
         await fill(store, 10, 1)
         between += not pruning.done()
-    assert await pruning == 10 * AT_ONCE
+    assert await pruning == 10 * ROWS_PER_TRANSACTION
     assert between >= 5
 
 

@@ -111,7 +111,7 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
 
 
 async def test_integration_change_is_reported_without_a_connection(store: Store) -> None:
-    last = await store.changes.end()
+    last = await store.changes.log_end()
 
     async def changed() -> list[ConnectionRef]:
         nonlocal last

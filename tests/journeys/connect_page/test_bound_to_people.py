@@ -50,7 +50,7 @@ async def test_oauth_connect_shows_a_browser_the_confirmation(page: Any, site: C
     await assert_page_accessible(page, "confirm")
 
 
-async def test_the_scopes_are_behind_a_disclosure_that_keys_reach(page: Any, site: ConnectSite) -> None:
+async def test_scopes_open_by_keyboard(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link(**OAUTH))
     scope = page.locator("code", has_text="write:sandbox-work")
     assert not await scope.is_visible()
@@ -60,7 +60,7 @@ async def test_the_scopes_are_behind_a_disclosure_that_keys_reach(page: Any, sit
     await assert_page_accessible(page, "grants")
 
 
-async def test_the_time_is_that_of_the_browser(browser: Any, site: ConnectSite) -> None:
+async def test_times_are_shown_in_the_browsers_time_zone(browser: Any, site: ConnectSite) -> None:
     for scripts, said in ((True, "GMT+9"), (False, "UTC")):
         context = await browser.new_context(locale="en-US", timezone_id="Asia/Tokyo", java_script_enabled=scripts)
         page = await context.new_page()

@@ -66,8 +66,8 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
     """Yield a gateway with data for every view."""
     tracker = shared_tracker
     switch_on(running)
-    await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
-    await running.imported({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
+    await running.import_connection(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
+    await running.import_connection({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
     await running.json("GET", "/connections/ben?provider_config_key=tracker&force_refresh=true")
     wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"], "budget": 100}}
     key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
@@ -87,7 +87,9 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
     rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
     await running.runtime.store.call_log.add_many(rows)
     for method in ("GET", "GET", "DELETE"):
-        async with running.proxied("anna", "/items/1", method, headers={"Authorization": f"Bearer {key}"}) as response:
+        async with running.call_proxy(
+            "anna", "/items/1", method, headers={"Authorization": f"Bearer {key}"}
+        ) as response:
             assert response.status == (403 if method == "DELETE" else 200)
     await running.runtime.call_queue.flush()
     await running.runtime.audit_keeper.once()

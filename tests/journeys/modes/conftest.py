@@ -77,7 +77,7 @@ async def start(fake_provider: FakeProvider, tmp_path: Path) -> AsyncIterator[St
         yield started
 
 
-async def imported(gateway: RunningGateway, *, expect: int = 201, **body: Any) -> Any:
+async def import_connection(gateway: RunningGateway, *, expect: int = 201, **body: Any) -> Any:
     """Import connection ``c1``. `body`: the credentials and other fields of the request."""
     whole = {"provider_config_key": "tracker", "connection_id": "c1", **body}
     return await gateway.json("POST", "/connections", json=whole, expect=expect)

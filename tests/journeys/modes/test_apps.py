@@ -9,7 +9,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, connect, import_connection, only_id, read
 
 KEY = RSAKey.generate_key(2048)
 PEM = KEY.as_pem(private=True).decode()
@@ -109,10 +109,10 @@ async def test_an_app_is_installed_and_its_token_renewed(fake_provider: FakeProv
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
     assert shown["connection_config"]["installation_id"] == "42"
-    async with gateway.proxied(connection_id) as response:
+    async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     later(3601)
-    async with gateway.proxied(connection_id) as response:
+    async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     assert forge.issued == 2
 
@@ -120,9 +120,9 @@ async def test_an_app_is_installed_and_its_token_renewed(fake_provider: FakeProv
 async def test_an_installation_is_imported_by_its_number(fake_provider: FakeProvider, start: Any) -> None:
     GithubLikeProvider(fake_provider)
     gateway = await start(integration(fake_provider), **app(fake_provider))
-    shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
+    shown = await import_connection(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
-    response = await imported(gateway, credentials={"type": "APP", "installation_id": "44"}, expect=400)
+    response = await import_connection(gateway, credentials={"type": "APP", "installation_id": "44"}, expect=400)
     assert "404: Not Found" in response["error"]["message"]
 
 
@@ -167,7 +167,7 @@ async def test_an_app_and_its_users_grant_are_stored_together(
     assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
     assert shown["credentials"]["user"]["access_token"] == "ghu_1"
     assert "refresh_token" not in str(shown)
-    async with gateway.proxied(connection_id) as response:
+    async with gateway.call_proxy(connection_id) as response:
         assert (await response.json())["user"] == "ghs_1"
     later(3601)
     shown = await gateway.json("GET", path)
@@ -282,7 +282,7 @@ async def test_before_the_app_is_installed_the_users_grant_is_used(
     assert (await connect(gateway))[0] == 200
     connection_id = await only_id(gateway)
     later(28_801)
-    async with gateway.proxied(connection_id) as response:
+    async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     assert forge.users == 2
 
@@ -310,13 +310,13 @@ async def test_an_installed_plugin_sends_its_own_key(fake_provider: FakeProvider
     status, html = await connect(gateway)
     assert status == 200, html
     connection_id = await only_id(gateway)
-    async with gateway.proxied(connection_id, "") as response:
+    async with gateway.call_proxy(connection_id, "") as response:
         assert response.status == 200
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["credentials"] == {"type": "BASIC", "username": "plugin-id", "password": "plugin-key"}
     config = {"website_id": "w-9"}
     credentials = {"type": "INSTALL_PLUGIN", "username": "plugin-id", "password": "plugin-key"}
-    await imported(gateway, credentials=credentials, connection_config=config)
-    async with gateway.proxied("c1", "") as response:
+    await import_connection(gateway, credentials=credentials, connection_config=config)
+    async with gateway.call_proxy("c1", "") as response:
         assert response.status == 200
     assert (await read(gateway))["connection_config"] == config

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id
+from tests.journeys.modes.conftest import FakeProvider, connect, import_connection, only_id
 
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
@@ -81,7 +81,7 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
         refresh_params={"grant_type": "fb_exchange_token"},
         refresh_param_renames={"refresh_token": "fb_exchange_token"},
     )
-    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
+    await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
     later(3600 - 100)  # within the refresh window, because only a valid token can be exchanged
     await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert asked[0] == {
@@ -140,6 +140,6 @@ async def test_given_settings_choose_the_alternative_of_a_url(fake_provider: Fak
         ({"site": "acme"}, "/token/acme", "/api/acme/x"),
         ({"own": "mine"}, "/own/mine", "/api/own/mine/x"),
     ):
-        await imported(gateway, credentials=credentials, connection_config=config)
-        async with gateway.proxied("c1") as response:
+        await import_connection(gateway, credentials=credentials, connection_config=config)
+        async with gateway.call_proxy("c1") as response:
             assert (asked[-1], (await response.json())["path"]) == (token_path, path)

@@ -9,7 +9,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import FakeProvider, imported, read
+from tests.journeys.modes.conftest import FakeProvider, import_connection, read
 
 CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:secret"}
 
@@ -48,7 +48,7 @@ async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
 ) -> None:
     issuer = Issuer(fake_provider)
     gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
-    shown = await imported(gateway, credentials=CLIENT)
+    shown = await import_connection(gateway, credentials=CLIENT)
     assert shown["credentials"]["token"] == "cc-1"
     assert issuer.asked[0] == {
         "grant_type": "client_credentials",
@@ -56,10 +56,10 @@ async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
         "client_id": "its client",
         "client_secret": "its:secret",
     }
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     later(3601)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert (await read(gateway))["credentials"]["token"] == "cc-2"
     assert len(issuer.asked) == 2
@@ -73,7 +73,7 @@ async def test_the_client_authenticates_by_basic_if_the_entry_says_so(fake_provi
         token_request_auth_method="basic",
         scope_separator=",",
     )
-    await imported(gateway, credentials=CLIENT, connection_config={"oauth_scopes": "x,y"})
+    await import_connection(gateway, credentials=CLIENT, connection_config={"oauth_scopes": "x,y"})
     assert issuer.asked[0] == {"grant_type": "client_credentials", "scope": "x,y"}
 
 
@@ -83,7 +83,7 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     Issuer(fake_provider)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     wrong = {**CLIENT, "client_id": "another"}
-    response = await imported(gateway, credentials=wrong, expect=400)
+    response = await import_connection(gateway, credentials=wrong, expect=400)
     assert response["error"]["code"] == "connection_test_failed"
     assert "no such client ***" in response["error"]["message"]
     assert (await gateway.json("GET", "/connections"))["connections"] == []
@@ -97,7 +97,7 @@ async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(
 
     fake_provider.on("/token", down)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
-    response = await imported(gateway, credentials=CLIENT, expect=502)
+    response = await import_connection(gateway, credentials=CLIENT, expect=502)
     assert response["error"]["code"] == "upstream_unreachable"
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
@@ -105,11 +105,11 @@ async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(
 async def test_an_imported_token_is_used_until_its_expiry(fake_provider: FakeProvider, start: Any, later: Any) -> None:
     issuer = Issuer(fake_provider)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
-    await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
+    await import_connection(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
     # the provider rejects the token, so the gateway refreshes and sends the request again
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert len(issuer.asked) == 1
 
@@ -118,7 +118,7 @@ async def test_an_imported_token_is_used_until_its_expiry(fake_provider: FakePro
 async def test_half_a_client_is_refused_by_name(fake_provider: FakeProvider, start: Any, missing: str) -> None:
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
-    response = await imported(gateway, credentials=half, expect=400)
+    response = await import_connection(gateway, credentials=half, expect=400)
     assert [issue["path"] for issue in response["error"]["errors"]] == [["credentials", missing]]
 
 
@@ -139,7 +139,7 @@ async def test_a_client_with_a_key_signs_its_assertion(fake_provider: FakeProvid
     )
     pem = key.as_pem(private=True).decode()
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_private_key": pem.replace("\n", "\\n")}
-    shown = await imported(gateway, credentials=credentials)
+    shown = await import_connection(gateway, credentials=credentials)
     assert shown["credentials"]["token"] == "by-key"
     (kind, claims) = proofs[0]
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]

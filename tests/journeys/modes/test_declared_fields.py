@@ -16,7 +16,7 @@ from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit
-from tests.journeys.modes.conftest import FakeProvider, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, import_connection, only_id, read
 from tests.journeys.modes.test_posted import post
 
 SECRET = "signing-secret-0123456789"
@@ -105,11 +105,11 @@ def signature(path: str) -> str:
 
 
 async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], connection_id: str = "c1") -> None:
-    async with gateway.proxied(connection_id, "/orders") as response:
+    async with gateway.call_proxy(connection_id, "/orders") as response:
         assert response.status == 200, await response.text()
     assert seen[-1]["x-signature"] == signature("/api/orders")
     assert seen[-1]["x-plain"] == SECRET
-    async with gateway.proxied(connection_id, "/orders", headers={"Gateway-Dry-Run": "true"}) as response:
+    async with gateway.call_proxy(connection_id, "/orders", headers={"Gateway-Dry-Run": "true"}) as response:
         assert response.status == 200
         shown = await response.text()
     assert SECRET not in shown
@@ -123,13 +123,15 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
     seen = play(fake_provider)
     gateway = await start(CLIENT.get(mode), **entry_of(mode, fake_provider))
     typed = {"type": mode, **MODES[mode][1]}
-    refused = await imported(gateway, credentials=typed, expect=400)
+    refused = await import_connection(gateway, credentials=typed, expect=400)
     assert "'apiSecret' (Secret) is missing" in refused["error"]["message"]
-    refused = await imported(gateway, credentials={**typed, "apiSecret": "short"}, expect=400)
+    refused = await import_connection(gateway, credentials={**typed, "apiSecret": "short"}, expect=400)
     assert "'apiSecret'" in refused["error"]["message"]
-    refused = await imported(gateway, credentials={**typed, "apiSecret": SECRET, "other": "x"}, expect=400)
+    refused = await import_connection(gateway, credentials={**typed, "apiSecret": SECRET, "other": "x"}, expect=400)
     assert "'other' is not a field" in refused["error"]["message"]
-    await imported(gateway, credentials={**typed, "apiSecret": SECRET}, connection_config=SETTINGS.get(mode, {}))
+    await import_connection(
+        gateway, credentials={**typed, "apiSecret": SECRET}, connection_config=SETTINGS.get(mode, {})
+    )
     assert (await read(gateway))["credentials"]["apiSecret"] == SECRET
     await assert_signed(gateway, seen)
     await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
@@ -160,7 +162,7 @@ async def test_the_connect_page_asks_for_a_declared_field(fake_provider: FakePro
 async def test_a_declared_field_survives_an_export_and_an_import(fake_provider: FakeProvider, start: Any) -> None:
     seen = play(fake_provider)
     gateway = await start(**entry_of("API_KEY", fake_provider))
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
     file, lines = gateway.folder / "gateway.yaml", gateway.folder / "connections.jsonl"
     file.write_text(yaml.safe_dump(gateway.document))
     exported = await command_output("connections", "export", "-c", str(file), "--plain", "-o", str(lines))

@@ -7,7 +7,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from tests.journeys.modes.conftest import FakeProvider, imported, read
+from tests.journeys.modes.conftest import FakeProvider, import_connection, read
 
 KEYS = {
     "RS256": RSAKey.generate_key(2048),
@@ -54,16 +54,16 @@ async def test_the_provider_verifies_the_signature(
     gateway = await start(**entry(alg))
     pem = KEYS[alg].as_pem(private=True).decode()
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": pem}
-    shown = await imported(gateway, credentials=typed)
+    shown = await import_connection(gateway, credentials=typed)
     assert shown["credentials"]["privateKey"] == pem
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     first = verifier.tokens[0]
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
     assert "scope" not in first.claims  # because the connection has no setting for the scope
     later(901)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert verifier.tokens[1].claims["iat"] >= first.claims["iat"] + 901
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
@@ -83,8 +83,8 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(
         },
     }
     gateway = await start(**spec)
-    await imported(gateway, credentials={"type": "JWT", "key": {"secret": secret.hex()}})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={"type": "JWT", "key": {"secret": secret.hex()}})
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert (verifier.tokens[0].header["kid"], "iss" in verifier.tokens[0].claims) == ("k", False)
 
@@ -95,7 +95,7 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(
 ) -> None:
     gateway = await start(**entry("RS256"))
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
-    response = await imported(gateway, credentials=typed, expect=400)
+    response = await import_connection(gateway, credentials=typed, expect=400)
     assert response["error"]["code"] == "connection_test_failed"
     assert "private key cannot be read" in response["error"]["message"]
     assert text not in response["error"]["message"]
@@ -103,5 +103,5 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(
 
 async def test_what_the_entry_asks_for_is_requested_by_name(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**entry("RS256"))
-    response = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
+    response = await import_connection(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
     assert {issue["path"][-1] for issue in response["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

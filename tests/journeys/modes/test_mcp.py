@@ -115,7 +115,7 @@ def asked_for(fake_provider: FakeProvider) -> str:
 
 
 async def call(gateway: RunningGateway, connection_id: str) -> int:
-    async with gateway.proxied(connection_id, "", "POST", json={"jsonrpc": "2.0"}) as response:
+    async with gateway.call_proxy(connection_id, "", "POST", json={"jsonrpc": "2.0"}) as response:
         return int(response.status)
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway.egress import client as egress_client
 from tests.fakes.certificate import Identity, issued
-from tests.journeys.modes.conftest import FakeProvider, imported
+from tests.journeys.modes.conftest import FakeProvider, import_connection
 
 
 @pytest.fixture
@@ -74,15 +74,15 @@ async def test_token_requests_and_calls_present_the_connections_certificate(
     url, identity, seen = bank
     gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
-    await imported(gateway, credentials={**credentials, "client_private_key": identity.key})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={**credentials, "client_private_key": identity.key})
+    async with gateway.call_proxy("c1") as response:
         assert (response.status, await response.json()) == (200, {"who": "customer"})
     assert seen == [("/token", "customer"), ("/api/x", "customer")]
 
 
 async def test_without_a_certificate_no_request_is_sent(fake_provider: FakeProvider, start: Any, bank: Any) -> None:
     gateway = await gateway_of(fake_provider, start, bank[0])
-    response = await imported(
+    response = await import_connection(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
     )
     assert response["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
@@ -95,7 +95,9 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
     stranger, _ = issued("stranger")
     gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
-    response = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
+    response = await import_connection(
+        gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502
+    )
     assert response["error"]["code"] == "upstream_unreachable"
     assert seen == []
 
@@ -107,7 +109,9 @@ async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gatew
     other, _ = issued("other")
     gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
-    response = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
+    response = await import_connection(
+        gateway, credentials={**credentials, "client_private_key": other.key}, expect=400
+    )
     assert "do not belong together" in response["error"]["message"]
     assert identity.key not in json_of(response)
 
@@ -121,8 +125,8 @@ async def test_a_connection_is_never_sent_with_another_connections_certificate(
     url, identity, seen = bank
     gateway = await gateway_of(fake_provider, start, url)
     base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
-    await imported(gateway, credentials={**base, "client_private_key": identity.key})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={**base, "client_private_key": identity.key})
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     # a call without a certificate must not use the pool that is open now
     runtime = gateway.runtime
@@ -146,8 +150,8 @@ async def test_an_api_key_may_need_a_certificate_too(fake_provider: FakeProvider
         proxy={"base_url": f"{url}/api", "headers": {"authorization": "Bearer ${apiKey}"}},
     )
     certificate = {"client_certificate": identity.certificate, "client_private_key": identity.key}
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "bank-1", **certificate})
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "bank-1", **certificate})
     for _ in range(3):
-        async with gateway.proxied("c1") as response:
+        async with gateway.call_proxy("c1") as response:
             assert response.status == 200
     assert seen == [("/api/x", "customer")] * 3

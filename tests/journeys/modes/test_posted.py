@@ -101,7 +101,7 @@ async def test_each_mode_connects_by_its_form(fake_provider: FakeProvider, start
     )
     assert status == 200, reply
     assert reply == {"connectionId": await only_id(gateway), "providerConfigKey": "tracker"}
-    async with gateway.proxied(reply["connectionId"]) as response:
+    async with gateway.call_proxy(reply["connectionId"]) as response:
         assert response.status == 200
         assert sent.items() <= (await response.json()).items()
     shown = await gateway.json("GET", f"/connections/{reply['connectionId']}?provider_config_key=tracker")

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import FakeProvider, imported
+from tests.journeys.modes.conftest import FakeProvider, import_connection
 
 GRANT = {"type": "OAUTH2", "access_token": "access token", "refresh_token": "refresh/token"}
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
@@ -49,7 +49,7 @@ async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) ->
 async def test_both_tokens_are_ended_the_refresh_token_first(fake_provider: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(fake_provider)
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     result = await delete(gateway)
     assert result == {
         "success": True,
@@ -64,14 +64,16 @@ async def test_both_tokens_are_ended_the_refresh_token_first(fake_provider: Fake
         ({"token": "refresh/token", "token_type_hint": "refresh_token", **client}, ""),
         ({"token": "access token", "token_type_hint": "access_token", **client}, ""),
     ]
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 404
 
 
 async def test_the_client_authenticates_as_in_token_requests(fake_provider: FakeProvider, start: Any) -> None:
     endpoint = Endpoint(fake_provider)
     gateway = await start(CLIENT, **entry(fake_provider, token_request_auth_method="basic"))
-    await imported(gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}})
+    await import_connection(
+        gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}}
+    )
     await delete(gateway)
     assert {proof for _, proof in endpoint.asked} == {"Basic " + base64.b64encode(b"its:own").decode()}
     assert all("client_id" not in form for form, _ in endpoint.asked)
@@ -96,7 +98,7 @@ async def test_the_providers_response_is_reported_and_the_connection_is_deleted_
 ) -> None:
     Endpoint(fake_provider, response)
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert (result[0]["outcome"], result[0]["detail"].startswith(detail)) == (outcome, True), result
     assert result[1]["outcome"] == "revoked"
@@ -113,7 +115,7 @@ async def test_a_provider_with_a_temporary_error_is_called_twice(
     down = web.Response(status=503)
     endpoint = Endpoint(fake_provider, down, down, down)
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert [one["outcome"] for one in result] == ["unavailable", "revoked"]
     assert [form["token_type_hint"] for form, _ in endpoint.asked] == ["refresh_token", "access_token"] * 2
@@ -127,7 +129,7 @@ async def test_an_unreachable_provider_does_not_prevent_the_deletion(
 
     monkeypatch.setattr(clock, "sleep", at_once)
     gateway = await start(CLIENT, **entry(fake_provider, revocation_url="http://127.0.0.1:1/revoke"))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
     assert {one["outcome"] for one in result} == {"unavailable"}
     assert (await gateway.json("GET", "/connections"))["connections"] == []
@@ -137,7 +139,7 @@ async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
     fake_provider: FakeProvider, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = await start(CLIENT, **entry(fake_provider, revocation_url=None))
-    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
+    await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
     with caplog.at_level("INFO"):
         assert await delete(gateway) == {"success": True, "at_provider": False}
     assert "access token: not_offered" in caplog.text
@@ -146,7 +148,7 @@ async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
 
 async def test_an_api_key_has_no_token_to_revoke(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
     assert await delete(gateway) == {"success": True, "at_provider": False}
 
 
@@ -155,7 +157,7 @@ async def test_tokens_that_moved_to_another_gateway_need_not_be_revoked(
 ) -> None:
     endpoint = Endpoint(fake_provider)
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     assert await delete(gateway, "&revoke=false") == {"success": True, "at_provider": False}
     assert endpoint.asked == []
 
@@ -183,7 +185,7 @@ async def test_an_entry_may_describe_its_own_revocation_call(fake_provider: Fake
             },
         ),
     )
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     assert (await delete(gateway))["revocation"] == [{"token": "access_token", "outcome": "revoked"}]
     pair = base64.b64encode(b"our%20client:our%20secret").decode()
     assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
@@ -197,7 +199,7 @@ async def test_an_entry_may_authenticate_a_revocation_by_the_token(fake_provider
         "tokens": "access_token",
     }
     gateway = await start(CLIENT, **entry(fake_provider, revocation=revocation))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     await delete(gateway)
     assert endpoint.asked == [({}, "Bearer access token")]
 
@@ -215,11 +217,11 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
 
     fake_provider.on("/token", token)
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials={**GRANT, "expires_in": 60})
+    await import_connection(gateway, credentials={**GRANT, "expires_in": 60})
     later(61)
 
     async def call() -> int:
-        async with gateway.proxied("c1") as response:
+        async with gateway.call_proxy("c1") as response:
             return int(response.status)
 
     calling = asyncio.create_task(call())
@@ -240,7 +242,7 @@ async def test_the_log_names_the_outcome_of_each_token_but_not_the_token(
 ) -> None:
     Endpoint(fake_provider, web.json_response({"error": "invalid_client"}, status=401))
     gateway = await start(CLIENT, **entry(fake_provider))
-    await imported(gateway, credentials=GRANT)
+    await import_connection(gateway, credentials=GRANT)
     with caplog.at_level("INFO"):
         await delete(gateway)
     (line,) = [record.getMessage() for record in caplog.records if "connection_deleted" in record.getMessage()]

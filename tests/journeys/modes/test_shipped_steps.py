@@ -121,12 +121,12 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
     assert early["credentials"]["access_token"] == "long-1"
     assert tokens.refreshes == 0  # the gateway sends no refresh, because the provider would refuse it
     passed = 59 * 86_400.0
-    async with gateway.proxied(connection_id, me) as response:
+    async with gateway.call_proxy(connection_id, me) as response:
         assert response.status == 200
     second = await read_connection(gateway, connection_id, "&force_refresh=true")
     assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
     passed += 59 * 86_400.0  # at this time, the first token has expired
-    async with gateway.proxied(connection_id, me) as response:
+    async with gateway.call_proxy(connection_id, me) as response:
         assert response.status == 200
 
 
@@ -198,15 +198,15 @@ async def test_calls_go_to_the_host_that_userinfo_names(
     one = await read_connection(gateway, connection_id)
     assert one["connection_config"] == {"baseUri": host, "accountId": "b"}
     assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
-    async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as response:
+    async with gateway.call_proxy(connection_id, "/restapi/v2.1/accounts/b") as response:
         assert response.status == 200
     # one call returns both the settings and the account
     assert fake_internet.seen.count(("GET", f"{login}/oauth/userinfo")) == 1
     elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
-    async with gateway.proxied(connection_id, "/x", headers=elsewhere) as response:
+    async with gateway.call_proxy(connection_id, "/x", headers=elsewhere) as response:
         assert (response.status, fake_internet.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
     for foreign in ("https://docusign.net", "https://a.b.docusign.net", "https://evil-docusign.net"):
-        async with gateway.proxied(connection_id, "/x", headers={"Base-Url-Override": foreign}) as response:
+        async with gateway.call_proxy(connection_id, "/x", headers={"Base-Url-Override": foreign}) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (400, "base_url_override_not_allowed")
 
 
@@ -227,8 +227,8 @@ async def test_an_imported_connection_keeps_the_host_of_its_settings(fake_intern
     AccountHosts(fake_internet, "https://account.docusign.com", "https://eu.docusign.net")
     gateway = await start("docusign", **CLIENT)
     settings = {"baseUri": "https://na1.docusign.net", "accountId": "00000000-0000-0000-0000-000000000001"}
-    await gateway.imported({"access_token": "t-1"}, connection_config=settings)
-    async with gateway.proxied("c1") as response:
+    await gateway.import_connection({"access_token": "t-1"}, connection_config=settings)
+    async with gateway.call_proxy("c1") as response:
         assert (response.status, fake_internet.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
 
 
@@ -274,7 +274,7 @@ async def test_a_next_page_on_a_foreign_host_is_not_followed(fake_internet: Inte
 
 async def pages(gateway: RunningGateway) -> list[Any]:
     """Return all lines of a paged list."""
-    async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as response:
+    async with gateway.call_proxy("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as response:
         return [json.loads(line) for line in (await response.text()).splitlines()]
 
 

@@ -16,7 +16,7 @@ from oauthlib.oauth1.rfc5849 import signature as rfc5849
 from gateway.auth.aws_sigv4 import Scope, SigV4Keys, authorization
 from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import FakeProvider, connect, imported, only_id, read
+from tests.journeys.modes.conftest import FakeProvider, connect, import_connection, only_id, read
 
 CLIENT = {"client_id": "our key", "client_secret": "our secret"}
 
@@ -114,11 +114,13 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["credentials"]["oauth_token_secret"] == "l/s"
     assert shown["connection_config"]["user_id"] == "7"
-    async with gateway.proxied(connection_id, "/a%20b/c?x=1&x=0&q=caf%C3%A9&e=") as response:
+    async with gateway.call_proxy(connection_id, "/a%20b/c?x=1&x=0&q=caf%C3%A9&e=") as response:
         assert response.status == 200
-    async with gateway.proxied(connection_id, "/f?q=1", "POST", data={"status": "Hello & more", "a": "ü"}) as response:
+    async with gateway.call_proxy(
+        connection_id, "/f?q=1", "POST", data={"status": "Hello & more", "a": "ü"}
+    ) as response:
         assert (await response.json())["body"] == "status=Hello+%26+more&a=%C3%BC"
-    async with gateway.proxied(connection_id, "/j", "POST", json={"not": "signed"}) as response:
+    async with gateway.call_proxy(connection_id, "/j", "POST", json={"not": "signed"}) as response:
         assert response.status == 200
 
 
@@ -126,9 +128,11 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(fake_provider:
     """The fast path reuses earlier heads, so it passes requests with a signature to the middleware chain."""
     provider = OAuth1Provider(fake_provider)
     gateway = await oauth1(fake_provider, start)
-    await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
+    await import_connection(
+        gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"}
+    )
     for _ in range(4):
-        async with gateway.proxied("c1", "/x") as response:
+        async with gateway.call_proxy("c1", "/x") as response:
             assert response.status == 200
     assert len(provider.nonces) == 4
 
@@ -136,9 +140,11 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(fake_provider:
 async def test_a_retry_is_signed_again(fake_provider: FakeProvider, start: Any) -> None:
     provider = OAuth1Provider(fake_provider)
     gateway = await oauth1(fake_provider, start)
-    await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
+    await import_connection(
+        gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"}
+    )
     provider.fail_next = 2
-    async with gateway.proxied("c1", "/x", headers={"Retries": "3"}) as response:
+    async with gateway.call_proxy("c1", "/x", headers={"Retries": "3"}) as response:
         assert (response.status, response.headers["Gateway-Attempts"]) == (200, "3")
     assert len(provider.nonces) == 3
 
@@ -178,10 +184,10 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(
     fake_provider.on("/api", api)
     gateway = await start(CLIENT, auth_mode="TBA", connection_config={"accountId": {}})
     credentials = {"type": "TBA", "token_id": "id-1", "token_secret": "tok secret"}
-    reply = await imported(gateway, credentials=credentials, expect=400)
+    reply = await import_connection(gateway, credentials=credentials, expect=400)
     assert reply["error"]["code"] == "connection_validation_failed"
-    await imported(gateway, credentials=credentials, connection_config={"accountId": "acme-sb1"})
-    async with gateway.proxied("c1", "/record?limit=2") as response:
+    await import_connection(gateway, credentials=credentials, connection_config={"accountId": "acme-sb1"})
+    async with gateway.call_proxy("c1", "/record?limit=2") as response:
         assert response.status == 200
 
 
@@ -276,7 +282,7 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(
 ) -> None:
     Aws(fake_provider)
     gateway = await start(**aws(fake_provider))
-    await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
+    await import_connection(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     for path, method, options in (
         ("/", "GET", {}),
         ("/a%2Fb//c?Action=List&A=%20%2B&b", "GET", {}),
@@ -284,7 +290,7 @@ async def test_aws_requests_are_signed_over_the_bytes_that_are_forwarded(
         ("/q", "POST", {"data": b"x" * 300_000}),
         ("/q", "DELETE", {}),
     ):
-        async with gateway.proxied("c1", path, method, **options) as response:
+        async with gateway.call_proxy("c1", path, method, **options) as response:
             assert response.status == 200, (path, await response.text())
 
 
@@ -293,13 +299,13 @@ async def test_a_body_of_unknown_length_is_buffered_until_it_can_be_signed(
 ) -> None:
     Aws(fake_provider)
     gateway = await start(**aws(fake_provider))
-    await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
+    await import_connection(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
 
     async def pieces() -> Any:
         for _ in range(50):
             yield b"y" * 4000
 
-    async with gateway.proxied("c1", "/q", "POST", data=pieces()) as response:
+    async with gateway.call_proxy("c1", "/q", "POST", data=pieces()) as response:
         assert (await response.json())["bytes"] == 200_000
 
 
@@ -309,12 +315,12 @@ async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(
 ) -> None:
     Aws(fake_provider)
     gateway = await start(**aws(fake_provider))
-    await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
+    await import_connection(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     large = bytes(17 << 20)
-    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large)) as response:
+    async with gateway.call_proxy("c1", "/q", "PUT", data=io.BytesIO(large)) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (413, "body_too_large")
     known = {"X-Amz-Content-Sha256": hashlib.sha256(large).hexdigest()}
-    async with gateway.proxied("c1", "/q", "PUT", data=io.BytesIO(large), headers=known) as response:
+    async with gateway.call_proxy("c1", "/q", "PUT", data=io.BytesIO(large), headers=known) as response:
         assert (response.status, (await response.json())["bytes"]) == (200, 17 << 20)
 
 
@@ -325,16 +331,16 @@ async def test_a_role_issues_keys_and_new_keys_before_they_expire(
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(fake_provider))
     role = {"type": "AWS_SIGV4", "role_arn": "arn:aws:iam::123456789012:role/reader", "region": "eu-west-1"}
-    reply = await imported(gateway, credentials=role, expect=400)
+    reply = await import_connection(gateway, credentials=role, expect=400)
     assert "403: AccessDenied: not & never" in reply["error"]["message"]
-    shown = await imported(gateway, credentials={**role, "external_id": "cust-1"})
+    shown = await import_connection(gateway, credentials={**role, "external_id": "cust-1"})
     assert shown["credentials"]["access_key_id"] == "ASIA1"
     assert shown["connection_config"]["region"] == "eu-west-1"
-    async with gateway.proxied("c1", "/q") as response:
+    async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200
     later(3601)
     assert (await read(gateway))["credentials"]["access_key_id"] == "ASIA2"
-    async with gateway.proxied("c1", "/q") as response:
+    async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200
     assert there.roles[-1]["RoleArn"] == role["role_arn"]
 
@@ -344,8 +350,8 @@ async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(
 ) -> None:
     Aws(fake_provider)
     gateway = await start(**aws(fake_provider))
-    await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
-    async with gateway.proxied("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as response:
+    await import_connection(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
+    async with gateway.call_proxy("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as response:
         body = await response.json()
     shown = {name.lower(): value for name, value in body["headers"]}
     assert shown["authorization"] == "AWS4-HMAC-SHA256 ***"
@@ -383,9 +389,9 @@ async def test_templates_may_name_parts_of_the_request(fake_provider: FakeProvid
             "query": {"sig": "${sha256Hex(${random})}"},
         },
     )
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "key-1"})
-    async with gateway.proxied("c1", "/a?x=1", "GET", headers={"Retries": "1", "X-Sign": "forged"}) as response:
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "key-1"})
+    async with gateway.call_proxy("c1", "/a?x=1", "GET", headers={"Retries": "1", "X-Sign": "forged"}) as response:
         assert response.status == 200
-    async with gateway.proxied("c1", "/a?x=1", "POST", data={"b": "2", "a": "1"}) as response:
+    async with gateway.call_proxy("c1", "/a?x=1", "POST", data={"b": "2", "a": "1"}) as response:
         assert response.status == 200
     assert len({one["nonce"] for one in seen}) == 3

@@ -10,7 +10,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.journeys.modes.conftest import FakeProvider, epoch, imported, read
+from tests.journeys.modes.conftest import FakeProvider, epoch, import_connection, read
 
 LOGIN = {"type": "TWO_STEP", "email": "ada@example.com", "password": "correct horse"}
 FORM = {"email": {}, "password": {"secret": True}}
@@ -53,8 +53,8 @@ async def test_templates_of_proxied_requests_use_the_login_response(fake_provide
     gateway = await start(
         **sign_in_provider(fake_provider, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}})
     )
-    await imported(gateway, credentials=LOGIN)
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials=LOGIN)
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
 
 
@@ -64,13 +64,13 @@ async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
 ) -> None:
     there = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider, body_format=body_format))
-    shown = await imported(gateway, credentials=LOGIN)
+    shown = await import_connection(gateway, credentials=LOGIN)
     assert shown["credentials"]["token"] == "s-1"
     assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     later(601)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert there.count == 2
 
@@ -78,7 +78,7 @@ async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
 async def test_a_wrong_password_fails_at_once_in_the_providers_words(fake_provider: FakeProvider, start: Any) -> None:
     SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider))
-    response = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
+    response = await import_connection(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
     assert response["error"]["code"] == "connection_test_failed"
     assert "422: Wrong password ***" in response["error"]["message"]
 
@@ -116,8 +116,8 @@ async def test_later_steps_use_what_earlier_ones_returned(fake_provider: FakePro
         ],
         proxy={"headers": {"authorization": "Bearer ${accessToken}", "x-host": "h1"}},
     )
-    await imported(gateway, credentials={"type": "TWO_STEP", "id": "id", "key": "key"})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={"type": "TWO_STEP", "id": "id", "key": "key"})
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert fake_provider.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
 
@@ -160,8 +160,8 @@ async def test_an_assertion_that_we_sign_is_exchanged(fake_provider: FakeProvide
         },
     )
     typed = {"email": "robot@example.com", "scopes": "a b", "privateKey": key.as_pem(private=True).decode()}
-    await imported(gateway, credentials={"type": "TWO_STEP", **typed})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={"type": "TWO_STEP", **typed})
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
 
 
@@ -187,7 +187,7 @@ async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_t
     gateway = await start(
         **sign_in_provider(fake_provider, token_response=None, refresh_url=f"{fake_provider.url}/refresh")
     )
-    await imported(gateway, credentials=LOGIN)
+    await import_connection(gateway, credentials=LOGIN)
     later(61)
     shown = await read(gateway, refresh_token="true")
     assert (shown["credentials"]["token"], shown["credentials"]["refresh_token"]) == ("a-2", "r-1")
@@ -217,9 +217,9 @@ async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
     gateway = await start(
         **sign_in_provider(fake_provider, token_response=None, refresh_url=f"{fake_provider.url}/refresh", proxy=proxy)
     )
-    await imported(gateway, credentials=LOGIN)
+    await import_connection(gateway, credentials=LOGIN)
     for number in (1, 2):
-        async with gateway.proxied("c1") as response:
+        async with gateway.call_proxy("c1") as response:
             expected = {"Site": "acme", "Session": f"s-{number}", "Token": f"a-{number}"}
             assert (response.status, await response.json()) == (200, expected)
         later(61)
@@ -236,7 +236,7 @@ async def test_a_token_that_is_a_jwt_has_its_own_expiry(fake_provider: FakeProvi
 
     fake_provider.on("/signin", sign_in)
     gateway = await start(**sign_in_provider(fake_provider, token_response=None))
-    await imported(gateway, credentials=LOGIN)
+    await import_connection(gateway, credentials=LOGIN)
     later(101)
     await read(gateway)
     assert count == 2
@@ -247,18 +247,18 @@ async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
 ) -> None:
     there = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider))
-    await imported(gateway, credentials=LOGIN)
+    await import_connection(gateway, credentials=LOGIN)
 
     async def refused(_: web.Request) -> web.Response:
         return web.json_response({"message": "password was changed"}, status=401)
 
     fake_provider.on("/signin", refused)
     later(601)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 424
         body = (await response.json())["error"]
     assert body["payload"]["provider_message"] == "it returned 401: password was changed"
     fake_provider.on("/signin", there.sign_in)
     later(60)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gateway.auth.signature import username_token
-from tests.journeys.modes.conftest import FakeProvider, imported, read
+from tests.journeys.modes.conftest import FakeProvider, import_connection, read
 
 
 def echo(fake_provider: FakeProvider) -> None:
@@ -24,27 +24,27 @@ def echo(fake_provider: FakeProvider) -> None:
 async def test_an_api_key_is_sent_where_the_entry_says(fake_provider: FakeProvider, start: Any) -> None:
     echo(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
-    async with gateway.proxied("c1", headers={"X-Api-Key": "the caller's"}) as response:
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
+    async with gateway.call_proxy("c1", headers={"X-Api-Key": "the caller's"}) as response:
         assert (await response.json())["x-api-key"] == "k-1"
 
 
 async def test_basic_is_sent_in_authorization(fake_provider: FakeProvider, start: Any) -> None:
     echo(fake_provider)
     gateway = await start(auth_mode="BASIC")
-    await imported(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
-    async with gateway.proxied("c1") as response:
+    await import_connection(gateway, credentials={"type": "BASIC", "username": "Aladdin", "password": "open sesame"})
+    async with gateway.call_proxy("c1") as response:
         assert (await response.json())["authorization"] == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
 async def test_without_a_credential_the_request_is_sent_unchanged(fake_provider: FakeProvider, start: Any) -> None:
     echo(fake_provider)
     gateway = await start(auth_mode="NONE")
-    shown = await imported(gateway, credentials={"type": "NONE"})
+    shown = await import_connection(gateway, credentials={"type": "NONE"})
     assert shown["credentials"] == {}
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert "authorization" not in await response.json()
-    reply = await imported(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
+    reply = await import_connection(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
     assert reply["error"]["errors"][0]["path"] == ["credentials", "apiKey"]
 
 
@@ -88,10 +88,12 @@ async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
         signature={"scheme": "wsse", "lifetime_s": 300},
         proxy={"headers": {"x-wsse": "${accessToken}"}},
     )
-    shown = await imported(gateway, credentials={"type": "SIGNATURE", "username": "ada", "password": "its password"})
+    shown = await import_connection(
+        gateway, credentials={"type": "SIGNATURE", "username": "ada", "password": "its password"}
+    )
     assert WSSE.fullmatch(shown["credentials"]["token"])
     for _ in range(3):
-        async with gateway.proxied("c1") as response:
+        async with gateway.call_proxy("c1") as response:
             assert response.status == 200
     assert len(nonces) == 3
     later(301)
@@ -131,15 +133,15 @@ async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
         proxy={"headers": {"sessionId": "${accessToken}", "devKey": "${credentials.dev_key}"}},
     )
     typed = {"username": "ada", "password": "pw-1", "organization_id": "org-1", "dev_key": "key-1"}
-    shown = await imported(gateway, credentials={"type": "BILL", **typed})
+    shown = await import_connection(gateway, credentials={"type": "BILL", **typed})
     assert (shown["credentials"]["session_id"], shown["credentials"]["user_id"]) == ("s-1", "u-1")
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     later(1801)
-    async with gateway.proxied("c1") as response:
+    async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert count == 2
-    reply = await imported(gateway, credentials={"type": "BILL", **typed, "password": "wrong"}, expect=400)
+    reply = await import_connection(gateway, credentials={"type": "BILL", **typed, "password": "wrong"}, expect=400)
     assert reply["error"]["code"] == "connection_test_failed"
     if version == 2:
         assert "Bad login" in reply["error"]["message"]
@@ -160,13 +162,13 @@ async def test_a_credential_may_go_into_the_body_that_the_caller_sends(fake_prov
     fake_provider.on("/api", api)
     body = {"auth": {"token": "${apiKey}"}, "version": "2"}
     gateway = await start(auth_mode="API_KEY", proxy={"body": body})
-    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
+    await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
     headers = {"Retries": "1", "Idempotency-Key": "i"}
-    async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as response:
+    async with gateway.call_proxy("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as response:
         reply = await response.json()
     assert json.loads(reply["text"]) == {"auth": {"token": "k-1"}, "version": "2", "q": 1}
     assert reply["length"] == len(reply["text"])
-    async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as response:
+    async with gateway.call_proxy("c1", "/x", "POST", data={"q": "1", "version": "3"}) as response:
         assert (await response.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
-    async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as response:
+    async with gateway.call_proxy("c1", "/x", "POST", data=b"as it is") as response:
         assert (await response.json())["text"] == "as it is"

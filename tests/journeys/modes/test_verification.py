@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import FakeProvider, imported
+from tests.journeys.modes.conftest import FakeProvider, import_connection
 
 KEY = {"type": "API_KEY", "apiKey": "right-key"}
 WRONG = {"type": "API_KEY", "apiKey": "wrong-key"}
@@ -39,21 +39,21 @@ async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(
 ) -> None:
     guard(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    response = (await import_connection(gateway, credentials=WRONG, expect=400))["error"]
     assert response["code"] == "connection_test_failed"
     assert "with status 401: The key *** is not known to us. Nothing" in response["message"]
     assert response["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
     assert await connections(gateway) == []
-    await imported(gateway, credentials=KEY)
+    await import_connection(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1
 
 
 async def test_a_refused_key_keeps_the_stored_connection(fake_provider: FakeProvider, start: Any) -> None:
     guard(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    await imported(gateway, credentials=KEY)
-    await imported(gateway, credentials=WRONG, expect=400)
-    async with gateway.proxied("c1", "/me") as response:
+    await import_connection(gateway, credentials=KEY)
+    await import_connection(gateway, credentials=WRONG, expect=400)
+    async with gateway.call_proxy("c1", "/me") as response:
         assert response.status == 200
 
 
@@ -61,16 +61,16 @@ async def test_endpoints_are_tried_in_turn_until_one_responds(fake_provider: Fak
     guard(fake_provider)
     verification = {"endpoints": ["/old/?v=1", "/me"]}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
-    await imported(gateway, credentials=KEY)
+    await import_connection(gateway, credentials=KEY)
     assert [path for _, path, _, _ in fake_provider.seen] == ["/api/old/?v=1", "/api/me"]
-    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    response = (await import_connection(gateway, credentials=WRONG, expect=400))["error"]
     # this status says more about the key than the first and the last status
     assert response["payload"]["status"] == 401
 
 
 async def test_without_a_verification_the_credential_is_not_tested(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS)
-    await imported(gateway, credentials=WRONG)
+    await import_connection(gateway, credentials=WRONG)
     assert fake_provider.seen == []
 
 
@@ -104,7 +104,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
             },
         },
     )
-    await imported(gateway, credentials=KEY, connection_config={"team": "t-1"})
+    await import_connection(gateway, credentials=KEY, connection_config={"team": "t-1"})
     assert [(method, path.partition("?")[0]) for method, path, _, _ in fake_provider.seen] == [("POST", "/other/check")]
 
 
@@ -116,14 +116,14 @@ async def test_a_user_name_may_stand_in_the_path(fake_provider: FakeProvider, st
     fake_provider.on("/api/Accounts", account)
     verification = {"endpoints": ["/Accounts/${username}.json"]}
     gateway = await start(auth_mode="BASIC", proxy={"verification": verification})
-    await imported(gateway, credentials={"type": "BASIC", "username": "AC1", "password": "pw-wrong"})
+    await import_connection(gateway, credentials={"type": "BASIC", "username": "AC1", "password": "pw-wrong"})
     assert [path for _, path, _, _ in fake_provider.seen] == ["/api/Accounts/AC1.json"]
 
 
 async def test_an_unreachable_provider_is_not_reported_as_a_wrong_key(fake_provider: FakeProvider, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
-    response = (await imported(gateway, credentials=KEY, expect=502))["error"]
+    response = (await import_connection(gateway, credentials=KEY, expect=502))["error"]
     assert response["code"] == "upstream_unreachable"
     assert await connections(gateway) == []
 
@@ -134,7 +134,7 @@ async def test_a_server_error_of_the_provider_is_reported_as_such(fake_provider:
 
     fake_provider.on("/api/me", down)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    response = (await imported(gateway, credentials=KEY, expect=400))["error"]
+    response = (await import_connection(gateway, credentials=KEY, expect=400))["error"]
     assert (response["code"], "it returned 503. Nothing was stored; try again" in response["message"]) == (
         "connection_test_failed",
         True,
@@ -159,7 +159,7 @@ async def test_a_grant_is_refused_only_if_a_refresh_cannot_fix_it(
         proxy={"verification": {"endpoints": ["/me"]}},
     )
     grant = {"type": "OAUTH2", "access_token": "a-token", **({"refresh_token": "r-token"} if refresh else {})}
-    await imported(gateway, credentials=grant, expect=expect)
+    await import_connection(gateway, credentials=grant, expect=expect)
     assert len(await connections(gateway)) == (1 if expect == 201 else 0)
 
 
@@ -174,7 +174,7 @@ async def test_a_grant_is_imported_while_its_provider_is_unreachable(
         token_url=f"{fake_provider.url}/token",
         proxy={"verification": {"endpoints": ["/me"], "base_url_override": "https://api.invalid"}},
     )
-    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a-token", **refresh_token})
+    await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "a-token", **refresh_token})
     assert len(await connections(gateway)) == 1
 
 
@@ -190,7 +190,7 @@ async def test_a_signed_call_is_signed_when_it_verifies_too(fake_provider: FakeP
         proxy={"verification": {"endpoints": ["/me"]}},
     )
     token = {"type": "TBA", "token_id": "i", "token_secret": "s"}
-    await imported(gateway, credentials=token, connection_config={"accountId": "acme"})
+    await import_connection(gateway, credentials=token, connection_config={"accountId": "acme"})
     assert fake_provider.paths() == ["/api/me"]
 
 
@@ -203,11 +203,11 @@ async def test_where_a_wrong_key_gets_a_200_the_response_decides(fake_provider: 
     fake_provider.on("/api/me", me)
     proof = {"endpoints": ["/me"], "expect": {"ok": True, "team.id": "*", "error": "-"}}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": proof})
-    response = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    response = (await import_connection(gateway, credentials=WRONG, expect=400))["error"]
     assert response["code"] == "connection_test_failed"
     assert "rejected this credential with status 200: invalid_auth. Nothing" in response["message"]
     assert await connections(gateway) == []
-    await imported(gateway, credentials=KEY)
+    await import_connection(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1
 
 
@@ -221,5 +221,5 @@ async def test_the_account_may_be_requested_by_post(fake_provider: FakeProvider,
     account = {"endpoint": "/graph", "method": "POST", "data": {"query": "{ me { id name } }"}}
     account |= {"id": "data.me.id", "label": ["data.me.name"]}
     gateway = await start(auth_mode="API_KEY", proxy=HEADERS, account=account)
-    await imported(gateway, credentials=KEY)
+    await import_connection(gateway, credentials=KEY)
     assert (await connections(gateway))[0]["account"] == {"id": "7", "label": "Ada"}

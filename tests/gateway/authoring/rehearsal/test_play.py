@@ -305,7 +305,7 @@ def _in_the_header(client: Any, method: str | None, headers: dict[str, str], par
     authenticate(client, "basic", headers, params)
 
 
-async def _unproved(*_: Any) -> None:
+async def _unproved(*_: Any, **__: Any) -> None:
     """Accept every credential."""
 
 
@@ -320,7 +320,7 @@ MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]
         "API_KEY", Verifier, "verify", _unproved, ("verification", ("proxy", "verification")),
     ),
     "names of its own": (
-        "OAUTH2, bent", oauth_requests, "renamed", lambda params, _: dict(params),
+        "OAUTH2, bent", oauth_requests, "rename_params", lambda params, _: dict(params),
         ("connect", ("token_params", "code")),
     ),
     "a client ID in the header only": (

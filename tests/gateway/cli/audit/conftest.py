@@ -16,6 +16,6 @@ async def audit(of: Examined, *words: str) -> CommandOutput:
 async def with_records(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
     """The files of a gateway with one imported connection, whose credentials were read once."""
     examined.write()
-    await running.imported(tracker.grant(), end_user={"id": "anna"})
+    await running.import_connection(tracker.grant(), end_user={"id": "anna"})
     await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     return examined

@@ -63,7 +63,7 @@ async def test_link_command_has_the_options_of_the_api(running: RunningGateway, 
 async def test_a_connection_is_authorized_again_under_its_id(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
-    await running.imported(tracker.grant(), "c1", end_user={"id": "ada"})
+    await running.import_connection(tracker.grant(), "c1", end_user={"id": "ada"})
     done = await connections(examined, "link", "--integration", "tracker", "--reconnect", "c1")
     assert done.exit_code == 0, done.stderr
     session = await session_of(running, done.stdout.strip())

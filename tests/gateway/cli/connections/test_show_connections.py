@@ -25,7 +25,7 @@ async def connections(examined: Examined, word: str, *arguments: str) -> Result:
 async def test_integration_may_be_left_out_if_the_id_is_unique(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     for word in ("show", "why", "refresh"):
         assert (await connections(examined, word, "c1")).exit_code == 0
         assert (await connections(examined, word, "--integration", "tracker", "c1")).exit_code == 0
@@ -34,7 +34,7 @@ async def test_integration_may_be_left_out_if_the_id_is_unique(
         1,
         "gateway: there is no connection 'c2' in any integration of environment 'dev'\n",
     )
-    await running.imported(tracker.grant(), "user-17")
+    await running.import_connection(tracker.grant(), "user-17")
     assert "did you mean 'user-17'?" in (await connections(examined, "why", "user17")).stderr
     slip = await connections(examined, "show", "--integration", "trakcer", "c1")
     assert (slip.exit_code, "did you mean 'tracker'?" in slip.stderr) == (1, True)
@@ -47,8 +47,8 @@ async def test_if_several_connections_have_the_id_they_are_listed(
 ) -> None:
     examined.document["environments"]["dev"]["integrations"]["second"] = dict(examined.integration)
     await running.restart()
-    await running.imported(tracker.grant())
-    await running.imported(tracker.grant(), provider_config_key="second")
+    await running.import_connection(tracker.grant())
+    await running.import_connection(tracker.grant(), provider_config_key="second")
     asked = tracker.calls["refresh_token"]
     for word in ("show", "why", "refresh"):
         result = await connections(examined, word, "c1")
@@ -61,7 +61,7 @@ async def test_if_several_connections_have_the_id_they_are_listed(
 async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500)
     result = await connections(examined, "refresh", "--integration", "tracker", "c1")
     assert result.exit_code == 1
@@ -80,7 +80,7 @@ async def test_control_characters_in_names_are_removed(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     name = "Eve\x1b]52;c;ZXZpbA==\x07\u202e\x9b2J\nc2  tracker  Bob  active"
-    await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": name}, tags={"team": name})
+    await running.import_connection(tracker.grant(), end_user={"id": "u1", "display_name": name}, tags={"team": name})
     for words in (("list",), ("show", "c1"), ("why", "c1")):
         printed = (await connections(examined, *words)).stdout
         assert printed.replace("\n", "").isprintable(), words
@@ -92,7 +92,7 @@ async def test_connections_that_lack_scopes_are_listed(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
     for name in ("c1", "c2", "c3", "well"):
-        await running.imported(tracker.grant(), name)
+        await running.import_connection(tracker.grant(), name)
     store = running.runtime.store
     for row in await store.connections.list("dev", ListFilter()):
         if row.ref.connection_id != "well":

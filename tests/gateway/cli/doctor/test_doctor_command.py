@@ -83,7 +83,7 @@ async def test_database_with_pending_migrations_is_reported(
 async def test_a_damaged_database_is_found_and_restore_advised(
     examined: Examined, running: RunningGateway, tracker: Tracker, place: str
 ) -> None:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await running.stop()
     path = running.folder / "gateway.db"
     content = bytearray(path.read_bytes())

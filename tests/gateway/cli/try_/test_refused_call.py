@@ -68,7 +68,7 @@ async def test_real_gateway_reports_a_connection_that_the_provider_ended(
 ) -> None:
     grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}
     del grant["expires_in"]
-    await running.imported(grant)
+    await running.import_connection(grant)
     tracker.grants[0].revoked = True
     result = await try_command("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
     assert result.exit_code == 1

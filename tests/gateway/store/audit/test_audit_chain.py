@@ -54,7 +54,7 @@ def sealed(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -
 
 
 def checkpoint(record: ChainedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoint:
-    return Checkpoint(STORE, record.sequence, record.hash, START).signed(key)
+    return Checkpoint(STORE, record.sequence, record.hash, START).sign(key)
 
 
 def judged(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
@@ -211,7 +211,7 @@ def test_a_rewritten_chain_is_placed_between_the_checkpoints_around_it() -> None
     assert verdict.proven_to == 20
 
 
-def test_a_checkpoint_proves_nothing_but_by_a_key_that_is_trusted() -> None:
+def test_a_checkpoint_proves_records_only_with_a_trusted_key() -> None:
     others = Ed25519PrivateKey.generate()
     made = checkpoint(CHAIN[9], others)
     assert made.proven_by([public_text(others)])

@@ -17,7 +17,7 @@ from gateway.records.connection import EndUser
 from gateway.records.operation import current_request_id
 from gateway.store import Edit, Store
 from gateway.store.audit.audit_chain import Checkpoint, Verdict
-from gateway.store.audit.audit_check import verified
+from gateway.store.audit.audit_check import verify_chain
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -52,7 +52,7 @@ async def signed(store: Store) -> Checkpoint:
 
 
 async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = True) -> Verdict:
-    return await verified(store.audit, given, [key or await store.audit.public_key(now=NOW)], own=own)
+    return await verify_chain(store.audit, given, [key or await store.audit.public_key(now=NOW)], own=own)
 
 
 async def run_sql(store: Store, statement: str) -> int:
@@ -96,7 +96,7 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
 
     with pytest.raises(RuntimeError):
         await store.transactions.write(work)
-    assert await store.audit.waiting() == 0
+    assert await store.audit.count_waiting() == 0
     assert await store.audit.append_to_chain() == 0
 
 
@@ -232,7 +232,7 @@ async def _unchanged(store: Store) -> bool:
     return list(now) == list(kept)
 
 
-async def test_a_chain_whose_end_was_cut_off_with_all_that_says_so_is_found_by_the_checkpoint_that_left(
+async def test_a_truncated_chain_is_detected_by_an_exported_checkpoint(
     store: Store,
 ) -> None:
     await filled(store)
@@ -267,7 +267,7 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
     await store.audit.new_key(now=NOW)
     await store.audit.append_to_chain()
     assert not (await judged(store, left, own=False)).ok  # a new key does not prove the signatures of the previous key
-    assert (await verified(store.audit, [left], [former])).ok
+    assert (await verify_chain(store.audit, [left], [former])).ok
 
 
 async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, store: Store) -> None:

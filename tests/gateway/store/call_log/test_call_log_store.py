@@ -266,7 +266,7 @@ async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
     await store.call_log.add_many(rows)
     monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
     monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
-    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SLICE", 8)
+    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.ROWS_PER_SLICE", 8)
     for asked in ({"text": "EVEN"}, {"path": "/even/"}):
         every, reached = list[str](), list[datetime]()
         wanted = OperationFilter("dev", limit=100, **asked)

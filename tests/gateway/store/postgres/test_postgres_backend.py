@@ -69,7 +69,7 @@ class SlowCommit:
 
 async def test_slow_commit_blocks_no_other_and_is_not_missed(opener: Opener) -> None:
     slow, quick, reader = await opener(), await opener(), await opener()
-    at = await reader.changes.end()
+    at = await reader.changes.log_end()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
         at, refs = await reader.changes.since(at)
@@ -82,14 +82,14 @@ async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(o
     slow, quick, reader = await opener(), await opener(), await opener()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
-        at = await reader.changes.end()
+        at = await reader.changes.log_end()
     assert list((await reader.changes.since(at))[1]) == [REF]
 
 
 async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> None:
     """The late commit does not change the version of the store. So the follower needs the notification."""
     slow, quick, reader = await opener(), await opener(), await opener()
-    at, version = await reader.changes.end(), await reader.changes.version()
+    at, version = await reader.changes.log_end(), await reader.changes.version()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
         at, _ = await reader.changes.since(at)
@@ -112,7 +112,7 @@ async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
     stores = [await opener() for _ in range(3)]
     reader = await opener()
     refs = REFS
-    at, seen = await reader.changes.end(), []
+    at, seen = await reader.changes.log_end(), []
 
     async def read_on() -> None:
         nonlocal at
@@ -167,4 +167,4 @@ async def test_log_that_ends_before_the_position_was_restored(store: Store) -> N
     await store.connections.put(new(), now=NOW)
     with pytest.raises(ChangesMissed):
         await store.changes.since(LogPosition(7))
-    assert (await store.changes.end()).last_id == 1
+    assert (await store.changes.log_end()).last_id == 1

@@ -32,7 +32,7 @@ def spoil(path: Path, table: str) -> None:
 
 
 async def stopped_with(running: RunningGateway, tracker: Tracker) -> Path:
-    await running.imported(tracker.grant())
+    await running.import_connection(tracker.grant())
     await running.stop()
     return file_of(running)
 

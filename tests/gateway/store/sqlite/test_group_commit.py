@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.store import Store
-from gateway.store.sqlite.group_commit import AT_ONCE
+from gateway.store.sqlite.group_commit import MAX_WRITES_PER_COMMIT
 from gateway.store.transactions import FenceFailed
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
@@ -85,7 +85,7 @@ async def test_waiting_writes_are_committed_together(
     await store.connections.put(new(), now=NOW)  # opens the connection, and seals values if needed
     commits.clear()
     async with queued(store) as tasks:
-        tasks += [put(store, f"c{n}") for n in range(AT_ONCE)]
+        tasks += [put(store, f"c{n}") for n in range(MAX_WRITES_PER_COMMIT)]
     assert len(commits) == 2, "that of what held them up, and theirs"
     for n, task in enumerate(tasks):
         connection, created = task.result()
