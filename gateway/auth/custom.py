@@ -24,7 +24,7 @@ from gateway.auth.oauth2 import OAuth2
 from gateway.auth.provider_responses import TEMPORARY_STATUSES, refusal_text
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, UpstreamFailed
-from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, retry_after
+from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable, retry_after
 from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import moment
@@ -39,6 +39,9 @@ class Custom(OAuth2):
     {…}}``. Requests carry the app's token. `user` is the end user's grant, in the format of the mode OAUTH2. Templates
     use the grant's token as ``${credentials.user.access_token}``. Until the app is installed, only this grant is
     stored.
+
+    If the provider refuses this grant later, the grant is dropped, and the connection's history and the log report it.
+    The connection continues with the app's token.
 
     The installation's ID comes from the end user's browser. If the entry has `installation_access_url`, the gateway
     accepts only an installation that this end user can access, as the provider confirms. Without this URL, an end user
@@ -92,13 +95,18 @@ class Custom(OAuth2):
         if user and self._ends_soon(user) and super().refreshable(user, context.provider):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
-            except TokenRefused:
-                user = None  # the end user revoked the grant; the installation stays usable
+            except TokenRefused as fault:
+                # The grant is gone, and the installation stays usable. `dropped` reports this. A refused client says
+                # nothing about the grant: the next refresh tries again.
+                user = None if fault.code in GRANT_GONE else user
         return {
             **{name: value for name, value in credential.items() if name != "user"},
             **app,
             **({"user": user} if user else {}),
         }
+
+    def dropped(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
+        return "the end user's grant" if kept.get("user") and not fresh.get("user") else None
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return token_values(credential, credential.get("access_token"))

@@ -128,6 +128,11 @@ class AuthMode(ABC):
         `refreshable` returns True."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
+    def dropped(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
+        """Return which part of the credential `kept` the refreshed credential `fresh` lacks, because the provider
+        refused this part. The gateway reports it. None if nothing was dropped."""
+        return None
+
     @abstractmethod
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         """Return the values for the placeholders of templates that use the credential: ``accessToken``, ``apiKey``,

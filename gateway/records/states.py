@@ -80,6 +80,14 @@ class Change:
     before: State | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryNote:
+    """An entry for a connection's history that changes no state. Its members are those of `Change`."""
+
+    reason: str
+    detail: str
+
+
 def next_state(state: State, trigger: StateTrigger) -> State:
     """Return the state after `trigger`. A temporary failure changes only an active connection, because it says nothing
     about a grant that the provider has already refused."""

@@ -12,7 +12,7 @@ from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeed
 from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
-from gateway.records.states import REJECTED, State
+from gateway.records.states import REJECTED, HistoryNote, State
 from gateway.text import printable
 
 # ── Limits for token endpoints and for APIs: how often a refusal must repeat before it changes the state of a
@@ -87,6 +87,7 @@ TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 MAX_WAIT: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
 NOT_REFRESHABLE: Final = "no_refresh_token"
+PART_REFUSED: Final = "user_grant_refused"
 REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
@@ -157,6 +158,19 @@ def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime)
     )
     attempts = connection.failure.attempts + 1 if connection.failure else 1
     return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
+
+
+def dropped_part(part: str, lost_at: datetime | None) -> HistoryNote:
+    """Return the report that a refresh has dropped a part of the credential, because the provider refuses the part.
+
+    `part`: what was dropped, for people. `lost_at`: as in `refresh_failure`.
+    """
+    words = f"The provider refuses to refresh {part}, so this part of the credential was dropped"
+    fix = "The connection works without it; to get it back, let the end user connect again."
+    if lost_at is None:
+        return HistoryNote(PART_REFUSED, f"{words}. {fix}")
+    sent = f"An earlier refresh began at {lost_at:%Y-%m-%d %H:%M:%S} UTC, and a response never arrived here"
+    return HistoryNote(ROTATION_LOST, f"{words}. {sent}. {fix}")
 
 
 def interrupted_error(connection: Connection, until: datetime, now: datetime) -> Unavailable:

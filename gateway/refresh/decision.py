@@ -148,6 +148,16 @@ def possible(facts: Facts) -> bool:
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
 
+def returns_lease(facts: Facts) -> bool:
+    """Return whether the lease goes back to its former holder if an attempt gets no token.
+
+    The holder's machine might have the only copy of the new token in its refresh journal. When this machine returns, it
+    finds its lease and the open intent, and uses the reply. The lease does not go back if this machine's own journal
+    has a reply, because then the attempt has already used a reply, in vain.
+    """
+    return facts.intent and facts.holder is Holder.ELSEWHERE and not facts.recorded
+
+
 # ── After a failover of the database, `may_refresh_again` decides when nodes may send refresh tokens again (ADR 64).
 
 MIN_WAIT_S: Final = 5.0

@@ -51,8 +51,9 @@ class KeepAlive:
             while True:
                 try:
                     await self.once()
-                except GatewayError as fault:
-                    log.warning("keep_alive_failed", detail=fault.message)
+                except Exception as fault:  # the next run may succeed, and this task must not end
+                    known = isinstance(fault, GatewayError)
+                    log.warning("keep_alive_failed", detail=str(fault), exc_info=None if known else fault)
                 await asyncio.sleep(EVERY_S)
         finally:
             try:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -29,7 +29,7 @@ from gateway.journal.reader import OpenRecord
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
-from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, Lease, RefreshFailure
 from gateway.records.operation import Operation, RecordOperation, current_request_id
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, StateTrigger
@@ -37,7 +37,7 @@ from gateway.records.trace import current_refresh
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
-from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
+from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step, returns_lease
 from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import (
     LEASE,
@@ -159,15 +159,13 @@ class TokenSource:
         earlier = await self._store.journal.earlier_replies(row) if row.intent is not None else EarlierReplies()
         if earlier.credential is not None:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            return RefreshedTokens(
-                context.provider, kept, earlier.credential.values, earlier.credential.expires_at
-            ), _nothing
+            return _tokens(row, mode, context, kept, earlier.credential.values, earlier.credential.expires_at), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
         attempt, fresh = await self._exchange_token(row, mode, kept, context, earlier.replies)
-        return RefreshedTokens(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
+        return _tokens(row, mode, context, kept, fresh, mode.expires_at(fresh)), attempt.release
 
     async def _exchange_token(
         self,
@@ -220,8 +218,38 @@ class TokenSource:
         return (self._store.open_or_nothing(row.previous) or None) if in_time else None
 
 
+def _tokens(
+    row: Connection,
+    mode: AuthMode,
+    context: AuthContext,
+    kept: Mapping[str, Any],
+    fresh: Mapping[str, Any],
+    expires_at: datetime | None,
+) -> RefreshedTokens:
+    """Return the new tokens, with a report if the mode has dropped a part of the credential.
+
+    If an intent was open before this refresh, the part was most likely lost with an earlier response.
+    """
+    part = mode.dropped(kept, fresh)
+    note = backoff.dropped_part(part, row.intent.at if row.intent is not None else None) if part else None
+    return RefreshedTokens(context.provider, kept, fresh, expires_at, note)
+
+
 def _nothing() -> None:
     pass
+
+
+class Claimed(NamedTuple):
+    """What the protocol found or did when it claimed the lease.
+
+    `row`: the row before the claim, or the row with a newer credential. `at`: the time just before the claim or the
+    last check (monotonic seconds). `former`: the lease that goes back to its holder if this attempt gets no token
+    (`decision.returns_lease`), else None.
+    """
+
+    row: Connection
+    at: float
+    former: Lease | None = None
 
 
 class RefreshProtocol:
@@ -253,10 +281,10 @@ class RefreshProtocol:
             raise
         while True:
             owner = await self._store.holders.new_owner()
-            row, claimed_at = await self._claim_lease(seen, owner, force)
-            if not has_same_credential(row, seen):
-                return row
-            refreshed = await self._refresh_claimed(row, owner, claimed_at)
+            claimed = await self._claim_lease(seen, owner, force)
+            if not has_same_credential(claimed.row, seen):
+                return claimed.row
+            refreshed = await self._refresh_claimed(claimed, owner)
             if refreshed is not None and not has_same_credential(refreshed, seen):
                 return refreshed
             # Another process took the lease and is still refreshing: wait for its result.
@@ -276,8 +304,8 @@ class RefreshProtocol:
             raise backoff.no_way_to_refresh(seen)
         return provider, mode, kept
 
-    async def _claim_lease(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
-        """Claim the lease. Return the row, and the time just before the claim or the last check (monotonic seconds).
+    async def _claim_lease(self, seen: Connection, owner: str, force: bool) -> Claimed:
+        """Claim the lease.
 
         If another process has stored a credential that differs from the credential of `seen`, return that row without a
         claim. Raises the error for the caller if this node cannot claim the lease now.
@@ -305,12 +333,12 @@ class RefreshProtocol:
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
-                    return row, asked_at
+                    return Claimed(row, asked_at, row.lease if returns_lease(facts) else None)
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
             if not has_same_credential(row, seen):
-                return row, asked_at
+                return Claimed(row, asked_at)
             # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
                 if not waited:
@@ -331,14 +359,15 @@ class RefreshProtocol:
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # The holder keeps the lease, because its machine might still have the reply and finish the refresh.
             lost = backoff.lost_token_failure(row, row.intent.at, now)
-            await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
+            await self._record_failure(row, row.lease.owner, lost, now, still_open=True, former=row.lease)
 
-    async def _refresh_claimed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
+    async def _refresh_claimed(self, claimed: Claimed, owner: str) -> Connection | None:
         """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
 
         Return None if another process might hold the lease now, or has stored a newer credential.
         """
-        async with keep_lease(self._store, row, owner, claimed_at) as claim:
+        row = claimed.row
+        async with keep_lease(self._store, row, owner, claimed.at) as claim:
             started = clock.monotonic()
             if (trace := current_refresh.get()) is not None:
                 trace.asked = started
@@ -350,7 +379,7 @@ class RefreshProtocol:
                 context = AuthContext(provider, integration, config, row.metadata)
                 pair, release = await self._token_source.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
-                return await self._store_failure(row, owner, fault)
+                return await self._store_failure(claimed, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
                 await self._store_unfinished(row, owner, fault)
                 raise
@@ -372,14 +401,19 @@ class RefreshProtocol:
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
             log.info("token_refreshed", **log_fields(row.ref), version=saved.version, duration_ms=took_ms)
+            if pair.note is not None:
+                reason = pair.note.reason
+                log.warning("credential_part_dropped", **log_fields(row.ref), reason=reason, detail=pair.note.detail)
+                if reason == ROTATION_LOST:
+                    self._metrics.add(REFRESH_FAILURES, *row.ref[:2], reason)
             self._record(row, None, {"version": saved.version}, took_ms)
         return saved
 
     async def _store_failure(
-        self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable
+        self, claimed: Claimed, owner: str, fault: TokenRefused | TokenUnavailable
     ) -> Connection | None:
         """Store the failure, unless the row now has another credential or another holder of the lease."""
-        now = clock.now()
+        row, now = claimed.row, clock.now()
         lost_at = (
             row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
         )
@@ -387,11 +421,14 @@ class RefreshProtocol:
         credential = self._store.open(row.credential)
         known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
         failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
-        settled = failure.code == backoff.ROTATION_LOST  # the token was sent again, and the provider refused it
+        # The token was sent again, and the provider refused it. Another machine might have the reply to the first time.
+        settled = failure.code == backoff.ROTATION_LOST and claimed.former is None
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
-            await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
+            await self._record_failure(
+                row, owner, failure, now, still_open=maybe_done, former=claimed.former, keep_lease=keep_lease
+            )
         except GatewayError as refusal:
             if keep_lease:  # other machines wait until this machine finishes with the reply in its journal
                 with suppress(GatewayError):
@@ -407,20 +444,20 @@ class RefreshProtocol:
         now: datetime,
         *,
         still_open: bool,
+        former: Lease | None,
         keep_lease: bool = False,
     ) -> None:
-        """Store `failure` and raise the error for callers.
+        """Store `failure` and raise the error for callers. The arguments are those of `RefreshStore.record_failure`.
 
         Return without an error if another process holds the lease or has stored a newer credential.
         """
-        kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,
             version=row.version,
             failure=failure,
             still_open=still_open,
-            former=kept,
+            former=former,
             keep_lease=keep_lease,
         )
         if after is None:

@@ -122,7 +122,7 @@ async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta
 # replied, the journal has the reply. Otherwise the token is sent again. The provider returns a new pair if it had not
 # received the token, or still accepts it for a grace period. If the provider refuses the token, or if another machine
 # might have the reply, the connection gets `rotation_lost`. If that machine returns with the reply, the connection
-# recovers. `gateway.refresh.decision` decides about each case.
+# recovers: the lease stays with that machine, or goes back to it. `gateway.refresh.decision` decides about each case.
 
 EVERY_S: Final = 5.0
 MAX_CONNECTIONS: Final = 100
@@ -141,10 +141,10 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
             for row in await find_unfinished(store, refresher, release):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 refresher.start(row, force=True)
-        except GatewayError as fault:
-            log.warning("recovery_failed", detail=fault.message)
-        except OSError as fault:  # the journal's folder cannot be read or written now; try again later
-            log.warning("recovery_failed", detail=str(fault))
+        except Exception as fault:  # the next run may succeed, and this task must not end
+            # An OSError: the journal's folder cannot be read or written now.
+            known = isinstance(fault, GatewayError | OSError)
+            log.warning("recovery_failed", detail=str(fault), exc_info=None if known else fault)
         await asyncio.sleep(EVERY_S)
 
 
@@ -164,15 +164,19 @@ async def find_unfinished(store: Store, refresher: Refresher, release: Callable[
         if len(connections) >= MAX_CONNECTIONS:
             break
         with suppress(JournalUnreadable):  # this row's reply needs an encryption key that is missing now
-            if (
-                refresher.has_entry(row)
-                and not _is_postponed(row)
-                and await refresher.next_step(row, records) in UNFINISHED
-            ):
+            if not refresher.has_entry(row):
+                continue
+            step = await refresher.next_step(row, records)
+            if step in UNFINISHED and not _is_postponed(row, step):
                 connections.append(row)
     return connections
 
 
-def _is_postponed(row: Connection) -> bool:
-    """Return whether to retry later: a setting was missing, so the last attempt failed before it sent a request."""
-    return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())
+def _is_postponed(row: Connection, step: RefreshStep) -> bool:
+    """Return whether to retry later, because the last attempt failed.
+
+    A setting was missing, so the attempt sent no request. Or a token that is to be sent again brought no new token, and
+    the lease went back to another machine.
+    """
+    failed = row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
+    return failed and not backoff.may_try(row, clock.now())

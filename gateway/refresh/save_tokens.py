@@ -17,6 +17,7 @@ from gateway import clock
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.states import HistoryNote
 from gateway.refresh.schedule import lifespan
 from gateway.secret import digest
 from gateway.store import Store
@@ -81,12 +82,16 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class RefreshedTokens:
-    """A new token pair: the new credential (`fresh`) and the credential that it replaces (`kept`)."""
+    """A new token pair: the new credential (`fresh`) and the credential that it replaces (`kept`).
+
+    `note`: reports in the history which part of `kept` the new credential lacks; None if it lacks nothing.
+    """
 
     provider: Provider
     kept: Mapping[str, Any] = field(repr=False)
     fresh: Mapping[str, Any] = field(repr=False)
     expires_at: datetime | None
+    note: HistoryNote | None = None
 
     @property
     def rotates(self) -> bool:
@@ -132,6 +137,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
                 previous_until=now + grace if spent and grace else None,
                 rotates=row.rotates or pair.rotates,
                 uid=row.uid,
+                note=pair.note,
             )
         except Exception as fault:  # noqa: BLE001 (no error may lose the pair)
             log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))

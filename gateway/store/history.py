@@ -11,7 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.http.scope_challenge import MAX_SCOPES
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
 from gateway.records.event import Event, event_for_change
-from gateway.records.states import ENDED, REJECTED, Change, State, StateTrigger, next_state, trigger_for_failure
+from gateway.records.states import (
+    ENDED,
+    REJECTED,
+    Change,
+    HistoryNote,
+    State,
+    StateTrigger,
+    next_state,
+    trigger_for_failure,
+)
 from gateway.store.changes import record_change
 from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, read_written, refused_scopes_json
 from gateway.store.outbox import Outbox
@@ -63,6 +72,11 @@ async def record_trigger(
     if event is not None and outbox is not None:
         await outbox.add_event(db, row.id, event, now=now, reason=reason, detail=detail)
     return written
+
+
+async def record_note(db: AsyncConnection, row_id: int, state: State, note: HistoryNote, *, now: datetime) -> None:
+    """Add `note` to the history of a connection, whose state is and stays `state`."""
+    await _add(db, row_id, Change(now, state, note.reason, note.detail, state))
 
 
 async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:

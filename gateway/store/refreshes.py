@@ -34,7 +34,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
-from gateway.records.states import REJECTED, State, StateTrigger, trigger_for_failure
+from gateway.records.states import REJECTED, HistoryNote, State, StateTrigger, trigger_for_failure
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, record_change, update_and_record
 from gateway.store.connection_rows import (
@@ -55,7 +55,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
-from gateway.store.history import BEFORE, record_trigger
+from gateway.store.history import BEFORE, record_note, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
@@ -234,13 +234,14 @@ class RefreshStore:
         previous_until: datetime | None = None,
         rotates: bool = False,
         uid: str | None = None,
+        note: HistoryNote | None = None,
     ) -> Connection | None:
         """Replace the credential of `version`, and end lease and intent.
 
         When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
         sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
         token, in this refresh or an earlier one. `uid`: the row's `uid` from an earlier read, which saves a query; None
-        if unknown.
+        if unknown. `note`: an entry for the history, about a part of the credential that was lost; else None.
 
         Returns None if the fence refuses the write: the row was deleted or created again, its credential was replaced,
         or another owner holds the lease.
@@ -260,14 +261,14 @@ class RefreshStore:
 
         def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if uid is None or key is None:
+            if uid is None or key is None or note is not None:
                 return None
             return _refresh_statement(
                 mine | key | {"row_uid": uid}, changed_values(uid), now, self._trail.entry_if_all_recorded(entry)
             )
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
-            if uid is not None:
+            if uid is not None and note is None:
                 values = {**mine, "row_uid": uid, **changed_values(uid)}
                 row, change_id = await update_and_record(
                     db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
@@ -278,7 +279,10 @@ class RefreshStore:
             held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
-            return await self._save_with_state(db, ref, held, changed_values(held.uid), now, entry), None
+            saved = await self._save_with_state(db, ref, held, changed_values(held.uid), now, entry)
+            if note is not None:
+                await record_note(db, saved.id, saved.state, note, now=now)
+            return saved, None
 
         done = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
@@ -331,9 +335,10 @@ class RefreshStore:
         keeps the lease, because its machine possibly has the reply. `trigger`: replaces the trigger that follows from
         `failure`.
 
-        `former`: the lease to restore if this attempt sent no token; else None. It is restored only with `still_open`.
-        If `owner` has claimed this lease from another owner, that owner gets it back. If it belongs to `owner` itself,
-        `owner` keeps it, and the write is refused if the lease has been renewed.
+        `former`: the lease to restore; else None. It is restored only with `still_open`. If `owner` has claimed this
+        lease from another owner, that owner gets it back, because this attempt sent no token, or because the other
+        owner's machine possibly has the reply. If it belongs to `owner` itself, `owner` keeps it, and the write is
+        refused if the lease has been renewed.
         """
         what = trigger or trigger_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)

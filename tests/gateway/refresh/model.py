@@ -27,6 +27,7 @@ from gateway.refresh.decision import (
     RefreshStep,
     may_refresh_again,
     next_step,
+    returns_lease,
 )
 
 Decide = Callable[[Facts], RefreshStep]
@@ -103,6 +104,8 @@ class Machine(NamedTuple):
     step: RefreshStep = RefreshStep.WAIT
     seen: Row = Row()
     """The row on which the decision was based. Empty in all phases except `DECIDED`."""
+    former: Row = Row()
+    """The holder and the lease that the claim replaces, if the holder gets its lease back. Otherwise empty."""
     paused: bool = False
     exchange: Exchange = Exchange.NONE
     exchanged: int = 0
@@ -168,7 +171,10 @@ class Restores(StrEnum):
 class Model:
     """The model of the refresh protocol.
 
-    `rotates`: whether the gateways know that the provider replaces the token. `last`: the search ends at this token.
+    `rotates`: whether the gateways know that the provider replaces the token. `revokes`: whether the provider revokes
+    the grant when it receives a replaced token. `last`: the search ends at this token.
+
+    `returns_lease`: decides whether the former holder gets its lease back if an attempt gets no token.
 
     `reconciled`: decides when workers can send tokens again after a failover. `restores`: which claims workers restore
     after a failover.
@@ -178,7 +184,9 @@ class Model:
         self,
         *,
         decide: Decide = next_step,
+        returns_lease: Callable[[Facts], bool] = returns_lease,
         rotates: bool = True,
+        revokes: bool = True,
         journal: bool = True,
         last: int = 1,
         reconciled: Reconciled = may_refresh_again,
@@ -187,7 +195,9 @@ class Model:
         self._decide = decide
         self._reconciled = reconciled
         self._restores = restores
+        self._returns_lease = returns_lease
         self._rotates = rotates
+        self._revokes = revokes
         self._journal = journal
         self._last = last
 
@@ -278,14 +288,16 @@ class Model:
         match machine.phase:
             case Phase.IDLE:
                 if row.token < self._last and (row.intent or not row.lost):
-                    step = self._decide(self.facts(state, number))
+                    facts = self.facts(state, number)
+                    step = self._decide(facts)
                     if step in (
                         RefreshStep.CLAIM,
                         RefreshStep.TAKE_UP,
                         RefreshStep.SEND_AGAIN,
                         RefreshStep.REPORT_LOST,
                     ):
-                        decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row)
+                        former = row if step is RefreshStep.SEND_AGAIN and self._returns_lease(facts) else Row()
+                        decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row, former=_lease_of(former))
                         yield f"{number} decides {step}", _with(state, number, decided), None
             case Phase.DECIDED:
                 yield self._claim(state, number)
@@ -397,7 +409,8 @@ class Model:
                         if token < state.current and state.alive
                         else None
                     )
-                    yield f"provider refuses token {token}", refused._replace(alive=False), spent
+                    alive = state.alive and token < state.current and not self._revokes
+                    yield f"provider refuses token {token}", refused._replace(alive=alive), spent
             case Exchange.RESPONDED:
                 over = machine._replace(exchange=Exchange.NONE, exchanged=0)
                 if self._journal:
@@ -411,18 +424,20 @@ class Model:
                 elif waits:
                     heard = _idle(_hung_up(state, number), number)
                     if _holds(state, number):
-                        heard = heard._replace(row=_free(row)._replace(intent=False, lost=True))
+                        returned = machine.former.machine is not None
+                        after = _given_back(row, machine.former)._replace(intent=returned, lost=True)
+                        heard = heard._replace(row=after)
                     yield f"{number} hears the refusal", heard, None
 
     def _failed(self, state: State, number: int) -> State:
-        """End an exchange without a known outcome: release the lease and keep the intent."""
+        """End an exchange without a known outcome: release the lease, or return it to its holder, and keep the intent."""
         machine = state.machines[number]
         over = _hung_up(state, number)
         if machine.phase is not Phase.WAITING:
             return over
         held = _holds(state, number)
         over = _idle(over, number)
-        return over._replace(row=_free(over.row)) if held else over
+        return over._replace(row=_given_back(over.row, machine.former)) if held else over
 
     @staticmethod
     def _time(state: State) -> Iterator[tuple[str, State, Sent | None]]:
@@ -514,7 +529,7 @@ def _idle(state: State, number: int) -> State:
 def _new(machine: Machine) -> Machine:
     """Return the machine with a new worker that has not begun anything."""
     return machine._replace(
-        phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), paused=False
+        phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), former=Row(), paused=False
     )
 
 
@@ -529,11 +544,13 @@ def _killed(state: State, number: int) -> State:
 
 
 def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
-    """Apply `change` to the row and to the standby's copy of the row.
+    """Apply `change` to the row, to the standby's copy of the row, and to the leases that can be returned.
 
     What happens to a process does not depend on which copy names the process.
     """
-    return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
+    machines = tuple(machine._replace(former=change(machine.former)) for machine in state.machines)
+    copy = None if state.copy is None else change(state.copy)
+    return state._replace(row=change(state.row), copy=copy, machines=machines)
 
 
 def _failed_over(state: State) -> State:
@@ -553,8 +570,14 @@ def _reconciles(state: State, machine: Machine) -> bool:
     return state.settled is False or machine.reconciling is not Reconciling.DONE
 
 
-def _free(row: Row) -> Row:
-    return row._replace(machine=None, process=None, lease=LeaseState.FREE)
+def _lease_of(row: Row) -> Row:
+    """Return an empty row with the holder and the lease of `row`."""
+    return _given_back(Row(), row)
+
+
+def _given_back(row: Row, former: Row) -> Row:
+    """Return the row with the holder and the lease of `former`. If `former` is empty, the lease is free."""
+    return row._replace(machine=former.machine, process=former.process, lease=former.lease)
 
 
 def _holds(state: State, number: int) -> bool:

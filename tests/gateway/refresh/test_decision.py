@@ -19,6 +19,7 @@ from gateway.refresh.decision import (
     may_refresh_again,
     next_step,
     possible,
+    returns_lease,
 )
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
@@ -66,6 +67,13 @@ def test_a_reply_in_this_machines_journal_is_used_as_soon_as_the_lease_allows() 
     for facts in POSSIBLE:
         if facts.node is Node.READY and facts.intent and facts.recorded and facts.lease is not LeaseState.HELD:
             assert next_step(facts) is RefreshStep.TAKE_UP
+
+
+def test_lease_goes_back_only_if_the_token_is_sent_again_and_another_machine_may_have_the_reply() -> None:
+    """If the attempt used a reply of this machine's journal, a lease that goes back would repeat the attempt forever."""
+    claims = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN}
+    returned = [facts for facts in POSSIBLE if next_step(facts) in claims and returns_lease(facts)]
+    assert {(next_step(facts), facts.holder) for facts in returned} == {(RefreshStep.SEND_AGAIN, Holder.ELSEWHERE)}
 
 
 def test_an_open_intent_never_stays_unreported() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 
 from gateway import clock
@@ -19,6 +20,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.refresh.keep_alive import KeepAlive
 from gateway.refresh.schedule import lifespan
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 DAY_S = 86_400
@@ -48,6 +50,30 @@ async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", name))
     assert row is not None
     return row
+
+
+async def test_keep_alive_continues_after_an_unexpected_error(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.keep_alive.EVERY_S", 0)
+    keep_alive, fault, runs = await keeper(running), RuntimeError("a bug"), list[None]()
+
+    async def failing_once() -> int:
+        runs.append(None)
+        if len(runs) == 1:
+            raise fault
+        return 0
+
+    monkeypatch.setattr(keep_alive, "once", failing_once)
+    with structlog.testing.capture_logs() as logged:
+        task = asyncio.create_task(keep_alive.run())
+        async with asyncio.timeout(PATIENCE_S):
+            while len(runs) < 3 and not task.done():
+                await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [(one["event"], one["exc_info"]) for one in logged] == [("keep_alive_failed", fault)]
 
 
 async def test_connection_has_its_expiry_and_its_keep_alive_time(running: RunningGateway, tracker: Tracker) -> None:

@@ -37,6 +37,16 @@ def test_no_loss_is_silent_if_rotation_is_unknown() -> None:
     assert {finding.what for finding in findings} == {SPENT}
 
 
+ONE_PROCESS_KILLED = {"machines": 2, "kills": 1, "pauses": 1, "cuts": 1}
+
+
+def test_reply_is_used_after_another_machine_sent_the_token_again() -> None:
+    """The provider refuses a replaced token and keeps the grant, so the reply in a journal stays the newest token."""
+    states, findings = explore(Model(rotates=False, revokes=False), **ONE_PROCESS_KILLED)
+    assert {finding.what for finding in findings} == {SPENT}
+    assert states > 5_000
+
+
 def test_no_loss_is_silent_without_a_journal() -> None:
     _, findings = explore(Model(journal=False), machines=2, kills=2, pauses=1, cuts=1)
     assert SILENT not in {finding.what for finding in findings}
@@ -107,6 +117,12 @@ def journal_not_read_after_the_report(facts: Facts, step: RefreshStep) -> Refres
 def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: RefreshStep) -> RefreshStep:
     gone = facts.intent and facts.lease is LeaseState.RUN_OUT and facts.holder is Holder.ELSEWHERE
     return RefreshStep.SEND_AGAIN if gone else step
+
+
+def test_machine_that_takes_the_lease_for_good_is_found() -> None:
+    model = Model(rotates=False, revokes=False, returns_lease=lambda _facts: False)
+    _, findings = explore(model, **ONE_PROCESS_KILLED)
+    assert UNUSED in {finding.what for finding in findings}
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,31 @@ async def test_recovery_continues_after_a_failed_sweep(
     recovering.cancel()
 
 
+async def test_recovery_continues_after_an_unexpected_error(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
+    await running.import_connection(tracker.grant())
+    await left_open(running)
+    later(LEASE.total_seconds() + 1)
+    store, refresher = running.runtime.store, running.runtime.refresher
+    fault = RuntimeError("a bug")
+
+    async def failing(**_: Any) -> list[Connection]:
+        raise fault
+
+    with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
+        patch.setattr(store.refreshes, "find_unsettled", failing)
+        recovering = asyncio.create_task(recover(store, refresher, print))
+        await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
+        patch.undo()
+        await until(lambda: recovering.done() or tracker.calls["refresh_token"])
+    assert not recovering.done()
+    recovering.cancel()
+    first = next(one for one in logged if one["event"] == "recovery_failed")
+    assert (first["detail"], first["exc_info"]) == ("a bug", fault)
+
+
 async def test_recovery_skips_a_row_whose_reply_needs_a_missing_encryption_key(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from aiohttp import web
 from multidict import CIMultiDict
 
 from gateway import clock
@@ -36,6 +37,7 @@ from tests.fakes.tracker import Tracker
 
 REF = ConnectionRef("dev", "tracker", "c1")
 LONG_AGO = "2020-01-01T00:00:00Z"
+GONE = web.json_response({"error": "invalid_grant"}, status=400)  # the provider refuses the token and keeps the grant
 Start = Callable[[str], Awaitable[RunningGateway]]
 
 
@@ -265,6 +267,71 @@ async def test_another_machine_sends_a_token_once_if_rotation_is_unknown(
     await passed(database, LEASE + FENCE)
     assert (await called(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
+
+
+async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    await killed.record_reply(killed.rotated(tracker))
+    killed.dies()
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    holder = (await row_of(other)).lease
+    tracker.response = GONE
+    status, shown, _ = await called(other)
+    assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
+    row = await row_of(other)
+    assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 1)
+    assert row.lease == holder, "whose machine has the reply"
+    assert row.intent is not None, "whose reply may still be found"
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
+    assert (await called(other))[0] == 424
+    assert tracker.calls["refresh_token"] == 1
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply(
+    killed: Killed, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await killed.record_reply(killed.rotated(tracker))
+    killed.dies()
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    holder = (await row_of(other)).lease
+    tracker.response = web.Response(status=502)
+    assert (await called(other))[0] == 503
+    assert (await row_of(other)).lease == holder
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == [], "the endpoint gets a pause"
+    tracker.response = GONE
+    monkeypatch.setattr("gateway.refresh.backoff.may_try", lambda *_: True)
+    assert (await called(other))[0] == 424
+    assert (await row_of(other)).lease == holder
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 2)
+
+
+async def test_returning_machine_without_a_reply_ends_the_refresh(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    killed.rotated(tracker)  # the reply was lost
+    killed.dies()
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    tracker.response = GONE
+    assert (await called(other))[0] == 424
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.state, row.state_reason, row.lease) == (State.NEEDS_REAUTH, "rotation_lost", None)
+    assert tracker.calls["refresh_token"] == 2
+    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    assert events == ["authorized", "rotation_lost"]
 
 
 async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(

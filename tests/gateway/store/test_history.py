@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.records.connection import RefreshFailure
-from gateway.records.states import REJECTED, State
+from gateway.records.states import REJECTED, HistoryNote, State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new
 
@@ -65,3 +65,16 @@ async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) 
     withdrawn = await store.rejections.withdraw(seen, now=LATER)
     assert withdrawn is not None
     assert withdrawn.state is State.ACTIVE
+
+
+async def test_note_of_a_refresh_is_in_the_history_and_changes_no_state(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
+    note = HistoryNote("user_grant_refused", "The grant was dropped.")
+    row = await store.refreshes.save_refreshed(
+        REF, owner="a", version=1, credential={}, expires_at=None, now=LATER, uid=seen.uid, note=note
+    )
+    assert row is not None
+    assert (row.version, row.state, row.state_reason, row.lease) == (2, State.ACTIVE, seen.state_reason, None)
+    last = (await store.history.of(row.id))[-1]
+    assert (last.at, last.state, last.reason, last.detail) == (LATER, State.ACTIVE, note.reason, note.detail)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
@@ -22,7 +23,8 @@ class GithubLikeProvider:
     """Issues installation tokens to clients that sign as the app, and user tokens for codes.
 
     `accessible`: the installations that the user can access. `access_status`: if set, the status of the response when
-    the gateway asks whether the user can access an installation.
+    the gateway asks whether the user can access an installation. `refuses_client`: whether no client gets a user token.
+    `loses_user_token`: whether the response with the user token is lost.
     """
 
     def __init__(self, fake_provider: FakeProvider) -> None:
@@ -32,6 +34,8 @@ class GithubLikeProvider:
         self.users = 0
         self.accessible = {"42"}
         self.access_status: int | None = None
+        self.refuses_client = False
+        self.loses_user_token = False
         for path, handler in {
             "/apps/ours/installations/new": self.install,
             "/app/installations": self.installation_token,
@@ -70,10 +74,14 @@ class GithubLikeProvider:
 
     async def user_token(self, request: web.Request) -> web.Response:
         form = await request.post()
+        if self.refuses_client:
+            return web.json_response({"error": "invalid_client"}, status=401)
         self.users += 1
         wanted = "the code" if form["grant_type"] == "authorization_code" else f"ghr_{self.users - 1}"
         if (form.get("code") or form.get("refresh_token")) != wanted:
             return web.json_response({"error": "bad_refresh_token"})
+        if self.loses_user_token:
+            return web.Response(status=502)
         result = {"access_token": f"ghu_{self.users}", "refresh_token": f"ghr_{self.users}", "expires_in": 28_800}
         return web.json_response(result)
 
@@ -175,6 +183,72 @@ async def test_an_app_and_its_users_grant_are_stored_together(
     later(28_800 - 3601 - 600)
     shown = await gateway.json("GET", path)
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
+
+
+async def with_users_grant(fake_provider: FakeProvider, start: Any) -> tuple[GithubLikeProvider, Any, str]:
+    """Return the provider, the gateway and the id of a connection that has an installation and the user's grant."""
+    forge = GithubLikeProvider(fake_provider)
+    gateway = await start(client_and_app(fake_provider), **with_user(fake_provider))
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
+    assert (await connect(gateway))[0] == 200
+    return forge, gateway, await only_id(gateway)
+
+
+async def refreshed(gateway: Any, connection_id: str) -> tuple[str | None, list[tuple[str, str]]]:
+    """Refresh the connection. Return the user's token, and the states and reasons of the history."""
+    path = f"/connections/{connection_id}?provider_config_key=tracker"
+    shown = await gateway.json("GET", f"{path}&force_refresh=true")
+    row = await gateway.runtime.store.connections.get(("dev", "tracker", connection_id))
+    changes = await gateway.runtime.store.history.of(row.id)
+    user = shown["credentials"].get("user", {}).get("access_token")
+    return user, [(change.state.value, change.reason) for change in changes]
+
+
+def dropped(logged: list[Any]) -> list[str]:
+    return [one["reason"] for one in logged if one["event"] == "credential_part_dropped"]
+
+
+async def test_refused_end_users_grant_is_dropped_and_reported(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    forge, gateway, connection_id = await with_users_grant(fake_provider, start)
+    later(28_800)
+    forge.users = 7  # the end user has revoked the grant, so the provider refuses the refresh token
+    with structlog.testing.capture_logs() as logged:
+        user, history = await refreshed(gateway, connection_id)
+    assert (user, history) == (None, [("active", "authorized"), ("active", "user_grant_refused")])
+    assert dropped(logged) == ["user_grant_refused"]
+    async with gateway.call_proxy(connection_id) as response:
+        assert response.status == 200, "the app's token still works"
+    later(3601)
+    assert await refreshed(gateway, connection_id) == (None, history), "it is reported once"
+
+
+async def test_end_users_grant_whose_refresh_lost_its_response_is_reported_as_lost(
+    fake_provider: FakeProvider, start: Any, later: Any
+) -> None:
+    forge, gateway, connection_id = await with_users_grant(fake_provider, start)
+    later(28_800)
+    forge.loses_user_token = True
+    path = f"/connections/{connection_id}?provider_config_key=tracker&force_refresh=true"
+    await gateway.json("GET", path, expect=503)
+    forge.loses_user_token = False
+    later(3600)
+    with structlog.testing.capture_logs() as logged:
+        user, history = await refreshed(gateway, connection_id)
+    assert user is None
+    assert history[-1] == ("active", "rotation_lost")
+    assert dropped(logged) == ["rotation_lost"]
+
+
+async def test_refused_client_keeps_the_end_users_grant(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+    forge, gateway, connection_id = await with_users_grant(fake_provider, start)
+    later(28_800)
+    forge.refuses_client = True
+    assert await refreshed(gateway, connection_id) == ("ghu_1", [("active", "authorized")])
+    forge.refuses_client = False
+    later(3601)
+    assert (await refreshed(gateway, connection_id))[0] == "ghu_2"
 
 
 def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
