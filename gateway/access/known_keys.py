@@ -310,8 +310,9 @@ class MintedKeyCache:
             await asyncio.sleep(WRITE_INTERVAL_S)
             try:
                 await self._write(IDLE_S)
-            except GatewayError as fault:
-                log.warning("key_use_not_written", detail=fault.message)
+            except Exception as fault:  # the next run may succeed, and this task must not end
+                known = isinstance(fault, GatewayError)
+                log.warning("key_use_not_written", detail=str(fault), exc_info=None if known else fault)
 
     async def close(self) -> None:
         for task in self._tasks:

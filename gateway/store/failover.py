@@ -162,6 +162,9 @@ class Failover:
                     pause_s = SOON_S
             except GatewayError:  # the change feed logs that the database is unavailable
                 pause_s = SOON_S
+            except Exception as fault:  # without the heartbeat, other processes stop waiting for this process
+                log.warning("heartbeat_not_written", detail=str(fault), exc_info=fault)
+                pause_s = SOON_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._noticed.wait()

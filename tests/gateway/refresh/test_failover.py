@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -265,3 +266,25 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     monkeypatch.setattr(store.connections, "get", slow)
     await live.refresh_entries({REF: None})
     assert (await live.read_row(REF)).version == 2
+
+
+async def test_heartbeat_continues_after_an_unexpected_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("BEAT_S", "SOON_S"):
+        monkeypatch.setattr(f"gateway.store.failover.{pause}", 0.02)
+    failover = (await start()).runtime.store.failover
+    reconciling, fault, calls = failover.reconciling, RuntimeError("a bug"), list[None]()
+
+    async def failing_once() -> bool:
+        calls.append(None)
+        if len(calls) == 1:
+            raise fault
+        return await reconciling()
+
+    with structlog.testing.capture_logs() as logged:
+        monkeypatch.setattr(failover, "reconciling", failing_once)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(calls) < 3:
+                await asyncio.sleep(0.01)
+    assert [(line["detail"], line["exc_info"]) for line in logged if line["event"] == "heartbeat_not_written"] == [
+        ("a bug", fault)
+    ]
