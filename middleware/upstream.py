@@ -36,7 +36,9 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     mount, token, shown = route_prefix(request), "", None
     if called_by is not None:
         mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
-    rest = url.without_base(url.parse_proxied_target(target, mount, shown), base)
+    rest = url.parse_proxied_target(target, mount, shown)
+    if request[CONNECTION].secret_base is None:
+        rest = url.without_base(rest, base)
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,

@@ -25,7 +25,7 @@ from gateway.timestamps import iso
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100
 MAX_LIFETIME_S: Final = 10 * 365 * 86400
-MAX_WARNINGS: Final = 20  # the search for the method that was meant takes time, and rules can have thousands of others
+MAX_WARNINGS: Final = 20  # a key can have many rules, and the search for the method that was meant takes time
 
 
 class LimitsBody(Strict):

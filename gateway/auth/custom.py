@@ -96,7 +96,7 @@ class Custom(OAuth2):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
             except TokenRefused as fault:
-                # The grant is gone, and the installation stays usable. `dropped` reports this. A refused client says
+                # The grant is gone, and the installation stays usable. `dropped_part` reports this. A refused client says
                 # nothing about the grant: the next refresh tries again.
                 user = None if fault.code in GRANT_GONE else user
         return {
@@ -105,7 +105,7 @@ class Custom(OAuth2):
             **({"user": user} if user else {}),
         }
 
-    def dropped(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
+    def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
         return "the end user's grant" if kept.get("user") and not fresh.get("user") else None
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:

@@ -128,7 +128,7 @@ class AuthMode(ABC):
         `refreshable` returns True."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
-    def dropped(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
+    def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
         """Return which part of the credential `kept` the refreshed credential `fresh` lacks, because the provider
         refused this part. The gateway reports it. None if nothing was dropped."""
         return None

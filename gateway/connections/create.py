@@ -172,10 +172,12 @@ class Creator:
         check_required_settings(provider, settings, path)
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
+        # An untested grant must not replace one that possibly works.
+        replaces = before is not None or (tested and await self._store.connections.get(ref) is not None)
         credential = await self.obtain_credential(mode, credential, context)
         new = await self.complete_credential(mode, credential, context)
         context = replace(context, config=dict(new.config))
-        await self.check(mode, credential, context, verified=tested or reconnects, grant_needs_provider=reconnects)
+        await self.check(mode, credential, context, verified=tested or reconnects, refuse_untested_grant=replaces)
         account = new.account or await account_of(new, credential, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
@@ -223,18 +225,18 @@ class Creator:
         context: AuthContext,
         *,
         verified: bool,
-        grant_needs_provider: bool = True,
+        refuse_untested_grant: bool = True,
     ) -> None:
         """Check that requests can carry the credential and, if `verified`, that the provider accepts the credential.
         This check finds errors now that otherwise only the first proxied call would show.
 
-        `grant_needs_provider`: as in `Verifier.verify`. Raises the same errors as `create`.
+        `refuse_untested_grant`: as in `Verifier.verify`. Raises the same errors as `create`.
         """
         base = base_url(context.provider, context.config, mode, credential)
         placement(mode, credential, context.for_destinations(base.origin))
         if verified:
             verifier = Verifier(self._current.generation.egress)
-            await verifier.verify(mode, credential, context, grant_needs_provider=grant_needs_provider)
+            await verifier.verify(mode, credential, context, refuse_untested_grant=refuse_untested_grant)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """Return an existing connection's settings, or no settings without a connection. With these settings, a new

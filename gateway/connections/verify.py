@@ -132,6 +132,7 @@ def _account_text(value: object) -> str | None:
 log = structlog.get_logger(__name__)
 
 TIMEOUT_S: Final = 15.0
+UNREACHABLE: Final = frozenset({"unreachable", "timeout", "tls"})  # kinds of EgressError without any response
 MAX_RESPONSE_BYTES: Final = 1 << 20
 
 
@@ -147,18 +148,19 @@ class Verifier:
         credential: Mapping[str, Any],
         context: AuthContext,
         *,
-        grant_needs_provider: bool = True,
+        refuse_untested_grant: bool = True,
     ) -> None:
         """Check the credential. The credential is accepted if one of the entry's endpoints returns the expected 2xx, or
         if the entry names no endpoint.
 
         An OAuth grant is refused only after a 401 or an unexpected 2xx, because its scopes do not always cover the
         endpoint. A grant that can be refreshed is never refused, because an imported token may have expired.
-        `grant_needs_provider`: whether a grant is refused if the provider could not be reached. A provider at an IP
-        address that the gateway may not call counts as unreachable for every credential.
+        `refuse_untested_grant`: whether to refuse a grant if the provider could not be reached. If False, the grant is
+        accepted without a test, and the log has `credential_not_tested`. An IP address that the gateway may not call is
+        an error for every credential.
 
         Raises InvalidRequest ``connection_test_failed`` if the credential is refused, and UpstreamFailed if the
-        provider could not be reached.
+        provider could not be reached and the credential is refused for this reason.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
@@ -168,7 +170,8 @@ class Verifier:
             try:
                 reply = await self._send(spec, endpoint, mode, credential, context)
             except EgressError as fault:
-                if grant_needs_provider or fault.kind == "refused" or not isinstance(mode, GrantingMode):
+                tolerable = fault.kind in UNREACHABLE and not replies and isinstance(mode, GrantingMode)
+                if refuse_untested_grant or not tolerable:
                     raise _unreachable_error(context, fault) from fault
                 integration = context.integration
                 log.warning(

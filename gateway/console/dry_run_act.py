@@ -13,7 +13,7 @@ from gateway.console.call_views import operation_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.http.url import join_target, parse_proxied_target, without_base
+from gateway.http.url import join_target, parse_proxied_target
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.off_loop import off_loop
@@ -44,7 +44,7 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
     try:
         opened = await runtime.live.open_connection(environment, call.integration_id, call.connection_id)
         base = opened.base
-        rest = without_base(parse_proxied_target(PROXY_PATH + call.path, PROXY_PATH), base)
+        rest = parse_proxied_target(PROXY_PATH + call.path, PROXY_PATH)  # the call log has the path below the base URL
         upstream = UpstreamRequest(
             method=call.method,
             scheme=base.scheme,

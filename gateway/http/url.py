@@ -101,7 +101,8 @@ def without_base(rest: ProxiedTarget, base: ParsedUrl) -> ProxiedTarget:
     """Return `rest`, without the base URL if the path is an absolute URL at or below `base`.
 
     Callers of Nango's SDKs pass absolute URLs as endpoints: ``/https://api.example.com/v1/users``. Absolute URLs of
-    other origins, and all other paths, stay unchanged.
+    other origins, and all other paths, stay unchanged. Not for a base URL with a secret: the response would show whether
+    a guess of the secret is right.
     """
     if "://" not in rest.path[:9]:  # true for nearly every path
         return rest

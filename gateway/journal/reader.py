@@ -4,6 +4,7 @@ A call is released when the database has its reply, or when nobody needs the rep
 """
 
 import contextlib
+import errno
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from typing import Any, Final
 
 from gateway.journal import marker, slot_files
 from gateway.journal.place import slot_files_of
-from gateway.journal.segment import BEGUN, NOT_FOR_US, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
+from gateway.journal.segment import BEGUN, RELEASED, REPLY, SKIPPED_ERRORS, SUFFIX, UNFINISHED, is_dead, records
 
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # they end by themselves
 HEAD_KEYS: Final = {"ref", "row", "version", "attempt", "key", "step"}
 # Creating a file takes milliseconds. A file that is unfinished after this many seconds belongs to a killed process.
 UNFINISHED_S: Final = 600.0
@@ -32,15 +34,22 @@ class OpenRecord:
     sealed: bytes = field(repr=False)
 
 
-def open_records(folder: Path) -> list[OpenRecord]:
+def open_records(folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord]:
     """Return the records that are not released, from all files. Slot files of earlier releases are included. Blocks.
 
-    Raises OSError like `read`.
+    Raises OSError like `read`. With `skip_damaged`, it skips a file that cannot be read for another reason than a
+    shortage of the system, because such a file may stay unreadable.
     """
     records = []
     for path in all_files(folder):
         is_writer_alive = not is_dead(path)  # check before reading: a dead writer adds no record after this check
-        records += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in read(path)]
+        try:
+            found = read(path)
+        except OSError as fault:
+            if not skip_damaged or fault.errno in SHORTAGES:
+                raise
+            continue
+        records += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in found]
     return records
 
 
@@ -53,7 +62,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     if path.suffix != SUFFIX:
         return slot_files.read(path)
     calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
-    with contextlib.suppress(*NOT_FOR_US):
+    with contextlib.suppress(*SKIPPED_ERRORS):
         for kind, payload in records(path):
             head, _, sealed = payload.partition(b"\n")
             try:

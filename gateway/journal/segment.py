@@ -36,7 +36,8 @@ UNFINISHED: Final = ".new"
 MAGIC: Final = b"gwj1"
 RECORD_HEAD: Final = struct.Struct(">4sBII")
 BEGUN, REPLY, RELEASED = 1, 2, 3
-NOT_FOR_US: Final = (FileNotFoundError, PermissionError)  # reading failed: the file was removed, or is another user's
+# Errors of a path that has no reply for this process: it was removed, is another user's file, or is a folder.
+SKIPPED_ERRORS: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
 CLOSED: Final = -1  # no file has this descriptor, so that using it fails with EBADF
 sync_data: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.journal.segment import NOT_FOR_US
+from gateway.journal.segment import SKIPPED_ERRORS
 
 SLOT_BYTES: Final = 16 << 10
 HEAD: Final = struct.Struct("<4sI")
@@ -52,7 +52,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
                 continue
             if isinstance(about, dict) and about.keys() in KEYS:
                 found.append((about, sealed))
-    except NOT_FOR_US:
+    except SKIPPED_ERRORS:
         pass
     return found
 

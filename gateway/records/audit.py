@@ -56,7 +56,10 @@ class AuditAction(StrEnum):
     OPERATOR_SIGNED_IN = "operator.signed_in", "somebody used a link of `gateway console`; `detail` has the role"
     OPERATOR_SIGNED_OUT = (
         "operator.signed_out",
-        "somebody signed out of the console, or `gateway console --sign-out-all` ended all sessions",
+        (
+            "somebody signed out of the console (`detail` has the role), or `gateway console --sign-out-all` ended all "
+            "sessions and unused links (`detail` has their number)"
+        ),
     )
     STORE_BACKED_UP = "store.backed_up", "`gateway backup` copied the database; `detail` has the file"
     STORE_RESTORED = (
@@ -249,8 +252,9 @@ class AuditFilter:
 
     `environment` None: all environments, and records that concern the whole store. `since`, `until`: the time range,
     from `since` up to but not including `until`. `key_ids`: only actions of these minted keys and of the connect
-    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user; it matches
-    nothing after `gateway audit forget`. `before`, `after`: only records with a lower or a higher sequence number.
+    sessions that they created; empty: of any actor. `end_user_id`: the application's id of the end user. The id of
+    an end user that `gateway audit forget` has removed matches nothing. `before`, `after`: only records with a lower or
+    a higher sequence number.
     """
 
     environment: str | None = None

@@ -82,7 +82,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class HistoryNote:
-    """An entry for a connection's history that changes no state. Its members are those of `Change`."""
+    """An entry for a connection's history that changes no state. `reason`, `detail`: as in `Change`."""
 
     reason: str
     detail: str

@@ -160,7 +160,7 @@ def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime)
     return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
 
 
-def dropped_part(part: str, lost_at: datetime | None) -> HistoryNote:
+def dropped_part_note(part: str, lost_at: datetime | None) -> HistoryNote:
     """Return the report that a refresh has dropped a part of the credential, because the provider refuses the part.
 
     `part`: what was dropped, for people. `lost_at`: as in `refresh_failure`.

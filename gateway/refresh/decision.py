@@ -58,8 +58,8 @@ class RefreshStep(StrEnum):
     """Claim the lease from its holder and finish the refresh with the reply in this machine's journal. Send the token
     only if the journal has no reply."""
     SEND_AGAIN = "send_again"
-    """Claim the lease and send a token that might be spent. If the token is spent, no process can get the reply any
-    more."""
+    """Claim the lease and send a token that might be spent. If another machine might have the reply, that machine gets
+    its lease back if this attempt gets no token (`returns_lease`)."""
     WAIT = "wait"
     """Read the row again in a moment."""
     DEFER = "defer"
@@ -86,7 +86,8 @@ class Facts(NamedTuple):
     rotates: bool
     """Whether the gateway knows that the provider replaces this connection's refresh token at each refresh."""
     reported: bool
-    """Whether an earlier decision set `rotation_lost` and left the intent open."""
+    """Whether `rotation_lost` is stored and the intent is still open: the token was not sent, or it was refused and
+    another machine might have the reply."""
 
 
 class DecisionRule(NamedTuple):

@@ -106,7 +106,7 @@ class FactCollector:
             lease=lease,
             holder=holder,
             recorded=recorded,
-            rotates=row.rotates or self._declared_rotating(row),
+            rotates=row.rotates or bool(self.declared_rotating(row)),
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
 
@@ -115,9 +115,10 @@ class FactCollector:
             return Node.CLOCK_OFF
         return Node.RECONCILING if await self._store.failover.reconciling() else Node.READY
 
-    def _declared_rotating(self, row: Connection) -> bool:
+    def declared_rotating(self, row: Connection) -> bool | None:
+        """Return whether the catalog says that the provider replaces refresh tokens; None if it does not say."""
         provider = self._current.generation.catalog.get(row.provider)
-        return provider is not None and provider.refresh is not None and bool(provider.refresh.rotating)
+        return provider.refresh.rotating if provider is not None and provider.refresh is not None else None
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
@@ -159,13 +160,15 @@ class TokenSource:
         earlier = await self._store.journal.earlier_replies(row) if row.intent is not None else EarlierReplies()
         if earlier.credential is not None:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            return _tokens(row, mode, context, kept, earlier.credential.values, earlier.credential.expires_at), _nothing
+            return _refreshed_tokens(
+                row, mode, context, kept, earlier.credential.values, earlier.credential.expires_at
+            ), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
         attempt, fresh = await self._exchange_token(row, mode, kept, context, earlier.replies)
-        return _tokens(row, mode, context, kept, fresh, mode.expires_at(fresh)), attempt.release
+        return _refreshed_tokens(row, mode, context, kept, fresh, mode.expires_at(fresh)), attempt.release
 
     async def _exchange_token(
         self,
@@ -218,7 +221,7 @@ class TokenSource:
         return (self._store.open_or_nothing(row.previous) or None) if in_time else None
 
 
-def _tokens(
+def _refreshed_tokens(
     row: Connection,
     mode: AuthMode,
     context: AuthContext,
@@ -230,8 +233,8 @@ def _tokens(
 
     If an intent was open before this refresh, the part was most likely lost with an earlier response.
     """
-    part = mode.dropped(kept, fresh)
-    note = backoff.dropped_part(part, row.intent.at if row.intent is not None else None) if part else None
+    part = mode.dropped_part(kept, fresh)
+    note = backoff.dropped_part_note(part, row.intent.at if row.intent is not None else None) if part else None
     return RefreshedTokens(context.provider, kept, fresh, expires_at, note)
 
 
@@ -333,7 +336,9 @@ class RefreshProtocol:
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
-                    return Claimed(row, asked_at, row.lease if returns_lease(facts) else None)
+                    # A provider that keeps its refresh tokens sends other machines no token that this one lacks.
+                    returns = returns_lease(facts) and self.fact_collector.declared_rotating(row) is not False
+                    return Claimed(row, asked_at, row.lease if returns else None)
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
@@ -421,7 +426,8 @@ class RefreshProtocol:
         credential = self._store.open(row.credential)
         known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
         failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
-        # The token was sent again, and the provider refused it. Another machine might have the reply to the first time.
+        # The provider refused the token that was sent again. The intent closes, unless another machine might have the
+        # reply to the first request.
         settled = failure.code == backoff.ROTATION_LOST and claimed.former is None
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled

@@ -1,8 +1,7 @@
 """Restores the claims of refreshes that a database failover lost, and finishes refreshes of dead processes."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -10,6 +9,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import GatewayError
+from gateway.journal.reader import OpenRecord
 from gateway.records.connection import Connection
 from gateway.records.states import State
 from gateway.refresh import backoff, decision
@@ -159,24 +159,34 @@ async def find_unfinished(store: Store, refresher: Refresher, release: Callable[
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     connections: list[Connection] = []
     # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
-    records = await store.journal.open_records() if rows else ()
+    records: Sequence[OpenRecord] | None = ()
+    unreadable: JournalUnreadable | None = None
+    try:
+        records = await store.journal.open_records() if rows else ()
+    except JournalUnreadable as fault:
+        records, unreadable = None, fault  # some rows do not need the journal
     for row in rows.values():
         if len(connections) >= MAX_CONNECTIONS:
             break
-        with suppress(JournalUnreadable):  # this row's reply needs an encryption key that is missing now
-            if not refresher.has_entry(row):
-                continue
+        if not refresher.has_entry(row):
+            continue
+        try:
             step = await refresher.next_step(row, records)
-            if step in UNFINISHED and not _is_postponed(row, step):
-                connections.append(row)
+        except JournalUnreadable as fault:  # the journal, or the encryption key of this row's reply, is missing now
+            unreadable = fault
+            continue
+        if step in UNFINISHED and not _is_postponed(row, step):
+            connections.append(row)
+    if unreadable is not None:
+        log.warning("recovery_failed", detail=str(unreadable.__cause__ or unreadable))
     return connections
 
 
 def _is_postponed(row: Connection, step: RefreshStep) -> bool:
     """Return whether to retry later, because the last attempt failed.
 
-    A setting was missing, so the attempt sent no request. Or a token that is to be sent again brought no new token, and
-    the lease went back to another machine.
+    This concerns two cases: a setting was missing, so the attempt sent no request; or the token was sent again without
+    success, and the lease went back to another machine.
     """
     failed = row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
     return failed and not backoff.may_try(row, clock.now())

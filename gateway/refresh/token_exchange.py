@@ -174,7 +174,7 @@ async def send_journalled(
     """
     wanted_at = clock.monotonic() if wanted_at is None else wanted_at
     if entry is None:
-        _check_waited_for(wanted_at, timeout_s)
+        _check_still_awaited(wanted_at, timeout_s)
         return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
     if journals.sent.unread(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
@@ -184,7 +184,7 @@ async def send_journalled(
         writer = journals.of(entry.folder)
         segment = await writer.begin(entry, step)
         try:
-            _check_waited_for(wanted_at, timeout_s)  # a blocked process or a slow disk can take this long
+            _check_still_awaited(wanted_at, timeout_s)  # a blocked process or a slow disk can take this long
             if abandoned():  # a recovery might have read the journal before this call was recorded
                 raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
             reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
@@ -206,7 +206,7 @@ async def send_journalled(
             journals.sent.forget(entry.attempt)
 
 
-def _check_waited_for(wanted_at: float, timeout_s: float) -> None:
+def _check_still_awaited(wanted_at: float, timeout_s: float) -> None:
     """Raise EgressError if the process that wanted the call at `wanted_at` (monotonic) no longer waits for its reply."""
     if clock.monotonic() - wanted_at >= timeout_s:
         raise EgressError("timeout", f"the request was not sent within {timeout_s:g} s.", sent=False)

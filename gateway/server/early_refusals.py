@@ -1,6 +1,7 @@
 """Refusals that the middleware chain does not see: of a connection above the limit, and of a request that cannot be read.
 
-They have the gateway's error format, and are counted and recorded as the refusals of the middleware chain are.
+Both responses have the gateway's error format. A refused request is recorded in the call log and the metrics; a
+refused connection is only counted (`GatewayServer.count_refused_connection`).
 """
 
 import json

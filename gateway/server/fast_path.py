@@ -377,7 +377,9 @@ def _target_and_rule(
     placement = opened.placement
     try:
         rest = url.parse_proxied_target(request_line[2].decode("ascii"), head.known.mount)
-        target = url.join_target(opened.base.path, url.without_base(rest, opened.base))
+        if opened.secret_base is None:
+            rest = url.without_base(rest, opened.base)
+        target = url.join_target(opened.base.path, rest)
     except GatewayError:
         return None
     rule = "" if caller.access is None else may_send(caller, head, opened, request_line[1].decode(), target)

@@ -1,5 +1,6 @@
 """Changes of a connection without a new credential: its metadata, tags, end user or webhook URL."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -113,7 +114,7 @@ class EditStore:
                 new[ref] = {**old, **metadata} if merge and old else metadata
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
-                if new[ref] != old:
+                if _as_text(new[ref]) != _as_text(old):  # in Python, true equals 1
                     changed.append((held.end_user_id or "", ref))
             rows = [
                 await _write_columns(db, ref, {"metadata": dict(merged), "updated_at": now}, now)
@@ -146,3 +147,8 @@ async def _write_columns(
     row = await read_written(db, ref)
     await record_change(db, ref, now)
     return row
+
+
+def _as_text(metadata: Mapping[str, Any] | None) -> str:
+    """Return `metadata` as text that differs if its JSON differs."""
+    return json.dumps(metadata, sort_keys=True)

@@ -63,16 +63,16 @@ class JournalUnreadable(Unavailable):
     """The journal, or a reply in it, cannot be read now."""
 
     def __init__(self, cause: str) -> None:
-        message = f"The gateway's refresh journal cannot be read now: {cause}. Retry in {RETRY_AFTER_S} seconds."
+        message = f"The gateway's refresh journal cannot be read now: {cause}. Retry in {RETRY_AFTER_S} s."
         super().__init__("store_unavailable", message, retry_after_s=RETRY_AFTER_S)
 
 
 class RefreshJournal:
     """The refresh journal of this machine.
 
-    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded. The
-    methods that read replies raise JournalUnreadable if the journal cannot be read now: it is not an empty journal,
-    because a token that is sent again is lost.
+    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded. If
+    the journal cannot be read now, it does not count as empty, because a token that is sent again may be lost: the
+    methods that read replies raise JournalUnreadable, and `sweep` keeps files that it cannot read.
     """
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
@@ -159,11 +159,11 @@ class RefreshJournal:
         """Return the recorded token calls that are not released.
 
         Each tuple has the connection, the row and version of its credential, and whether a reply is recorded or can
-        still arrive.
+        still arrive. A damaged file is skipped: the start, and the end of a failover, must not wait for it.
         """
         if self.folder is None:
             return []
-        found = await self._open_records(self.folder)
+        found = await self._open_records(self.folder, skip_damaged=True)
         return [
             (
                 ConnectionRef(*record.about["ref"]),
@@ -215,7 +215,11 @@ class RefreshJournal:
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
-            for about, sealed in await asyncio.to_thread(read, path):
+            try:
+                records = await asyncio.to_thread(read, path)
+            except OSError:
+                continue  # it can have a reply that is needed
+            for about, sealed in records:
                 row = await _open_row(about, current) if sealed else None
                 if row is not None:
                     needed, settled[row.ref] = True, row
@@ -225,7 +229,11 @@ class RefreshJournal:
 
     async def _overdue_attempts(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
         """Yield the attempts that a living process has not released, although their replies are no longer needed."""
-        for about, _ in await asyncio.to_thread(read, path):
+        try:
+            records = await asyncio.to_thread(read, path)
+        except OSError:
+            return
+        for about, _ in records:
             attempt = about.get("attempt")  # None in a file of an earlier release whose process still runs
             if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
                 yield attempt
@@ -250,9 +258,9 @@ class RefreshJournal:
         return [path for path in markers(self.folder) if is_dead(path)]
 
     @staticmethod
-    async def _open_records(folder: Path) -> list[OpenRecord]:
+    async def _open_records(folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord]:
         try:
-            return await asyncio.to_thread(open_records, folder)
+            return await asyncio.to_thread(open_records, folder, skip_damaged=skip_damaged)
         except OSError as fault:
             raise JournalUnreadable(fault.strerror or str(fault)) from fault
 

@@ -241,7 +241,7 @@ class RefreshStore:
         When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
         sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
         token, in this refresh or an earlier one. `uid`: the row's `uid` from an earlier read, which saves a query; None
-        if unknown. `note`: an entry for the history, about a part of the credential that was lost; else None.
+        if unknown. `note`: an entry for the history, if the refresh has dropped a part of the credential; else None.
 
         Returns None if the fence refuses the write: the row was deleted or created again, its credential was replaced,
         or another owner holds the lease.

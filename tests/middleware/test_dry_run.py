@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from multidict import CIMultiDict
+from yarl import URL
 
 from gateway.middleware.dry_run import MASK, request_json
 from gateway.records.proxied_call import UpstreamRequest
@@ -150,6 +151,18 @@ async def test_no_key_sees_a_credential_in_the_base_url(
     assert json.loads(text)["url"] == f"{api.url}/bot${{apiKey}}/getMe"
     assert ["x-pass", "***"] in json.loads(text)["headers"]
     assert api.received == []
+
+
+async def test_guess_of_a_base_url_with_a_credential_is_not_removed_from_the_path(
+    bots: tuple[RunningGateway, RecordingServer],
+) -> None:
+    gateway, api = bots
+    names = {"Provider-Config-Key": "bots", "Connection-Id": "c1", **DRY}
+    for guess in (BOT, "wrong"):
+        url = URL(f"{gateway.url}/proxy/{api.url}/bot{quote(guess, safe='')}/getMe", encoded=True)
+        async with gateway.http.get(url, headers={**gateway.headers, **names}) as response:
+            shown = (await response.json())["url"]
+        assert shown.startswith(f"{api.url}/bot${{apiKey}}/http"), "the whole path is below the base URL"
 
 
 @pytest.mark.parametrize("times", [1, 3], ids=["chain", "fast path"])

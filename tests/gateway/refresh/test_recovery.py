@@ -240,9 +240,9 @@ async def test_recovery_reads_the_journal_once_for_all_rows(
         assert await claim(ref, owner=owner, ttl=timedelta(0), seen=row, intent="digest")
     reads = list[Path]()
 
-    def counted(folder: Path) -> list[OpenRecord]:
+    def counted(folder: Path, **options: bool) -> list[OpenRecord]:
         reads.append(folder)
-        return open_records(folder)
+        return open_records(folder, **options)
 
     monkeypatch.setattr("gateway.store.journal_recovery.open_records", counted)
     assert await find_unfinished(store, refresher, print) == []
@@ -294,6 +294,20 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     assert tracker.calls["refresh_token"] == 1
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_refused_token_of_a_provider_that_keeps_refresh_tokens_can_be_tried_again(
+    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": False}))
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    tracker.response = GONE
+    assert (await called(other))[0] == 424
+    assert (await row_of(other)).intent is None
+    tracker.response = None
+    found = await other.runtime.refresher.refresh(await row_of(other), force=True)
+    assert (found.version, found.state) == (2, State.ACTIVE)
 
 
 async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply(

@@ -49,11 +49,16 @@ async def test_changed_metadata_is_audited_and_unchanged_metadata_is_not(store: 
     await store.connections.put(new(OTHER), now=NOW)
     await store.edits.set_metadata([REF, OTHER], {"m": 1}, merge=True, now=LATER)
     await store.edits.set_metadata([REF], {"secret": "value"}, merge=True, now=LATER)
+    await store.edits.set_metadata([OTHER], {"m": True}, merge=True, now=LATER)  # equal to 1 in Python, not in JSON
     await store.audit.append_to_chain()
     records = [one.as_json() for one in await store.audit.find(AuditFilter(action="connection.changed"))]
-    assert [one["object"]["connection"] for one in records] == [REF.connection_id, OTHER.connection_id]
-    assert [one["detail"] for one in records] == [{"fields": ["metadata"]}] * 2
-    assert ["end_user" in one for one in records] == [True, False]
+    assert [one["object"]["connection"] for one in records] == [
+        OTHER.connection_id,
+        REF.connection_id,
+        OTHER.connection_id,
+    ]
+    assert [one["detail"] for one in records] == [{"fields": ["metadata"]}] * 3
+    assert ["end_user" in one for one in records] == [False, True, False]
 
 
 async def test_unknown_connection_prevents_all_changes(store: Store) -> None:

@@ -174,8 +174,13 @@ async def test_a_grant_is_imported_while_its_provider_is_unreachable(
         token_url=f"{fake_provider.url}/token",
         proxy={"verification": {"endpoints": ["/me"], "base_url_override": "https://api.invalid"}},
     )
-    await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "a-token", **refresh_token})
-    assert len(await connections(gateway)) == 1
+    grant = {"type": "OAUTH2", "access_token": "a-token", **refresh_token}
+    await import_connection(gateway, credentials=grant)
+    (stored,) = await connections(gateway)
+    await import_connection(
+        gateway, connection_id=stored["connection_id"], credentials={**grant, "access_token": "untested"}, expect=502
+    )
+    assert await connections(gateway) == [stored], "an untested token replaces none"
 
 
 async def test_a_signed_call_is_signed_when_it_verifies_too(fake_provider: FakeProvider, start: Any) -> None:
