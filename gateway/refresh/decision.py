@@ -154,7 +154,8 @@ def returns_lease(facts: Facts) -> bool:
 
     The holder's machine might have the only copy of the new token in its refresh journal. When this machine returns, it
     finds its lease and the open intent, and uses the reply. The lease does not go back if this machine's own journal
-    has a reply, because then the attempt has already used a reply, in vain.
+    has a reply, because then the attempt has already used a reply, in vain. If the catalog says that refresh tokens stay
+    the same (``refresh.rotating: false``), the protocol does not ask.
     """
     return facts.intent and facts.holder is Holder.ELSEWHERE and not facts.recorded
 

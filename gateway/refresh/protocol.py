@@ -336,7 +336,7 @@ class RefreshProtocol:
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
-                    # A provider that keeps its refresh tokens sends other machines no token that this one lacks.
+                    # If refresh tokens stay the same, the other machine's reply has none that this machine lacks.
                     returns = returns_lease(facts) and self.fact_collector.declared_rotating(row) is not False
                     return Claimed(row, asked_at, row.lease if returns else None)
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again

@@ -424,11 +424,7 @@ class RefreshStore:
             values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
             values["seen_owner"] = holder
         if intent is not None:
-            open_intent = seen.intent if seen is not None else None
-            # The time of the first claim with this token: an earlier attempt's reply can be in a journal, sealed under
-            # the data key of that time (`rotation.kept_for_replies`).
-            first = open_intent.at if open_intent is not None and open_intent.digest == intent else clock.now()
-            values |= {"intent_digest": intent, "intent_at": first}
+            values |= {"intent_digest": intent, "intent_at": _first_claim_at(seen, intent)}
 
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:
@@ -508,3 +504,12 @@ def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
     """
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)
+
+
+def _first_claim_at(seen: Connection | None, intent: str) -> datetime:
+    """Return when the token with the digest `intent` was first claimed; now if `seen` has no open intent for it.
+
+    An earlier attempt's reply can be in a journal, sealed under the data key of that time (`rotation.kept_for_replies`).
+    """
+    open_intent = seen.intent if seen is not None else None
+    return open_intent.at if open_intent is not None and open_intent.digest == intent else clock.now()
