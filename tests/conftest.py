@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, in_front_of
+from tests.fakes.ports import closed_port
 from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
@@ -45,6 +46,13 @@ def _reset_logging() -> Iterator[None]:
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
+
+
+@pytest.fixture
+def unused_tcp_port() -> Iterator[int]:
+    """Yield a port that refuses connections. The fixture of pytest-asyncio does not keep the port for the test."""
+    with closed_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -243,6 +243,8 @@ class CallQueue:
             await self.flush()
         except GatewayError as fault:
             log.warning("call_log_lost", records=self.waiting, detail=fault.message)
+        except Exception as fault:
+            log.warning("call_log_lost", records=self.waiting, detail=str(fault), exc_info=fault)
         while self._lines:
             await self._write_lines()
         if self.dropped:

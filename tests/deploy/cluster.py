@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 from tests.fakes.processes import Files, NodeFile, Serving, serving
 
 COUNT: Final = 3
@@ -18,7 +18,7 @@ class Cluster:
     """Three nodes. `ports` stay the same when nodes are restarted."""
 
     def __init__(self, folder: Path, provider_port: int, store_url: str) -> None:
-        self.ports = tuple(lasting_port() for _ in range(COUNT))
+        self.ports = tuple(free_port() for _ in range(COUNT))
         self._files = []
         for port in self.ports:
             files = Files(folder, provider_port, port=port, drain_s=DRAIN_S)

@@ -18,7 +18,7 @@ from gateway.server.runner import KEEP_ALIVE_S, MAX_FIELD_BYTES, MAX_HEAD_BYTES,
 from tests.deploy import compose
 from tests.fakes.certificate import certified
 from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 
 ENCRYPTION_KEY: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 FILES: Final = ["compose.yaml", "compose.postgres.yaml"]
@@ -35,7 +35,7 @@ def test_the_balancer_accepts_its_configuration(tmp_path: Path, name: str, check
     command = write(
         tmp_path,
         tmp_path / "certificate.pem",
-        Ports(*(lasting_port() for _ in range(2)), nodes=tuple(f"127.0.0.1:{lasting_port()}" for _ in range(3))),
+        Ports(*(free_port() for _ in range(2)), nodes=tuple(f"127.0.0.1:{free_port()}" for _ in range(3))),
     )
     ran = subprocess.run([*command, *check_option], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -22,7 +22,7 @@ from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.postgres import free_port
+from tests.fakes.ports import free_port
 
 ONLY_MAKE_IMAGE: Final = pytest.mark.skipif(
     "GATEWAY_IMAGE" not in os.environ, reason="installs everything again; `make image` runs it"

@@ -16,7 +16,7 @@ from typing import Final
 
 from tests.fakes.certificate import certified
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 HOST: Final = "gateway.example.com"
@@ -105,7 +105,7 @@ async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[
     """Run the balancer `name` in front of `nodes`. Yield it as soon as it accepts connections."""
     _, trusting = certified(HOST, folder)
     write, in_foreground = COMMANDS[name]
-    ports = Ports(lasting_port(), lasting_port(), tuple(nodes))
+    ports = Ports(free_port(), free_port(), tuple(nodes))
     command = write(folder, folder / "certificate.pem", ports)
     logged = folder / f"{name}.log"
     with logged.open("wb") as log:

@@ -11,7 +11,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from gateway.store import open_store
 from gateway.store.tables import metadata
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import free_port
 
 PASSWORD = "database-password"
 # No data is needed after the tests, so PostgreSQL need not write anything through to the disk.
@@ -238,13 +238,6 @@ def _copy_programs(programs: Path, into: Path) -> Path:
         shutil.copytree(libraries, into / libraries.name)
     shutil.copytree(programs.parent, into / package.name / programs.parent.name)
     return into / package.name / programs.parent.name / programs.name
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 _LIBC = ctypes.CDLL(None)

@@ -3,7 +3,6 @@
 import base64
 import json
 import secrets
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from gateway.cli.demo.child import start_child
 from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
 from tests.fakes.migrated import create_database
+from tests.fakes.ports import free_port
 
 SECRET_KEY = "journey-secret-key-0123456789"
 
@@ -94,11 +94,6 @@ class GatewayServer:
         status, made = await self.call("POST", "/connect/sessions", body=session)
         assert status == 201, made
         return f"{self.url}/oauth/connect/{integration}?connect_session_token={made['data']['token']}"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes import installed
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_logs_endpoints import call, import_expired
 from tests.journeys.test_traces import SAMPLED, TRACE, traced
@@ -33,7 +33,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
     interpreter = installed.python("phoenix", [PHOENIX])
     folder = tmp_path / "phoenix"
     folder.mkdir()
-    port, rpc = lasting_port(), lasting_port()
+    port, rpc = free_port(), free_port()
     environ = {
         "PHOENIX_HOST": "127.0.0.1",
         "PHOENIX_PORT": str(port),

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from gateway.observe import call_queue
 from tests.fakes.collector import Collector, Span, collecting
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import free_port
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_logs_endpoints import call, import_expired, mint_key, wait_for_operations
@@ -308,9 +308,7 @@ async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
 
 def closed_url() -> str:
     """Return a URL at which nothing listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{sock.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("trouble", ["down", "500", "slow"])

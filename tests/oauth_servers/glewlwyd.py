@@ -20,7 +20,7 @@ from yarl import URL
 
 from gateway.sandbox.visitor import VisitedPage
 from tests.fakes import installed
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 from tests.oauth_servers.pages import open_page
 from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, running
 
@@ -177,7 +177,7 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Gl
     with closing(sqlite3.connect(folder / "glewlwyd.db")) as database:
         database.executescript(schema)
     (folder / "none").mkdir()
-    (folder / "glewlwyd.conf").write_text(CONFIGURATION.format(port=(port := lasting_port()), root=root, folder=folder))
+    (folder / "glewlwyd.conf").write_text(CONFIGURATION.format(port=(port := free_port()), root=root, folder=folder))
     environ = {"LD_LIBRARY_PATH": ":".join(str(path) for path in (root / "usr/lib").glob("*-linux-gnu*"))}
     program = root / "usr/bin/glewlwyd"
     missing = await _missing_libraries(program, environ)

@@ -14,7 +14,7 @@ import aiohttp
 
 from gateway.sandbox.visitor import VisitedPage, forms
 from tests.fakes import installed
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 from tests.oauth_servers.pages import form_with, open_page, submit
 from tests.oauth_servers.server import PASSWORD, USER, environment, running
 
@@ -72,7 +72,7 @@ class JupyterHub:
 async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[JupyterHub]:
     interpreter = await asyncio.to_thread(environment, "jupyterhub")
     modules = await asyncio.to_thread(installed.node_modules, "oauth-servers", HERE / "package.json")
-    url, hub_url, proxy_api_url = (f"http://127.0.0.1:{lasting_port()}" for _ in range(3))
+    url, hub_url, proxy_api_url = (f"http://127.0.0.1:{free_port()}" for _ in range(3))
     options = {
         "url": url,
         "hub_url": hub_url,

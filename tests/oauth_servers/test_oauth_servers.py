@@ -20,7 +20,8 @@ import pytest
 
 from gateway.sandbox.visitor import browser
 from tests.fakes.commands import command_output
-from tests.journeys.conftest import GatewayServer, free_port
+from tests.fakes.ports import free_port
+from tests.journeys.conftest import GatewayServer
 from tests.oauth_servers import api, canaille, django, glewlwyd, jupyterhub, oidc_provider
 from tests.oauth_servers.api import Api
 from tests.oauth_servers.server import USER, OAuthServer, basic

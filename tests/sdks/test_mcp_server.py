@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from tests.fakes.gateways import RunningGateway, document
-from tests.fakes.ports import lasting_port
+from tests.fakes.ports import free_port
 from tests.sdks import environments
 
 SERVER = Path(__file__).parent / "mcp_server.py"
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[str]:
     if os.environ.get("GATEWAY_SDKS") != "all":
         pytest.skip("too slow for every run; `make sdks` runs it")
     interpreter = await asyncio.to_thread(environments.python, ("fastmcp",))
-    port = lasting_port()
+    port = free_port()
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         str(interpreter), str(SERVER), str(port), env={**environ, "NO_PROXY": "*"}, stderr=asyncio.subprocess.PIPE

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -39,6 +39,8 @@ ROWS_PER_SLICE: Final = 50_000  # number of rows that a text search reads before
 DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # for pg_advisory_xact_lock, so that only one node at a time creates or drops a partition
 UNDEFINED_TABLE: Final = "42P01"
+NO_PARTITION: Final = "23514"  # check_violation; the table has no other check
+MISSING_TABLE: Final = frozenset({UNDEFINED_TABLE, NO_PARTITION})
 NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
@@ -103,18 +105,25 @@ class PostgresCallLog:
         for at in range(0, len(rows), ROWS_PER_STATEMENT):
             values.append([_row_values(row) for row in rows[at : at + ROWS_PER_STATEMENT]])
             await asyncio.sleep(0)
-        days = {row.at.astimezone(UTC).date() for row in rows} - self._days
+        days = {row.at.astimezone(UTC).date() for row in rows}
         totals = totals_of(rows)
 
         async def write(db: AsyncConnection) -> None:
-            if days:
-                await _make(db, days)
+            if new_days := days - self._days:
+                await _make(db, new_days)
             for some in values:
                 await db.exec_driver_sql(INSERT, some)
             # the last statement, because it locks rows that other nodes change too
             await db.exec_driver_sql(ADD_TOTAL, totals)
 
-        await self._transactions.write(write)
+        try:
+            await self._transactions.write(write)
+        except DBAPIError as fault:
+            if getattr(fault.orig, "sqlstate", None) not in MISSING_TABLE:
+                raise
+            # A standby that lacks the table or a partition has taken over, or another node has dropped the partition.
+            self._days.clear()
+            await self._transactions.write(write)
         self._days |= days
 
     async def find(self, filters: OperationFilter) -> OperationPage:

@@ -15,7 +15,8 @@ from gateway import resources
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.postgres import PASSWORD, free_port
+from tests.fakes.ports import free_port
+from tests.fakes.postgres import PASSWORD
 from tests.gateway.cli.command import run_command
 
 HEAD = """\

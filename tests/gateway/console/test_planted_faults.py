@@ -18,10 +18,10 @@ from gateway.console import alarms, sign_in
 from gateway.errors import Unavailable
 from gateway.records.operation import Operation, OperationFilter
 from gateway.store.console_sessions import ConsoleSessionStore
-from tests.fakes.closed_port import closed_port
 from tests.fakes.console import ONE, AtConsole, at_console
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import closed_port
 from tests.fakes.tracker import Tracker
 
 LINK = re.compile(r"<main.*</main>", re.DOTALL)

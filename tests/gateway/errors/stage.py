@@ -15,6 +15,7 @@ from gateway import config as configuration
 from gateway.app import reload as reloading
 from tests.fakes.certificate import certified
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.ports import free_port
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import raw_provider, read_message
 from tests.fakes.tracker import Tracker
@@ -121,7 +122,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     secure = TestServer(web.Application(), scheme="https")
     await secure.start_server(ssl=shown)
     async with raw_provider(_odd) as odd, raw_provider() as closed:
-        free = _free_port()
+        free = free_port()
         for name, base in {
             "keyed": odd.origin,
             "barred": closed.origin,
@@ -152,16 +153,6 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
             await gateway.stop()
             await secure.close()
             await server.close()
-
-
-def _free_port() -> int:
-    """Return a port on which nothing listens."""
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 Play = Callable[[Stage], Awaitable[None]]

@@ -201,14 +201,15 @@ async def test_records_are_written_after_the_store_recovers(trouble: Exception) 
     assert kept.ids == ["1"]
 
 
-async def test_close_writes_the_rest_and_survives_a_failing_store() -> None:
+@pytest.mark.parametrize("fault", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("unexpected")])
+async def test_close_writes_the_rest_and_survives_a_failing_store(fault: Exception) -> None:
     log, kept = CallQueue(), RecordingStore()
     await wait_until_queue_is_empty(log, kept)
     log.record(exchange(1))
     await log.close()
     assert kept.ids == ["1"]
     log.record(exchange(2))
-    kept.down = Unavailable("store_unavailable", "x", retry_after_s=1)
+    kept.down = fault
     await log.close()
     assert kept.ids == ["1"]
 

@@ -10,8 +10,8 @@ from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
 from gateway.egress.limits import ConcurrencySettings, EgressLimits
 from gateway.proxy.caller_body import KEPT_BYTES
-from tests.fakes.closed_port import closed_port
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import closed_port
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read_message

@@ -15,9 +15,9 @@ from gateway.app import generations
 from gateway.errors import InvalidRequest
 from gateway.store.database_faults import unavailable
 from gateway.store.transactions import CROWDED
-from tests.fakes.closed_port import closed_port
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import closed_port
 from tests.fakes.tracker import Tracker
 
 REF = ("dev", "tracker", "c1")

@@ -11,6 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.fakes.ports import free_port
 from tests.fakes.tracker import Tracker
 
 
@@ -44,15 +45,6 @@ async def test_a_fresh_request_makes_no_statement(
     assert [sql for sql, task in statements if task not in behind] == []
 
 
-def closed_port() -> int:
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
-
-
 @pytest.fixture
 async def several(tracker: Tracker, tmp_path: Path) -> Any:
     """Yield a gateway with several providers. Each fails in a different way."""
@@ -64,7 +56,7 @@ async def several(tracker: Tracker, tmp_path: Path) -> Any:
         writer.close()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    torn, closed = server.sockets[0].getsockname()[1], closed_port()
+    torn, closed = server.sockets[0].getsockname()[1], free_port()
     urls = {
         "torn": f"http://127.0.0.1:{torn}",
         "closed": f"http://127.0.0.1:{closed}",

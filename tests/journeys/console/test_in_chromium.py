@@ -20,9 +20,9 @@ from gateway.console.console_page import Live
 from gateway.errors import Unavailable
 from gateway.records.operation import Operation
 from gateway.store.console_sessions import ConsoleSessionStore, new_link
-from tests.fakes.closed_port import closed_port
 from tests.fakes.console import switch_on
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.ports import closed_port
 from tests.fakes.tracker import Tracker
 from tests.journeys.connect_page.browser import launched, violations
 

@@ -84,6 +84,19 @@ async def test_a_search_goes_on_if_another_node_drops_a_day(store: Store, url: s
     await other.close()
 
 
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("lost", ["call_log", "call_log_20260102"])
+async def test_rows_are_stored_after_a_failover_to_a_standby_without_the_table(
+    store: Store, url: str, lost: str
+) -> None:
+    await store.call_log.add_many([operation(1)])
+    other = await asyncpg.connect(url)
+    await other.execute(f"DROP TABLE {lost}")
+    await other.close()
+    await store.call_log.add_many([operation(2)])
+    assert [one.request_id for one in await found(store)] == ["r2"]
+
+
 async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) -> None:
     exchange = ExchangeRecord(
         *(START, "r1", "dev", "jira", "u1", "GET", "api.example.com", "/x", 502, 12.5, 0, 7, "upstream_unreachable"),

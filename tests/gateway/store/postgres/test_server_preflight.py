@@ -13,7 +13,8 @@ from gateway.store import Store, StoreRefused, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import free_socket
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.postgres import PASSWORD, PostgresServer, free_port
+from tests.fakes.ports import free_port
+from tests.fakes.postgres import PASSWORD, PostgresServer
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 from tests.gateway.store.test_opening import STARTER
 
