@@ -20,6 +20,11 @@ class EgressError(Exception):
         self.sent = sent
         self.status = status
 
+    @property
+    def says_down(self) -> bool:
+        """Whether the error counts as a failure of the provider: the circuit breaker counts it, and a retry can help."""
+        return self.kind in ("unreachable", "timeout")
+
 
 class CallNotAttempted(EgressError):
     """The gateway did not send the call: too many calls wait for this provider, or its circuit breaker is open.

@@ -124,7 +124,6 @@ IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024
 SWALLOWED_S: Final = 1.0
 REFUSING: Final = frozenset({401, 403})
-_SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
 class Attempts:
@@ -221,7 +220,7 @@ class Attempts:
         except EgressError as fault:
             if attempt is not None:
                 attempt.end(error=error_type(fault))
-            if fault.kind in _SAYS_DOWN and self._upload.fault is None:
+            if fault.says_down and self._upload.fault is None:
                 outcome = "failed"
             raise
         except asyncio.CancelledError:
@@ -230,9 +229,7 @@ class Attempts:
                 attempt.end(error="client_left" if silence is None else error_type(silence))
             if silence is None:
                 raise
-            # A caller's short timeout says nothing about the provider's health.
-            if not self._upload.waiting and silence.limit_s >= self._generation.egress.timeouts.first_byte_s:
-                outcome = "failed"
+            outcome = silence.outcome(self._generation.egress.timeouts, by_caller=self._upload.waiting)
             raise silence from None
         finally:
             origin_limits.release(outcome, probe=probe)
@@ -294,7 +291,7 @@ class Attempts:
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
-            repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
+            repeats, sent = fault.says_down, fault.sent
         else:
             repeats, sent = not self._upload.waiting and not fault.total, True
         return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.egress.client import Timeouts
+from gateway.egress.limits import Outcome
 from gateway.http.abort import abort_connection
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
@@ -31,6 +32,14 @@ class ExchangeTimeout(Exception):
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
         self.limit_s = limit_s
         self.total = total
+
+    def outcome(self, timeouts: Timeouts, *, by_caller: bool) -> Outcome:
+        """Return what the timeout says about the provider's health.
+
+        `by_caller`: whether the gateway waited for the caller's bytes. A caller's short timeout says nothing.
+        """
+        failed = not self.total and not by_caller and self.limit_s >= timeouts.first_byte_s
+        return "failed" if failed else "unknown"
 
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:

@@ -299,7 +299,7 @@ class FastExchange:
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
             fault = closed_without_response(plan.route.pool.origin)
-        down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
+        down = isinstance(fault, EgressError) and fault.says_down
         self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
@@ -441,8 +441,7 @@ class FastExchange:
             self._cut_response()
         else:
             if not self._status:
-                patient = fault.limit_s >= self._plan.route.generation.egress.timeouts.first_byte_s
-                self._release_limit("unknown" if fault.total or by_caller or not patient else "failed")
+                self._release_limit(fault.outcome(self._plan.route.generation.egress.timeouts, by_caller=by_caller))
             self._hand_over(fault, by_caller=by_caller)
         self._abort()
 
