@@ -58,7 +58,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         _record_exchange(request, timing, redirect.status, _length(redirect), None)
         raise
     except BaseException:  # the task is cancelled: the client disconnected, or the gateway closed the connection
-        status, error = (STOPPED, "stopped") if _server_stopped(request) else (CUT_OFF, "client_left")
+        status, error = unfinished(stopped=_server_stopped(request))
         _record_exchange(request, timing, status, 0, error)
         raise
     if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
@@ -83,6 +83,14 @@ def _begin_trace(request: web.Request, timing: CallTiming) -> None:
         resource = request.match_info.route.resource
         trace.route = None if resource is None else resource.canonical
     current_trace_id.set(trace_id_of(request))
+
+
+def unfinished(*, stopped: bool) -> tuple[int, str]:
+    """Return the status and the error code to record for a request that got no complete response.
+
+    `stopped`: whether the gateway closed the connection, because the gateway stops; otherwise the client closed it.
+    """
+    return (STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")
 
 
 def _length(response: web.StreamResponse) -> int:

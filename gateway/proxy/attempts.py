@@ -23,7 +23,7 @@ from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import RetryRules, allows_another_attempt, may_send_again, wait_s
 from gateway.http.scope_challenge import refused_scopes
-from gateway.middleware.access_log import CUT_OFF, STOPPED
+from gateway.middleware.access_log import unfinished
 from gateway.middleware.facts import CALLER, CONNECTION, PROXY_OPTIONS, TIMING, TRACE, UPSTREAM
 from gateway.middleware.upstream import place_credential, trace_headers
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -67,7 +67,7 @@ class FastPathHandover(NamedTuple):
         `stopped`: whether the gateway closed the connection, because the gateway stops.
         """
         if self.record_end is not None:
-            self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
+            self.record_end(*unfinished(stopped=stopped))
 
     def discard(self) -> None:
         """Close the provider's response, if there is one, because it will not be read."""

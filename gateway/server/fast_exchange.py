@@ -20,7 +20,7 @@ from gateway.http.headers import MalformedResponse
 from gateway.http.response_head import MalformedMessage, ResponseHead
 from gateway.http.retry import allows_another_attempt
 from gateway.http.scope_challenge import refused_scopes
-from gateway.middleware.access_log import CUT_OFF, STOPPED
+from gateway.middleware.access_log import unfinished
 from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
@@ -413,7 +413,7 @@ class FastExchange:
             return
         if not self._status:
             self._release_limit("unknown")
-        self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
+        self._finish(*unfinished(stopped=stopped))
         self._abort()
 
     def enforce_time_limits(self, now: float) -> None:

@@ -26,7 +26,7 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, DoorResponse, MessageHead, head_of
 from gateway.mcp.lazy_endpoint import MCP_MODES
-from gateway.middleware.access_log import CUT_OFF, MAX_PATH_CHARS, STOPPED
+from gateway.middleware.access_log import MAX_PATH_CHARS, unfinished
 from gateway.middleware.request_message import is_json
 from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled_error
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
@@ -306,7 +306,7 @@ class FastMessage:
         if self._task is not None:
             self._task.cancel()  # the cancelled task records the end
         elif not self._over:
-            self._record_message(None, *((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")), 0)
+            self._record_message(None, *unfinished(stopped=stopped), 0)
         self._over = True
 
     def _hand_back(self) -> None:
@@ -322,7 +322,7 @@ class FastMessage:
         try:
             response = await self._response(message)
         except asyncio.CancelledError:
-            self._record_message(trace, *((STOPPED, "stopped") if self._stopped else (CUT_OFF, "client_left")), 0)
+            self._record_message(trace, *unfinished(stopped=self._stopped), 0)
             raise
         if self._over:
             return
