@@ -35,7 +35,7 @@ from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import PROXY_PATH, CallTiming, ExchangeRecord
-from gateway.records.trace import current_trace
+from gateway.records.trace import current_trace, logged_traceparent
 from gateway.runtime import RUNTIME
 
 # Load balancers request these paths every second. Records of these requests would hide all other records.
@@ -192,20 +192,13 @@ def _record_exchange(request: web.Request, timing: CallTiming, status: int, byte
             token_ms=token_ms,
             upstream_ms=upstream_ms,
             key_id=_key_id(request),
-            traceparent=_traceparent(request),
+            traceparent=logged_traceparent(request.get(TRACE), request.headers.get(TRACEPARENT)),
             rule=request.get(RULE),
             attempts=timing.attempts,
             trace=request.get(TRACE),
             tool=request.get(TOOL),
         )
     )
-
-
-def _traceparent(request: web.Request) -> str | None:
-    """Return the caller's ``traceparent`` or, if the trace begins at the gateway, the ``traceparent`` of that trace."""
-    trace = request.get(TRACE)
-    given: str | None = request.headers.get(TRACEPARENT)
-    return given if trace is None or trace.parent_id is not None else trace.traceparent()
 
 
 # ── Requests without a route are recorded too, so that a wrong path or method can be found in the log.

@@ -12,10 +12,11 @@ from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
+from gateway.records import trace
 from gateway.records.access import Capability, Environment
 from gateway.records.connecting import ConnectSession
 from gateway.records.proxied_call import CallTiming, Paging, ResponseShape, UpstreamRequest
-from gateway.records.trace import CallTrace, trace_id_in
+from gateway.records.trace import CallTrace
 
 REQUEST_ID = web.RequestKey("request_id", str)  # set by request_id
 TIMING = web.RequestKey("timing", CallTiming)  # set by access_log; `connection` and `forward` add their waiting times
@@ -54,8 +55,7 @@ class CountedCall(Protocol):
 
 def trace_id_of(request: web.BaseRequest) -> str | None:
     """Return the trace id in TRACE or, without TRACE, in the caller's ``traceparent``; None if there is none."""
-    trace = request.get(TRACE)
-    return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
+    return trace.trace_id_of(request.get(TRACE), request.headers.get(trace.TRACEPARENT))
 
 
 def handover_of(request: web.BaseRequest) -> CountedCall | None:

@@ -35,7 +35,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
-from gateway.records.trace import TRACESTATE, CallTrace, current_trace, trace_id_in
+from gateway.records.trace import TRACESTATE, CallTrace, current_trace, logged_traceparent, trace_id_of
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.known_heads import MAX_HEAD_BYTES, MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads
 from gateway.server.request_lines import LineReader, RequestLines
@@ -354,7 +354,7 @@ class FastMessage:
         if trace is not None:
             trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
             current_trace.set(trace)
-        current_trace_id.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
+        current_trace_id.set(trace_id_of(trace, traceparent))
         current_request_id.set(self.request_id)
         current_actor.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.record_first_use(self.caller, self.remote or "")
@@ -374,13 +374,12 @@ class FastMessage:
             if shaped is not fault:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
-            trace_id = trace_id_in(self.traceparent) if message.trace is None else message.trace.trace_id
+            trace_id = trace_id_of(message.trace, self.traceparent)
             return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.accept))
 
     def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
         path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:MAX_PATH_CHARS]
-        given = self.traceparent
         self._runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.
             ExchangeRecord(
@@ -401,7 +400,7 @@ class FastMessage:
                 None,
                 None,
                 None if self.caller.key is None else self.caller.key.id,
-                given if trace is None or trace.parent_id is not None else trace.traceparent(),
+                logged_traceparent(trace, self.traceparent),
                 None,
                 0,
                 trace,

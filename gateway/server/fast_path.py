@@ -32,7 +32,7 @@ from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
 from gateway.records.proxied_call import PROXY_PATH
-from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace
+from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace, logged_traceparent
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
@@ -412,7 +412,7 @@ def _begin_trace(
         return None
     first = trace.attempt(opened.base.host, opened.base.port, began)
     sent = trace.traceparent(first.span_id) if route.names_parent else None
-    return TracedCall(trace, sent, trace.traceparent() if trace.parent_id is None else given)
+    return TracedCall(trace, sent, logged_traceparent(trace, given))
 
 
 def _split_body(
