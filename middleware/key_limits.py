@@ -228,7 +228,15 @@ def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) ->
 
     `method`: the HTTP method, or WEBSOCKET for an upgrade.
     """
-    path, _, query = upstream.target.partition("?")
-    return SentRequest(
-        method, upstream.host, opened.path_for_rules(path), query, {normalized_name(name) for name in upstream.headers}
-    )
+    names = {normalized_name(name) for name in upstream.headers}
+    return sent_request(opened, method, upstream.host, upstream.target, names)
+
+
+def sent_request(opened: Opened, method: str, host: str, target: str, names: Iterable[str]) -> SentRequest:
+    """Return the parts of a request that the key's rules check.
+
+    `target`: the outgoing path and query, without the credential. `names`: the names of the outgoing fields, normalized
+    by `normalized_name`.
+    """
+    path, _, query = target.partition("?")
+    return SentRequest(method, host, opened.path_for_rules(path), query, names)

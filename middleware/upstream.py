@@ -36,15 +36,12 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     mount, token, shown = route_prefix(request), "", None
     if called_by is not None:
         mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
-    rest = url.parse_proxied_target(target, mount, shown)
-    if request[CONNECTION].secret_base is None:
-        rest = url.without_base(rest, base)
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,
         host=base.host,
         port=base.port,
-        target=url.join_target(base.path, rest),
+        target=provider_target(request[CONNECTION], base, target, mount, shown),
         headers=CIMultiDict(headers.request_fields(from_wire(request.raw_headers), token)),
         base_path=base.path,
     )
@@ -55,6 +52,18 @@ def route_prefix(request: web.Request) -> str:
     """Return the start of every path of this route, including a host application's prefix: ``/gateway/proxy``."""
     resource = request.match_info.route.resource
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else PROXY_PATH
+
+
+def provider_target(opened: Opened, base: ParsedUrl, target: str, mount: str, shown: str | None = None) -> str:
+    """Return the target of the outgoing request, without the credential's query parameters.
+
+    `base`: the base URL of the call. `target`: the caller's target, in origin form. `mount`, `shown`: see
+    `parse_proxied_target`. Raises InvalidRequest ``bad_path``.
+    """
+    rest = url.parse_proxied_target(target, mount, shown)
+    if opened.secret_base is None:
+        rest = url.without_base(rest, base)
+    return url.join_target(base.path, rest)
 
 
 def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:

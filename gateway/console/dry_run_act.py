@@ -8,14 +8,13 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.access.key_policy import SentRequest
 from gateway.console.call_views import operation_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.http.url import join_target, parse_proxied_target
 from gateway.middleware.dry_run import masked_request
-from gateway.middleware.upstream import place_credential
+from gateway.middleware.key_limits import request_for_rules
+from gateway.middleware.upstream import place_credential, provider_target
 from gateway.off_loop import off_loop
 from gateway.records.proxied_call import PROXY_PATH, UpstreamRequest
 from gateway.runtime import RUNTIME
@@ -44,20 +43,19 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
     try:
         opened = await runtime.live.open_connection(environment, call.integration_id, call.connection_id)
         base = opened.base
-        rest = parse_proxied_target(PROXY_PATH + call.path, PROXY_PATH)  # the call log has the path below the base URL
         upstream = UpstreamRequest(
             method=call.method,
             scheme=base.scheme,
             host=base.host,
             port=base.port,
-            target=join_target(base.path, rest),
+            # the call log has the path below the base URL
+            target=provider_target(opened, base, PROXY_PATH + call.path, PROXY_PATH),
             base_path=base.path,
         )
         has_body = call.method in WITH_BODY
-        path, _, query = upstream.target.partition("?")
         if call.key_id is not None:
             key = await runtime.issuer.find(environment, call.key_id)
-            sent = SentRequest(call.method, base.host, opened.path_for_rules(path), query, ())
+            sent = request_for_rules(call.method, upstream, opened)
             data["verdict"] = await off_loop(str(key.id), verdict, key, sent, opened.connection)
         place_credential(opened, upstream, has_body=has_body)
         data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)

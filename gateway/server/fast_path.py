@@ -17,16 +17,17 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.access.key_policy import SentRequest
 from gateway.connections.opened import Opened
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.generation import Generation
-from gateway.http import passed_head, url
+from gateway.http import passed_head
 from gateway.http.request_head import LENGTH_EXPECTED, METHODS, TARGET_CHARS
 from gateway.http.response_head import MalformedMessage
-from gateway.middleware.upstream import replaced_names, trace_headers
+from gateway.http.url import with_query
+from gateway.middleware.key_limits import sent_request
+from gateway.middleware.upstream import provider_target, replaced_names, trace_headers
 from gateway.observe.tracing import Tracing
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.connection import ConnectionRef
@@ -81,9 +82,7 @@ def may_send(caller: Caller, head: ArrivedHead[KnownHead], opened: Opened, metho
         return None
     if not policy.limits_requests:
         return ""
-    path, _, query = target.partition("?")
-    sent = SentRequest(method, opened.base.host, opened.path_for_rules(path), query, head.known.names)
-    decided = policy.decision(sent)
+    decided = policy.decision(sent_request(opened, method, opened.base.host, target, head.known.names))
     return decided if isinstance(decided, str) else None
 
 
@@ -376,17 +375,14 @@ def _target_and_rule(
     """
     placement = opened.placement
     try:
-        rest = url.parse_proxied_target(request_line[2].decode("ascii"), head.known.mount)
-        if opened.secret_base is None:
-            rest = url.without_base(rest, opened.base)
-        target = url.join_target(opened.base.path, rest)
+        target = provider_target(opened, opened.base, request_line[2].decode("ascii"), head.known.mount)
     except GatewayError:
         return None
     rule = "" if caller.access is None else may_send(caller, head, opened, request_line[1].decode(), target)
     if rule is None:
         return None
     if placement.query_slots or placement.query_defaults:
-        target = url.with_query(target, placement.query_slots, placement.query_defaults)
+        target = with_query(target, placement.query_slots, placement.query_defaults)
     return target, rule
 
 
