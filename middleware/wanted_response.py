@@ -19,7 +19,7 @@ from gateway.http.paging.resume_position import (
     point_at_page,
     set_query,
 )
-from gateway.http.proxy_options import sent_once, wrong_header
+from gateway.http.proxy_options import ProxyOptions, sent_once, wrong_header
 from gateway.http.url import parameter_name
 from gateway.middleware.facts import CONNECTION, DECODER, PAGING, PROXY_OPTIONS, SHAPE, UPSTREAM
 from gateway.records.proxied_call import Paging, PagingScheme, Position, ResponseShape, UpstreamRequest
@@ -187,14 +187,12 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set DECODER if the gateway must decode the response body.
-
-    The caller's header decides; without the header, the provider's entry decides. `forward` reads the actual content
-    coding from the response.
-    """
-    wanted = request[PROXY_OPTIONS].decompress
-    if wanted is None:
-        wanted = bool(request[CONNECTION].provider.proxy.decompress)
-    if wanted:
+    """Set DECODER if the response is to be decoded. `forward` reads the actual content coding from the response."""
+    if wants_decoding(request[PROXY_OPTIONS], request[CONNECTION]):
         request[DECODER] = Decoder()
     return await handler(request)
+
+
+def wants_decoding(options: ProxyOptions, opened: Opened) -> bool:
+    """Return whether the response is to be decoded: as the caller's header says, else as the provider's entry says."""
+    return bool(opened.provider.proxy.decompress) if options.decompress is None else options.decompress

@@ -149,19 +149,22 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> ResponseB
     Raises CodingError if the first piece does not match the coding. At this point, the caller can still get a 502.
     """
     decoder = request.get(DECODER)
-    coding = ",".join(values(exchange.headers, "content-encoding"))
-    if (
-        decoder is None
-        or request.method == hdrs.METH_HEAD
-        or exchange.status in BODY_AS_IT_IS
-        or not decoder.start(coding)
-    ):
+    if decoder is None or not start_decoding(decoder, request.method, exchange.status, exchange.headers):
         return ResponseBody(exchange, None, iter(()))
     body = ResponseBody(exchange, decoder, iter(()))
     if not is_live(exchange.headers):
         parts = await body.next() or iter(())
         body.first = chain([next(parts, b"")], parts)
     return body
+
+
+def start_decoding(decoder: Decoder, method: str, status: int, fields: Fields) -> bool:
+    """Start `decoder` for the coding of a response's body, and return whether the body will be decoded.
+
+    Return False for a response without a body, for a range, and for a coding that is not supported.
+    """
+    decodable = method != hdrs.METH_HEAD and status not in BODY_AS_IT_IS
+    return decodable and decoder.start(",".join(values(fields, "content-encoding")))
 
 
 def values(fields: Fields, name: str) -> list[str]:

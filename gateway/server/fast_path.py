@@ -28,6 +28,7 @@ from gateway.http.response_head import MalformedMessage
 from gateway.http.url import with_query
 from gateway.middleware.key_limits import sent_request
 from gateway.middleware.upstream import provider_target, replaced_names, trace_headers
+from gateway.middleware.wanted_response import wants_decoding
 from gateway.observe.tracing import Tracing
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.connection import ConnectionRef
@@ -49,7 +50,7 @@ from gateway.server.known_heads import (
     KnownHeads,
     field_lines,
 )
-from gateway.server.request_lines import LineReader, RequestLines
+from gateway.server.request_lines import LineReader
 from gateway.server.strict_framing import RequestBodyFraming
 
 KNOWN_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
@@ -216,7 +217,7 @@ class FastPath:
             known.mount,
             caller.access,
             body=body,
-            decodes=_decodes(known.lines, opened),
+            decodes=wants_decoding(known.lines.options, opened),
             declares_body=head.has_body or head.length is not None,
             traceparent=head.traceparent if traced is None else traced.noted,
             rule=rule or None,
@@ -461,12 +462,6 @@ def _request_head(
         )
     except ValueError:
         return None
-
-
-def _decodes(lines: RequestLines, opened: Opened) -> bool:
-    """Return whether the response is to be decoded. The caller's option has priority over the catalog entry."""
-    decompress = lines.options.decompress
-    return bool(opened.provider.proxy.decompress) if decompress is None else decompress
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:

@@ -16,10 +16,7 @@ from gateway.http.response_head import ResponseHead
 from gateway.middleware.access_log import logged_path
 from gateway.middleware.response_shape import new_id
 from gateway.proxy.exchange_watch import first_byte_s
-from gateway.proxy.passed_response import (
-    BODY_AS_IT_IS,
-    values,
-)
+from gateway.proxy.passed_response import start_decoding
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
@@ -95,12 +92,12 @@ class FastPlan:
 
     def decoder_for(self, head: ResponseHead) -> Decoder | None:
         """Return a decoder if the response is to be decoded and has a supported content coding, else None."""
-        if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
+        if not self.decodes:
             return None
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
             return None
         decoder = Decoder()
-        return decoder if decoder.start(",".join(values(head.with_fields().fields, "content-encoding"))) else None
+        return decoder if start_decoding(decoder, self.method, head.status, head.with_fields().fields) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """Record the finished call, and count it for the retry budget.
