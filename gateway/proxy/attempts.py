@@ -130,7 +130,8 @@ class Attempts:
     """Sends a request until there is a response to pass on.
 
     `count`: number of attempts so far. `upgrade`: the protocol that the caller wants to switch to; None if the caller
-    requests no upgrade.
+    requests no upgrade. `refused_scopes`: the missing scopes that the response to pass on names; None if the response
+    is not about scopes.
     """
 
     __slots__ = (
@@ -149,12 +150,14 @@ class Attempts:
         "_waited_s",
         "_watch",
         "count",
+        "refused_scopes",
     )
 
     def __init__(
         self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, upgrade: str | None = None
     ) -> None:
         self.count = 0
+        self.refused_scopes: tuple[str, ...] | None = None
         self._upgrade = upgrade
         self._request = request
         self._upload = upload
@@ -195,8 +198,8 @@ class Attempts:
                 exchange.close()
                 raise
             if not again:
-                # A 403 for missing scopes does not reject the credential.
-                if refused_scopes(exchange.status, exchange.headers) is None:
+                self.refused_scopes = refused_scopes(exchange.status, exchange.headers)
+                if self.refused_scopes is None:  # a 403 for missing scopes does not reject the credential
                     self._record_outcome(exchange.status)
                 return exchange
 

@@ -11,7 +11,6 @@ from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedResponse
 from gateway.http.passed_head import ATTEMPTS
 from gateway.http.request_head import requested_upgrade
-from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import logged_path
 from gateway.middleware.facts import CALLER, CONNECT_URL, CONNECTION, PAGING, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.key_limits import needs
@@ -65,7 +64,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.response()
             watch.record_progress()
             watch.limit_s = timeouts.idle_s
-            await _record_refused_scopes(request, exchange, watch, at_own_api=attempts.at_own_api)
+            await _record_refused_scopes(request, attempts, watch)
             if upgrade is not None and exchange.status == 101:
                 response = with_gateway_fields(switching_response(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, response, request, watch)
@@ -165,15 +164,13 @@ async def _write_parts(
 # The caller gets the provider's response unchanged, with the link in the header field Gateway-Connect-Url.
 
 
-async def _record_refused_scopes(
-    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_own_api: bool
-) -> None:
+async def _record_refused_scopes(request: web.Request, attempts: Attempts, watch: ExchangeWatch) -> None:
     """Record the scopes that a 403 names as missing, and set CONNECT_URL, a link at which the end user can grant them.
 
-    `at_own_api`: whether the response comes from the connection's own API. A 403 from another origin is not recorded.
+    A 403 from another origin than the connection's own API is not recorded.
     """
-    scopes = refused_scopes(exchange.status, exchange.headers)
-    if scopes is None or not at_own_api:
+    scopes = attempts.refused_scopes
+    if scopes is None or not attempts.at_own_api:
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.suspend_silence_limit():
