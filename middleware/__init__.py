@@ -7,9 +7,8 @@ Read `surfaces` first: it defines every chain, outermost link first. The links, 
     access_log               writes a record of each request
     request_message          refuses ambiguous messages; sends 100 Continue; reads whole bodies within limits
     who_calls                identifies the caller by key, connect session or capability URL; sets the audit actor
-    key_limits               enforces the key's scopes, its rate limit, and its rules for the outgoing request
-    which_connection         finds the connection that the headers or the capability URL name
-    upstream                 builds the outgoing request, with the credential in it
+    key_limits               enforces the key's scopes, connections and rate limit, and its rules for the outgoing request
+    upstream                 finds the connection that the call names; builds the outgoing request with its credential
     wanted_response          reads what the caller wants: all pages of a list, a part of a response, decoding
     dry_run                  shows the request instead of sending it
 

@@ -70,6 +70,13 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     return response
 
 
+@web.middleware
+async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Mark the request as proxied, so that the call log has it even if the key's scope or rate limit refuses it."""
+    request[TIMING].proxied = True
+    return await handler(request)
+
+
 def _begin_trace(request: web.Request, timing: CallTiming) -> None:
     """Set TRACE if the request is sampled. A request that the fast path handed over already has a trace."""
     tracing = request.app[RUNTIME].tracing

@@ -1,4 +1,6 @@
-"""Enforces the limits of the caller's key: scopes (`scope`), rate limit (`rate_limit`) and rules (`key_rules`)."""
+"""Enforces the limits of the caller's key: scopes (`scope`), rate limit (`rate_limit`) and rules (`key_rules`).
+
+`check_reach` and `check_tags` check the connections that the key may use."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +12,14 @@ from gateway.access.body_rules import MAX_BODY_BYTES, TOOLS_CALL, TOOLS_LIST, re
 from gateway.access.caller import Caller, RateState
 from gateway.access.key_policy import SentRequest
 from gateway.access.key_rule import WEBSOCKET
-from gateway.access.refusals import beyond_limits_error, breach_error, missing_scope_error, unread_body_error
+from gateway.access.refusals import (
+    beyond_limits_error,
+    breach_error,
+    missing_scope_error,
+    no_connection_error,
+    no_integration_error,
+    unread_body_error,
+)
 from gateway.access.scopes import EVERYTHING
 from gateway.access.tool_filter import ToolFilter
 from gateway.connections.opened import Opened
@@ -34,7 +43,9 @@ from gateway.middleware.facts import (
 )
 from gateway.middleware.request_message import read_limited_body
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import UpstreamRequest
+from gateway.runtime import Runtime
 
 # ── Scopes: each handler declares the scope that the key needs; without a declaration, the key needs every scope.
 
@@ -85,6 +96,33 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
         if policy.limits_resources and not declaration.limits:
             raise beyond_limits_error("this endpoint does not support such limits")
     return await handler(request)
+
+
+# ── The integrations and connections to which the key is limited.
+
+
+def check_reach(caller: Caller, ref: ConnectionRef) -> None:
+    """Raise NotFound if the key's limits exclude the integration or the connection. The store is not read."""
+    policy = caller.policy
+    if not policy.limits_resources:
+        return
+    if not policy.reaches_integration(ref.integration_id):
+        raise no_integration_error(ref.environment, ref.integration_id)
+    if not policy.reaches(ref.integration_id, ref.connection_id):
+        raise no_connection_error(ref.integration_id, ref.connection_id)
+
+
+async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
+    """Raise NotFound if no connection with this name has the tags that the key is limited to.
+
+    The store is read for every connection name, so that the response time does not reveal whether a connection is
+    missing or only forbidden for this key.
+    """
+    if not caller.policy.limits_tags:
+        return
+    row = await runtime.store.connections.get(ref)
+    if row is None or not caller.policy.fits(row.tags):
+        raise no_connection_error(ref.integration_id, ref.connection_id)
 
 
 # ── The key's rate limit: a call is counted before any other work for the call (docs/compatibility.md#rate-limits).

@@ -1,14 +1,13 @@
 """The middleware chains of all surfaces, the outermost link first. To add a step to a surface, add a line here."""
 
-from gateway.middleware.access_log import access_log
+from gateway.middleware.access_log import access_log, proxied
 from gateway.middleware.chain import Chain
 from gateway.middleware.dry_run import dry_run
 from gateway.middleware.key_limits import key_rules, rate_limit, scope
 from gateway.middleware.request_message import invite_body, json_only, strict
 from gateway.middleware.response_shape import cors, error_shape, request_id
-from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.upstream import connection, credentials, upstream
 from gateway.middleware.wanted_response import decompress, paginate, shape
-from gateway.middleware.which_connection import connection, proxied
 from gateway.middleware.who_calls import audit_actor, bearer_key, capability, session_or_key, session_token
 
 # For requests without a key: end users' browsers, load balancers, and providers' webhooks. Webhooks are verified by

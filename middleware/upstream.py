@@ -1,4 +1,7 @@
-"""Builds the outgoing request from the provider's base URL, the caller's raw path and headers, and the credential."""
+"""Finds the connection of a proxied call, and builds the outgoing request.
+
+The request consists of the provider's base URL, the caller's raw path and headers, and the credential.
+"""
 
 from collections.abc import Container
 from typing import Final
@@ -7,19 +10,65 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
+from gateway.access.caller import Caller
+from gateway.access.refusals import no_integration_error
 from gateway.connections.opened import Opened, Placement
-from gateway.errors import InvalidRequest, MethodNotAllowed
+from gateway.errors import InvalidRequest, MethodNotAllowed, NotFound, ReconnectNeeded
 from gateway.generation import Generation
-from gateway.http import headers, url
+from gateway.http import headers, proxy_options, url
 from gateway.http.headers import Fields, from_wire, normalized_name
 from gateway.http.origin import ParsedUrl, covers
 from gateway.http.request_head import ALLOW, FORBIDDEN_METHODS
 from gateway.http.url import with_query
-from gateway.middleware.facts import CAPABILITY, CONNECTION, PROXY_OPTIONS, UPSTREAM
+from gateway.middleware.facts import CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, PROXY_OPTIONS, TIMING, UPSTREAM
+from gateway.middleware.key_limits import check_reach, check_tags
+from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, TraceHeaders
-from gateway.records.proxied_call import PROXY_PATH, UpstreamRequest
+from gateway.records.proxied_call import PROXY_PATH, CallTiming, UpstreamRequest
 from gateway.records.trace import TRACE_FIELDS
-from gateway.runtime import generation_of
+from gateway.runtime import RUNTIME, Runtime, generation_of
+
+# ── Two headers or the capability URL name the connection.
+
+
+@web.middleware
+async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Find the connection that the request names, and set PROXY_OPTIONS and CONNECTION.
+
+    Raises InvalidRequest for invalid and mistyped headers, and the errors of `ConnectionCache.open_connection`.
+
+    A connection that is in memory and fresh is returned without yielding to the event loop.
+    """
+    called_by = request.get(CAPABILITY)
+    options = proxy_options.parse_proxy_options(request.headers, called_by.ref[1:] if called_by is not None else None)
+    ref = ConnectionRef(request[ENVIRONMENT].name, options.integration_id, options.connection_id)
+    runtime, caller = request.app[RUNTIME], request[CALLER]
+    request[PROXY_OPTIONS] = options
+    proxy_options.check_own_headers(request.headers)
+    check_reach(caller, ref)
+    opened = runtime.live.peek(ref)
+    if opened is None or not caller.policy.fits(opened.connection.tags):
+        opened = await _load_connection(runtime, caller, ref, request[TIMING], pollable=called_by is None)
+    request[CONNECTION] = opened
+    return await handler(request)
+
+
+async def _load_connection(
+    runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: CallTiming, *, pollable: bool
+) -> Opened:
+    with timing.waiting_for_token():
+        try:
+            await check_tags(runtime, caller, ref)
+            return await runtime.live.open_connection(*ref)
+        except (NotFound, ReconnectNeeded) as fault:
+            if fault.code == "unknown_provider_config" and caller.policy.limits_resources:
+                # The new error does not suggest an existing name, which this key may not learn.
+                raise no_integration_error(ref.environment, ref.integration_id) from fault
+            with_remedy = runtime.links.with_remedy
+            raise await with_remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault
+
+
+# ── The connection's base URL, and the caller's path, query and header fields.
 
 
 @web.middleware

@@ -46,9 +46,8 @@ from gateway.config import Config
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
-from gateway.middleware.key_limits import needs
-from gateway.middleware.which_connection import check_reach
-from gateway.middleware.which_connection import check_tags as check_tags_of
+from gateway.middleware.key_limits import check_reach, needs
+from gateway.middleware.key_limits import check_tags as check_tags_of
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of

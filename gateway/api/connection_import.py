@@ -33,8 +33,7 @@ from gateway.connections.settings import accepted_settings
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
-from gateway.middleware.key_limits import needs
-from gateway.middleware.which_connection import check_reach
+from gateway.middleware.key_limits import check_reach, needs
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, Runtime, generation_of

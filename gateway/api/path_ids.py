@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.middleware.facts import CALLER, ENVIRONMENT
-from gateway.middleware.which_connection import check_reach, check_tags
+from gateway.middleware.key_limits import check_reach, check_tags
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import Runtime
 

@@ -28,9 +28,8 @@ from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import ParsedUrl
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from gateway.middleware.response_shape import cors
-from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.upstream import connection, credentials, upstream
 from gateway.middleware.wanted_response import decompress
-from gateway.middleware.which_connection import connection
 from gateway.process.sockets import BACKLOG
 from gateway.proxy import forward
 from gateway.records.access import Environment
