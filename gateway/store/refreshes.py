@@ -6,7 +6,7 @@ write. A write still succeeds if the lease has expired and no other process has 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
@@ -204,6 +204,33 @@ IMMEDIATELY: Final = timedelta(0)
 NEVER: Final = Lifespan()
 
 
+@dataclass(frozen=True, slots=True)
+class SavedCredential:
+    """The credential that a refresh saves. `version`: its version. The other fields: see `RefreshStore.save_refreshed`."""
+
+    ref: ConnectionRef
+    version: int
+    credential: Mapping[str, Any] = field(repr=False)
+    expires_at: datetime | None
+    now: datetime
+    life: Lifespan
+    previous: str | None = field(repr=False)
+    previous_until: datetime | None
+    rotates: bool
+
+    def columns(self, rows: SealedRows, uid: str) -> dict[str, Any]:
+        """Return the values of `SAVED_COLUMNS`, with the secrets sealed for the row `uid`."""
+        ref, version, now = self.ref, self.version, self.now
+        columns = dict(SAVED_COLUMNS) | life_columns(self.life)
+        columns |= {"version": version, "expires_at": self.expires_at, "updated_at": now, "last_refreshed_at": now}
+        columns["rotates"] = self.rotates
+        columns["credential"] = rows.seal(self.credential, ref, uid, "credential", version)
+        if self.previous is not None:
+            columns[PREVIOUS] = rows.seal({"refresh_token": self.previous}, ref, uid, PREVIOUS, version)
+            columns |= {f"{PREVIOUS}_version": version, f"{PREVIOUS}_until": self.previous_until}
+        return columns
+
+
 class RefreshStore:
     """Leases on refreshes, and the outcome of each refresh."""
 
@@ -247,52 +274,54 @@ class RefreshStore:
         or another owner holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
-        new, entry = version + 1, _audit_entry(ref, now)
-
-        def changed_values(uid: str) -> dict[str, Any]:
-            columns = dict(SAVED_COLUMNS) | life_columns(life)
-            columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
-            columns["rotates"] = rotates
-            columns["credential"] = self._rows.seal(credential, ref, uid, "credential", new)
-            if previous is not None:
-                columns[PREVIOUS] = self._rows.seal({"refresh_token": previous}, ref, uid, PREVIOUS, new)
-                columns |= {f"{PREVIOUS}_version": new, f"{PREVIOUS}_until": previous_until}
-            return columns
+        entry = _audit_entry(ref, now)
+        new = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
         def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
             if uid is None or key is None or note is not None:
                 return None
-            return _refresh_statement(
-                mine | key | {"row_uid": uid}, changed_values(uid), now, self._trail.entry_if_all_recorded(entry)
-            )
+            columns, recorded = new.columns(self._rows, uid), self._trail.entry_if_all_recorded(entry)
+            return _refresh_statement(mine | key | {"row_uid": uid}, columns, now, recorded)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None and note is None:
-                values = {**mine, "row_uid": uid, **changed_values(uid)}
-                row, change_id = await update_and_record(
-                    db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
-                )
-                if row is not None:
-                    await self._trail.record_refresh(db, entry, news=False)
-                    return connection_of(row), change_id
+                values = {**mine, "row_uid": uid, **new.columns(self._rows, uid)}
+                done = await self._save_without_state(db, ref, values, now, entry)
+                if done is not None:
+                    return done
             held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
-            saved = await self._save_with_state(db, ref, held, changed_values(held.uid), now, entry)
+            saved = await self._save_with_state(db, ref, held, new.columns(self._rows, held.uid), now, entry)
             if note is not None:
                 await record_note(db, saved.id, saved.state, note, now=now)
             return saved, None
 
-        done = await self._transactions.write(
+        written = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        if done is None:
+        if written is None:
             return None
-        saved, change_id = done
+        saved, change_id = written
         if change_id is not None:
             self._own.record(change_id, saved.mark)
         return saved
+
+    async def _save_without_state(
+        self, db: AsyncConnection, ref: ConnectionRef, values: dict[str, Any], now: datetime, entry: AuditEntry
+    ) -> tuple[Connection, int] | None:
+        """Write `values`, and return the row and the id of its change log entry.
+
+        Return None, without any effect, if the row's state must change, or if the fence refuses the write.
+        """
+        row, change_id = await update_and_record(
+            db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
+        )
+        if row is None:
+            return None
+        await self._trail.record_refresh(db, entry, news=False)
+        return connection_of(row), change_id
 
     async def _save_with_state(
         self,
@@ -419,10 +448,7 @@ class RefreshStore:
             values["timeline"] = timeline
         if seen is not None:
             claim = self._statements.take if from_holder else self._statements.claim_seen
-            digest = seen.intent.digest if seen.intent is not None else None
-            holder = seen.lease.owner if seen.lease is not None else None
-            values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
-            values["seen_owner"] = holder
+            values |= _seen_values(seen)
         if intent is not None:
             values |= {"intent_digest": intent, "intent_at": _first_claim_at(seen, intent)}
 
@@ -504,6 +530,16 @@ def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
     """
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)
+
+
+def _seen_values(seen: Connection) -> dict[str, Any]:
+    """Return the parameters with which a claim checks that the row `seen` has not changed."""
+    return {
+        "seen_version": seen.version,
+        "seen_updated_at": seen.updated_at,
+        "seen_digest": seen.intent.digest if seen.intent is not None else None,
+        "seen_owner": seen.lease.owner if seen.lease is not None else None,
+    }
 
 
 def _first_claim_at(seen: Connection | None, intent: str) -> datetime:
