@@ -58,10 +58,8 @@ class KeyIssuer:
         """
         now = clock.now()
         requester = above = None if caller is None else caller.key
-        old = None if requested.replaces is None else await self.find(environment, requested.replaces, caller)
+        old = await self._replaced_key(requested, environment, caller)
         if old is not None:
-            if requester is not None:
-                await self._check_may_replace(old, requester)
             requested, above = completed_replacement(requested, old), await self._parent_of(old)
         requested = await self._freeze(requested, environment if caller is None else caller.share)
         # The holder of the requesting key receives the new key. So the requesting key becomes its parent, and revoking
@@ -107,6 +105,15 @@ class KeyIssuer:
             replaces=requested.replaces,
         )
         return secret, key
+
+    async def _replaced_key(self, requested: RequestedKey, environment: str, caller: Caller | None) -> MintedKey | None:
+        """Return the key that the new key replaces; None if it replaces none. Raises NotFound, Forbidden."""
+        if requested.replaces is None:
+            return None
+        old = await self.find(environment, requested.replaces, caller)
+        if caller is not None and caller.key is not None:
+            await self._check_may_replace(old, caller.key)
+        return old
 
     async def _freeze(self, requested: RequestedKey, share: str) -> RequestedKey:
         """Return the request with a snapshot of the operations that its rules name. Raises InvalidRequest.

@@ -4,7 +4,7 @@ The error for an invalid call names all faults together.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,6 +58,10 @@ _ECHOED: Final = frozenset(
 )
 
 
+Check = Callable[[str], str | None]
+"""Returns why a header's value is invalid, as the end of a sentence that begins with the name; None if it is valid."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
     """The parsed headers.
@@ -88,25 +92,13 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
     """
     issues: list[Issue] = []
 
-    def field(name: str, check: Callable[[str], str | None], *, required: bool = False) -> str:
-        values = headers.getall(name, [])
-        fault: Issue | None = None
-        if len(values) > 1:
-            fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
-        elif not values or not values[0]:
-            if required:
-                fault = Issue("invalid_type", f"Send the header {name} {_MEANINGS[name]}.", (name.lower(),))
-        elif len(values[0]) > _MAX_CHARS and required:
-            fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
-        elif (fault_text := check(values[0])) is not None:
-            shown_value = (
-                f", not '{values[0]}'" if fault_text.startswith("must be ") and _SHOWN.fullmatch(values[0]) else ""
-            )
-            fault = Issue("invalid_format", f"{name} {fault_text}{shown_value}.", (name.lower(),))
+    def field(name: str, check: Check, *, required: bool = False) -> str:
+        sent = headers.getall(name, [])
+        fault = _fault_in(name, sent, check, required=required)
         if fault is not None:
             issues.append(fault)
             return ""
-        return values[0] if values else ""
+        return sent[0] if sent else ""
 
     required = bound_to is None
     integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=required)
@@ -139,6 +131,24 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
         float(timeout) if timeout else None,
         dry_run.lower() == "true",
     )
+
+
+def _fault_in(name: str, sent: Sequence[str], check: Check, *, required: bool) -> Issue | None:
+    """Return what is wrong with the header `name`; None if it is valid. `sent`: its values, in the order of sending."""
+    if len(sent) > 1:
+        return Issue("invalid_value", f"Send {name} once, not {len(sent)} times.", (name.lower(),))
+    if not sent or not sent[0]:
+        if not required:
+            return None
+        return Issue("invalid_type", f"Send the header {name} {_MEANINGS[name]}.", (name.lower(),))
+    value = sent[0]
+    if len(value) > _MAX_CHARS and required:
+        return Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
+    fault_text = check(value)
+    if fault_text is None:
+        return None
+    shown_value = f", not '{value}'" if fault_text.startswith("must be ") and _SHOWN.fullmatch(value) else ""
+    return Issue("invalid_format", f"{name} {fault_text}{shown_value}.", (name.lower(),))
 
 
 def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
@@ -175,7 +185,7 @@ def wrong_header(name: str, *faults: str) -> InvalidRequest:
     return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
 
 
-def _pattern_check(pattern: re.Pattern[str], fault_text: str) -> Callable[[str], str | None]:
+def _pattern_check(pattern: re.Pattern[str], fault_text: str) -> Check:
     return lambda value: None if pattern.fullmatch(value) else fault_text
 
 

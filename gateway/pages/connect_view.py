@@ -7,12 +7,12 @@ from typing import Any
 from aiohttp import web
 
 from gateway.connections.refused_scopes import scopes_to_request
-from gateway.errors import MARK, GatewayError, Issue
+from gateway.errors import MARK, GatewayError
 from gateway.pages.confirmation import SessionBrowser
 from gateway.pages.connect_cookie import first_page_url, is_embedded, page_url, session_name
 from gateway.pages.connect_offer import Offer, access_texts, make_offer, matching_offers, offered_integrations
 from gateway.pages.error_page import advice, advice_by_code, dead_link_page, support_reference
-from gateway.pages.form_fields import fields_of, with_posted_values
+from gateway.pages.form_fields import FormField, fields_of, with_posted_values
 from gateway.pages.frame import PageWords, connect_page, embedding_origins
 from gateway.pages.result import connected_outcomes, connected_page
 from gateway.records.connecting import ConnectSession, FlowOptions
@@ -76,15 +76,9 @@ async def form_page(
         return dead_link_page(request, session_used_up(session.max_connections), words)
     browser = SessionBrowser(request, session)
     row = await _connection_to_reconnect(request, session, offer.key)
-    fields = (
-        fields_of(offer.provider, session, offer.key, words, row.config if row else {}) if url_options is None else []
-    )
+    fields = [] if url_options is not None else _shown_fields(session, offer, words, row, posted, fault)
     reconnect_scopes = scopes_to_request(request.app[RUNTIME].store, row, offer.provider, offer.integration)
     app = generation.config.branding.name or words.plain("the_app")
-    issues: Sequence[Issue] = fault.errors if fault else ()
-    if posted is not None:
-        fields = with_posted_values(fields, posted, issues)
-    faulty_inputs = {(field.group, field.key) for field in fields if field.fault}
     response = connect_page(
         request,
         "connect/form.html",
@@ -106,20 +100,45 @@ async def form_page(
         if len(offered_integrations(generation, session)) > 1
         else None,
         guide=session.overrides.get(offer.key, {}).get("docs_connect") or offer.provider.docs_connect,
-        fault=fault.message if fault else None,
-        advice=advice(fault, words, offer.name) if fault else None,
-        support_reference=support_reference(request, fault, words) if fault else None,
         advice_by_code=advice_by_code(words, offer.name) if offer.oauth and is_embedded(request) else None,
-        all_at_inputs=bool(issues) and len(faulty_inputs) == len({issue.path for issue in issues}),
-        event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
         pinned=_pinned_line(request, session, offer, words),
         **_end_user_lines(session, words, row),
+        **_fault_lines(request, words, offer, fields, fault),
     )
     if not is_embedded(request):
         browser.set_cookie(response)
     if fault:
         response.headers[MARK] = fault.code
     return response
+
+
+def _shown_fields(
+    session: ConnectSession,
+    offer: Offer,
+    words: PageWords,
+    row: Connection | None,
+    posted: dict[str, str] | None,
+    fault: GatewayError | None,
+) -> Sequence[FormField]:
+    """Return the fields of the form, with the values of a rejected form. `row`: the connection to reconnect, or None."""
+    fields = fields_of(offer.provider, session, offer.key, words, row.config if row else {})
+    return fields if posted is None else with_posted_values(fields, posted, fault.errors if fault else ())
+
+
+def _fault_lines(
+    request: web.Request, words: PageWords, offer: Offer, fields: Sequence[FormField], fault: GatewayError | None
+) -> dict[str, Any]:
+    """Return the template's values about the error of a rejected form. `fault`: None for a new form."""
+    if fault is None:
+        return {"fault": None, "advice": None, "support_reference": None, "all_at_inputs": False, "event": None}
+    faulty_inputs = {(field.group, field.key) for field in fields if field.fault}
+    return {
+        "fault": fault.message,
+        "advice": advice(fault, words, offer.name),
+        "support_reference": support_reference(request, fault, words),
+        "all_at_inputs": bool(fault.errors) and len(faulty_inputs) == len({issue.path for issue in fault.errors}),
+        "event": {"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}},
+    }
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:

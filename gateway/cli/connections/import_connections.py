@@ -390,8 +390,7 @@ def import_connections(
     if peer_url is not None:
         feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
-        # The key is not used with a file. This call only reports a mistake in these options.
-        secret_inputs.read_secret("key", "--key", key_env, key_file)
+        secret_inputs.read_secret("key", "--key", key_env, key_file)  # not used; reports a mistake in these options
         passphrase = (passphrase_env, passphrase_file)
         feed = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
 
@@ -411,17 +410,22 @@ def import_connections(
             intake.refresh_rate = refresh_rate
             if test_refresh:
                 warn_about_test_refresh(runtime, name)
-            try:
-                await feed.into(intake)
-            except asyncio.CancelledError:  # Ctrl-C
-                here = _imported_before(intake)
-                if here:
-                    again = "To continue, run the command again: by default, connections that exist are skipped."
-                    print(f"gateway: Interrupted. {here} {again}", file=sys.stderr)
-                raise
+            await _import_all(feed, intake)
         return print_import_result(intake, as_json=as_json)
 
     run(file, work, as_json=as_json, may_create_store=True)
+
+
+async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None:
+    """Import the connections of `feed`. After Ctrl-C, print how many are imported, and how to continue."""
+    try:
+        await feed.into(intake)
+    except asyncio.CancelledError:  # Ctrl-C
+        here = _imported_before(intake)
+        if here:
+            again = "To continue, run the command again: by default, connections that exist are skipped."
+            print(f"gateway: Interrupted. {here} {again}", file=sys.stderr)
+        raise
 
 
 def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
