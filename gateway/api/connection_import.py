@@ -138,7 +138,7 @@ async def _permitted_settings(
     existing = await runtime.store.connections.get(ref)
     if existing is None:
         return given
-    before = {**existing.config, **runtime.store.open(existing.secret_config)}
+    before = runtime.store.settings_of(existing)
     settings = accepted_settings(runtime.creator.provider_of(integration), given, ("connection_config",))
     check_unchanged(before, settings, ("connection_config",))
     return {**before, **settings}

@@ -53,9 +53,7 @@ def full_connection_json(
     any depth. `times_in_z`: write times with ``Z`` at the end instead of ``+00:00``, as the response to an import does.
     Raises CredentialUnreadable, Unavailable.
     """
-    config: Any = dict(connection.config)
-    if credentials and connection.secret_config is not None:
-        config |= store.open(connection.secret_config)
+    config: Any = store.settings_of(connection) if credentials else dict(connection.config)
     credential: Any = dict(store.open(connection.credential)) if credentials else {}
     if credential.get("type") == "NONE":
         credential = {}

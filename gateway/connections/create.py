@@ -241,9 +241,7 @@ class Creator:
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """Return an existing connection's settings, or no settings without a connection. With these settings, a new
         credential without settings stays on the same site."""
-        if row is None:
-            return {}
-        return {**row.config, **self._store.open_or_nothing(row.secret_config)}
+        return {} if row is None else self._store.settings_of(row, skip_damaged=True)
 
 
 def _urls(context: AuthContext, mode: AuthMode, credential: Mapping[str, Any]) -> list[str | None]:
@@ -302,8 +300,7 @@ async def settings_for_reconnect(
     if row is None:
         raise missing_connection_error(ref)
     # For a session that may not change settings, damaged settings are an error, so that the check below is complete.
-    open_settings = store.open if session.pinned else store.open_or_nothing
-    before = {**row.config, **open_settings(row.secret_config)}
+    before = store.settings_of(row, skip_damaged=not session.pinned)
     if session.pinned:
         check_unchanged(before, config, ("params",))
     if any(config.get(name) not in (None, before.get(name)) for name in SITE):

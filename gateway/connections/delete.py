@@ -186,7 +186,7 @@ class Deleter:
             return []
         try:
             credential = self._store.open(row.credential)
-            config = {**row.config, **self._store.open(row.secret_config)}
+            config = self._store.settings_of(row)
         except GatewayError as fault:
             return [self._revoker.record_failed(row.ref, fault.message)]
         return await self._revoker.revoke(row.ref, row.provider, integration, credential, config, row.metadata)

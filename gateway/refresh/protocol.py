@@ -380,7 +380,7 @@ class RefreshProtocol:
                 await clock.give_way()
                 integration = self._current.generation.integrations.get(*row.ref[:2])
                 provider, mode, kept = self._entry(row)
-                config = {**row.config, **self._store.open(row.secret_config)}
+                config = self._store.settings_of(row)
                 context = AuthContext(provider, integration, config, row.metadata)
                 pair, release = await self._token_source.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:

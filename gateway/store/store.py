@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from gateway.errors import CredentialUnreadable, Unavailable
-from gateway.records.connection import Sealed
+from gateway.records.connection import Connection, Sealed
 from gateway.store.audit.audit_records import AuditRecords
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.audit.use_counts import UseStore
@@ -120,6 +120,14 @@ class Store:
             return self.open(sealed)
         except CredentialUnreadable:
             return {}
+
+    def settings_of(self, connection: Connection, *, skip_damaged: bool = False) -> dict[str, Any]:
+        """Return all settings of `connection`, with the secret ones. Raises the errors of `open`.
+
+        `skip_damaged`: leave out secret settings that were changed after sealing, as `open_or_nothing` does.
+        """
+        open_ = self.open_or_nothing if skip_damaged else self.open
+        return {**connection.config, **open_(connection.secret_config)}
 
     async def ensure_environments(self, names: set[str]) -> None:
         """Create the environments that a reloaded configuration has added."""
