@@ -191,14 +191,8 @@ def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent
 
 def _check_credential(runtime: Runtime, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
     provider = runtime.creator.provider_of(integration)
-    kind = credentials.get("type")
     mode = modes()[provider.auth_mode]
-    if kind is not None and kind not in (mode.name, *mode.types()):
-        message = (
-            f"Integration '{integration.integration_id}' takes credentials of type '{provider.auth_mode}', "
-            f"not {str(kind)[:40]!r}."
-        )
-        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
+    mode.check_type(credentials.get("type"), f"Integration '{integration.integration_id}'")
     return mode.accept({"type": mode.types()[0], **credentials}, provider, clock.now())
 
 

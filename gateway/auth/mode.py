@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from gateway.auth.context import AuthContext
 from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest, Issue
 from gateway.oauth.token_requests import OAuthClient
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
@@ -104,6 +105,16 @@ class AuthMode(ABC):
 
         Raises InvalidRequest with every error.
         """
+
+    def check_type(self, kind: object, taker: str) -> None:
+        """Raise InvalidRequest if `kind`, the ``type`` of a credential to import, is not a type of this mode.
+
+        `kind`: None if the credential names no type. `taker`: the subject of the message, such as ``Integration 'x'``.
+        """
+        if kind is None or kind in (self.name, *self.types()):
+            return
+        message = f"{taker} takes credentials of type '{self.name}', not {str(kind)[:40]!r}."
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
 
     def settings(self, credential: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the connection settings that the credential contains. Settings that the caller gives explicitly take

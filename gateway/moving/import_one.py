@@ -15,7 +15,7 @@ from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.connections.create import new_row
 from gateway.connections.settings import accepted_settings, check_required_settings
-from gateway.errors import GatewayError, InvalidRequest, Issue
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.moving.moved_connection import ImportOutcome, ImportResult, MovedConnection
 from gateway.records.connection import Account, ConnectionRef, NewConnection
 from gateway.records.integration import Integration
@@ -27,6 +27,7 @@ from gateway.timestamps import iso, moment
 
 APP_MODES: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER_CREDENTIALS: Final = "userCredentials"
+TAKER: Final = "The integration here"
 TOKEN_MEMBERS: Final = ("access_token", "expires_at", "raw")
 
 
@@ -43,12 +44,12 @@ def credential_of(
     """
     config = dict(moved.config)
     if moved.own:
-        _check_type(moved, mode)
+        mode.check_type(moved.credentials.get("type"), TAKER)
         return dict(moved.credentials), config, []
     credential = {name: value for name, value in moved.credentials.items() if value is not None}
     if not credential and moved.shown and mode.name != "NONE":
         raise CredentialsHidden
-    _check_type(moved, mode)
+    mode.check_type(moved.credentials.get("type"), TAKER)
     credential.setdefault("type", mode.types()[0])
     notes: list[str] = []
     if mode.name in APP_MODES:
@@ -69,13 +70,6 @@ def credential_of(
     elif isinstance(credential.get("raw"), Mapping) and "raw" in held:
         held["raw"] = dict(credential["raw"])  # keep the provider's token response, which catalog entries can read
     return held, config, notes
-
-
-def _check_type(moved: MovedConnection, mode: AuthMode) -> None:
-    kind = moved.credentials.get("type")
-    if kind is not None and kind not in (mode.name, *mode.types()):
-        message = f"The integration here takes credentials of type '{mode.name}', not {str(kind)[:40]!r}."
-        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
 
 
 def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str]) -> None:
