@@ -140,16 +140,17 @@ class Signers:
 def _fill_in(name: str, template: str, values: Mapping[str, str], moment: Moment) -> str:
     try:
         return render_text(template, values, moment=moment)
-    except Unresolved as fault:
+    except (Unresolved, BadValue, UnicodeEncodeError) as fault:
+        raise unfilled_error(name, fault) from fault
+
+
+def unfilled_error(name: str, fault: Unresolved | BadValue | UnicodeEncodeError) -> InvalidRequest:
+    """Return the error for the template of the header field or query parameter `name`, which cannot be filled."""
+    if isinstance(fault, Unresolved):
         missing = ", ".join(sorted(fault.names))
-        raise InvalidRequest(
-            "unresolved_setting",
-            f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it.",
-        ) from fault
-    except BadValue as fault:
-        raise InvalidRequest("unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}.") from fault
-    except UnicodeEncodeError as fault:  # only Content-Type can have such bytes
-        raise InvalidRequest(
-            "unresolved_setting",
-            f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8.",
-        ) from fault
+        why = f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it."
+    elif isinstance(fault, BadValue):
+        why = f"The value for '{name}' cannot be sent: {fault.why}."
+    else:  # only Content-Type can have such bytes
+        why = f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8."
+    return InvalidRequest("unresolved_setting", why)

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from gateway.auth.context import AuthContext, chosen_alternative, fill_json, fill_url, plain_values
 from gateway.auth.mode import AuthMode, Signer
-from gateway.auth.request_templates import RequestTemplates, Signers
+from gateway.auth.request_templates import RequestTemplates, Signers, unfilled_error
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import (
     Moment,
@@ -275,18 +275,10 @@ def _rendered_slots_and_defaults(
         carries = is_slot(template)
         try:
             text = render_text(template, values, moment=moment)
-        except Unresolved as fault:
-            if not carries:
+        except (Unresolved, BadValue) as fault:
+            if isinstance(fault, Unresolved) and not carries:
                 continue  # a header built from a setting that this connection does not have is left out
-            missing = ", ".join(sorted(fault.names))
-            raise InvalidRequest(
-                "unresolved_setting",
-                f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it.",
-            ) from fault
-        except BadValue as fault:
-            raise InvalidRequest(
-                "unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}."
-            ) from fault
+            raise unfilled_error(name, fault) from fault
         (slots if carries else defaults).append((name, text))
     return slots, defaults
 
