@@ -24,7 +24,6 @@ from gateway.egress.guard import Guard, Scheme
 from gateway.egress.pool import Pool, PoolLoad
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
-from gateway.egress.provider_exchange import ProviderResponse as LiveResponse
 from gateway.egress.tls import ClientTlsContexts, TlsSessions, prepare_context
 from gateway.http.content_coding import CodingError, Decoder
 from gateway.http.origin import parse_url
@@ -201,11 +200,6 @@ class Egress:
         If the provider has closed an idle connection, the request is sent a second time on a new connection, but only
         with a safe method and without a body (RFC 9112 §9.3.1).
         """
-        return await self._send(request, body, upgrade, replaced=replaced)
-
-    async def _send(
-        self, request: UpstreamRequest, body: Body | None, upgrade: str | None, *, replaced: bool
-    ) -> LiveResponse:
         pool = self._pool(request)
         message = request_message(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
