@@ -171,6 +171,11 @@ class GatewayError(Exception):
         return shape
 
 
+def unexpected(fault: BaseException) -> BaseException | None:
+    """Return `fault` for the `exc_info` of a log line; None for a GatewayError, whose text says enough."""
+    return None if isinstance(fault, GatewayError) else fault
+
+
 class StartRefused(Exception):
     """The gateway cannot start. The text is one line for the operator, and names the setting to change."""
 

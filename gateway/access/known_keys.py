@@ -18,7 +18,7 @@ from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, key_kind
 from gateway.access.key_policy import is_slow_to_compile
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
-from gateway.errors import GatewayError, Unauthorized
+from gateway.errors import GatewayError, Unauthorized, unexpected
 from gateway.off_loop import off_loop
 from gateway.records.access import Environment, KeyKind, KeyLimits, MintedKey
 from gateway.records.audit import AuditActor, current_actor
@@ -311,8 +311,7 @@ class MintedKeyCache:
             try:
                 await self._write(IDLE_S)
             except Exception as fault:  # the next run may succeed, and this task must not end
-                known = isinstance(fault, GatewayError)
-                log.warning("key_use_not_written", detail=str(fault), exc_info=None if known else fault)
+                log.warning("key_use_not_written", detail=str(fault), exc_info=unexpected(fault))
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -29,7 +29,7 @@ from gateway.connections.delete import Deleter, Revoker
 from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, unexpected
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import EventKeeper
@@ -307,5 +307,4 @@ def _apply_call_log_settings(config: CallLogConfig, calls: CallQueue, store: Sto
 
 
 def _log_prune_failure(fault: Exception, subject: str) -> None:
-    known = isinstance(fault, GatewayError)
-    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=None if known else fault)
+    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=unexpected(fault))

@@ -25,7 +25,7 @@ from gateway import clock
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body, ProviderExchange
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, unexpected
 from gateway.events.event_body import build_message, webhook_size
 from gateway.events.signatures import SigningKeyCache, signature_fields
 from gateway.generation import Current
@@ -269,11 +269,8 @@ class Deliverer:
             try:
                 pause_s = await self.once()
             except Exception as fault:
-                known = isinstance(fault, GatewayError)
-                log.warning(
-                    "events_not_sent", detail=str(fault), again_in_s=ERROR_PAUSE_S, exc_info=None if known else fault
-                )
                 pause_s = ERROR_PAUSE_S
+                log.warning("events_not_sent", detail=str(fault), again_in_s=pause_s, exc_info=unexpected(fault))
             if self._searched_s > MAX_WORK_S:  # a large backlog must not keep this process busy
                 await clock.sleep(min(WORK_PAUSE * self._searched_s, ERROR_PAUSE_S))
             with suppress(TimeoutError):
@@ -346,8 +343,7 @@ class Deliverer:
         if pace.running <= MAX_PER_TARGET // 2:  # not after every delivery, so that one claim gets several events
             self._wake_event.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
-            detail = fault.message if isinstance(fault, GatewayError) else str(fault)
-            log.error("event_not_settled", detail=detail, exc_info=None if isinstance(fault, GatewayError) else fault)
+            log.error("event_not_settled", detail=str(fault), exc_info=unexpected(fault))
 
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
         url = self._url(delivery)
