@@ -25,6 +25,8 @@ PREFIXES: Final[dict[KeyKind, str]] = {"key": PREFIX, "capability": CAPABILITY_P
 BASE62_DIGITS: Final = string.digits + string.ascii_letters
 BODY_CHARS: Final = 43
 CHECKSUM_CHARS: Final = 6
+CAPABILITY_FORM: Final = f"{CAPABILITY_PREFIX}[A-Za-z0-9_-]{{{BODY_CHARS + CHECKSUM_CHARS}}}"
+"""The form of a capability, as a regular expression. It does not check the checksum."""
 _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 

@@ -28,12 +28,12 @@ from gateway.server import in_process_exchange
 from gateway.server.early_refusals import connections_full_response, record_refusal
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
+from gateway.server.known_heads import HEAD_END
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
 MAX_CUTS: Final = 64  # maximum number of pieces cut from one read, so that a body full of empty lines costs little
 LINGER_S: Final = 2.0  # time for a client to read the last response, even if the client still sends (RFC 9112 §9.6)

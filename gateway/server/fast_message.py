@@ -22,6 +22,7 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.access.caller import Access, Caller
+from gateway.access.key_forms import CAPABILITY_FORM
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
 from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, DoorResponse, MessageHead, head_of
@@ -37,13 +38,12 @@ from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import TRACESTATE, CallTrace, current_trace, logged_traceparent, trace_id_of
 from gateway.runtime import RUNTIME, Runtime
-from gateway.server.known_heads import MAX_HEAD_BYTES, MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads
+from gateway.server.known_heads import MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads, header_lines
 from gateway.server.request_lines import LineReader, RequestLines
 
 DOOR: Final = "/mcp"
 CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
-_LINE: Final = re.compile(rb"POST (?:/mcp|(/c/gw_cap_[A-Za-z0-9_-]{49})/mcp) HTTP/1\.1\r\n")
-_END: Final = b"\r\n\r\n"
+_LINE: Final = re.compile(rf"POST (?:/mcp|(/c/{CAPABILITY_FORM})/mcp) HTTP/1\.1\r\n".encode())
 
 log = structlog.get_logger(__name__)
 
@@ -157,11 +157,10 @@ class AgentDoor:
         request_line = _LINE.match(data)
         if request_line is None:
             return None
-        lines_at = request_line.end()
-        lines_end = data.find(_END, lines_at - 2, MAX_HEAD_BYTES)
-        if lines_end < lines_at:
+        found = header_lines(data, request_line)
+        if found is None:
             return None
-        lines, mount = data[lines_at - 2 : lines_end], request_line[1]
+        (lines, body_at), mount = found, request_line[1]
         arrived = self.heads.find(lines, mount) or read_head(self.reader, lines, mount)
         if arrived is None or not arrived.length or arrived.length > INLINE_BYTES:
             return None
@@ -170,8 +169,8 @@ class AgentDoor:
             return None
         if arrived.known.head_id is None:  # only after `_caller`, so that a client without a key cannot fill the memory
             self.heads.remember(lines, mount, arrived)
-        end = lines_end + 4 + arrived.length
-        head, body = data[: lines_end + 4], data[lines_end + 4 : end]
+        end = body_at + arrived.length
+        head, body = data[:body_at], data[body_at:end]
         self.taken += 1
         return FastMessage(self, client, head, arrived, caller), body, data[end:]
 

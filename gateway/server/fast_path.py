@@ -17,6 +17,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.access.key_forms import CAPABILITY_FORM
 from gateway.connections.opened import Opened
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.write_batch import WriteBatch
@@ -41,7 +42,6 @@ from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import FastPlan, FastRoute
 from gateway.server.known_heads import (
-    MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
     PLAIN,
     ArrivedHead,
@@ -49,6 +49,7 @@ from gateway.server.known_heads import (
     KnownHead,
     KnownHeads,
     field_lines,
+    header_lines,
 )
 from gateway.server.request_lines import LineReader
 from gateway.server.strict_framing import RequestBodyFraming
@@ -59,8 +60,7 @@ NO_BODY: Final = b"Content-Length: 0\r\n"
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
 _REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
 _LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
-_CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
-_END: Final = b"\r\n\r\n"
+_CAPABILITY_LINE: Final = re.compile(_METHOD + rf"((/c/{CAPABILITY_FORM})(?!/mcp[? ])".encode() + _REST)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LENGTH_EXPECTED: Final = frozenset(method.encode() for method in LENGTH_EXPECTED)
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
@@ -116,10 +116,11 @@ class FastPath:
         Return None, without any effect, if the middleware chain must handle the request. `data`: the received bytes,
         from the start of the request.
         """
-        head_in_data = _find_head(data)
-        if head_in_data is None:
+        request_line = _match_line(data)
+        found = None if request_line is None else header_lines(data, request_line)
+        if request_line is None or found is None:
             return None
-        request_line, lines, body_at = head_in_data
+        lines, body_at = found
         mount = _mount_of(request_line)
         head = self._known.find(lines, mount) or self._read_head(lines, mount)
         if head is None:
@@ -343,19 +344,6 @@ class FastPath:
         self._reader.forget()
         passed_head.clear_cache()
         return True
-
-
-def _find_head(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
-    """Return the match of the request line, the header lines, and the position at which the body begins.
-
-    Each header line begins with CRLF. Return None if the middleware chain must read the head.
-    """
-    request_line = _match_line(data)
-    if request_line is None:
-        return None
-    lines_at = request_line.end()
-    lines_end = data.find(_END, lines_at - 2, MAX_HEAD_BYTES)
-    return (request_line, data[lines_at - 2 : lines_end], lines_end + 4) if lines_end >= lines_at else None
 
 
 def _match_line(data: bytes) -> re.Match[bytes] | None:

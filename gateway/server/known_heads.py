@@ -36,6 +36,8 @@ MAX_KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is r
 MAX_KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
 MAX_FORMS: Final = 8  # maximum number of outgoing forms of a remembered head, one for each set of replaced names
 
+HEAD_END: Final = b"\r\n\r\n"
+
 _CONNECTION, _LENGTH = range(2)
 _OWN: Final = {
     b"Connection-Id": _CONNECTION,
@@ -275,6 +277,16 @@ def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
     if not fields:
         return b""
     return request_head("GET", "/", "h", fields).split(b"\r\n", 2)[2][:-2]
+
+
+def header_lines(data: bytes, request_line: re.Match[bytes]) -> tuple[bytes, int] | None:
+    """Return the header lines after the request line, and the position at which the body begins.
+
+    Each line begins with CRLF. Return None if the middleware chain must read the head: if it is incomplete or too long.
+    """
+    lines_at = request_line.end()
+    lines_end = data.find(HEAD_END, lines_at - 2, MAX_HEAD_BYTES)
+    return (data[lines_at - 2 : lines_end], lines_end + len(HEAD_END)) if lines_end >= lines_at else None
 
 
 K = TypeVar("K", bound=KnownHead)
