@@ -24,7 +24,7 @@ from gateway.auth.mode import AuthorizationRequestInput, ConsentRedirect, Grante
 from gateway.auth.provider_responses import safe_text
 from gateway.authorization.connect_sessions import check_connection_limit, check_offered, connection_settings
 from gateway.authorization.grants import Grants
-from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest, log_failure
+from gateway.authorization.outcomes import OutcomeReporter, Outcomes, client_digest
 from gateway.authorization.results import (
     LIFETIME,
     CallbackFailed,
@@ -32,7 +32,6 @@ from gateway.authorization.results import (
     Choice,
     ConnectedResult,
     ReturnedFlow,
-    error_type,
     failed_callback,
     not_for_reconnect,
 )
@@ -210,26 +209,14 @@ class Flows:
         request_id: str = "",
     ) -> None:
         """Report to the waiting window that no authorization was started, and log the reason."""
-        logged = log_failure(
-            fault,
+        attempt = Outcome(
             environment=session.environment,
-            integration=integration_id,
-            request_id=request_id,
-            connection_id=session.connection_id,
+            session_digest=session.digest,
+            integration_id=integration_id[:255],
+            client_digest=client_digest(ws_client_id),
+            at=clock.now(),
         )
-        await self._outcomes.publish(
-            Outcome(
-                environment=session.environment,
-                session_digest=session.digest,
-                integration_id=integration_id[:255],
-                client_digest=client_digest(ws_client_id),
-                error_type=error_type(fault),
-                error_desc=fault.message,
-                code=fault.code,
-                at=clock.now(),
-            ),
-            logged,
-        )
+        await self._outcomes.publish_failure(attempt, fault, request_id=request_id, connection_id=session.connection_id)
 
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
         prepared = await self._prepare(session, integration_id, options)

@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -180,6 +180,37 @@ class Outcomes:
             if not self._waiting:
                 self._looked_at = None
 
+    async def publish_failure(
+        self,
+        attempt: Outcome,
+        fault: Exception,
+        *,
+        request_id: str,
+        connection_id: str | None,
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        """Log that an attempt to connect failed, and publish the failure. If `fault` is not a GatewayError, its message
+        is not published, because the message is not meant for end users.
+
+        `attempt`: the outcome without a result. `request_id`, `connection_id`, `query`: for `log_failure`.
+        """
+        logged = log_failure(
+            fault,
+            environment=attempt.environment,
+            integration=attempt.integration_id,
+            request_id=request_id,
+            connection_id=connection_id,
+            query=query,
+        )
+        known = fault if isinstance(fault, GatewayError) else None
+        failed = replace(
+            attempt,
+            error_type=error_type(known) if known else "unknown_err",
+            error_desc=known.message if known else "The gateway failed. Its log has the details.",
+            code=known.code if known else "generic_error_support",
+        )
+        await self.publish(failed, logged)
+
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store the outcome, and wake its waiters. If the outcome cannot be stored, other workers miss the outcome, but
         the connection stays. After `MAX_FAILURES` failures of a session, further ones are not stored, and wake only the
@@ -318,25 +349,14 @@ class OutcomeReporter:
     async def failure(
         self, flow: Flow, pending: PendingAuthorization, fault: Exception, callback: CallbackRequest
     ) -> None:
-        """Report an authorization that failed. If `fault` is not a GatewayError, its message is not reported, because
-        the message is not meant for end users."""
-        logged = log_failure(
+        """Report an authorization that failed."""
+        await self._outcomes.publish_failure(
+            _outcome(flow, pending),
             fault,
-            environment=flow.environment,
-            integration=flow.integration_id,
             request_id=callback.request_id,
             connection_id=flow.connection_id,
             query=callback.query,
         )
-        known = fault if isinstance(fault, GatewayError) else None
-        outcome = _outcome(
-            flow,
-            pending,
-            error_type=error_type(known) if known else "unknown_err",
-            error_desc=known.message if known else "The gateway failed. Its log has the details.",
-            code=known.code if known else "generic_error_support",
-        )
-        await self._outcomes.publish(outcome, logged)
 
 
 def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:

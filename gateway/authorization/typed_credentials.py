@@ -8,8 +8,7 @@ from typing import Any, Final
 from gateway import clock
 from gateway.auth import modes
 from gateway.authorization.connect_sessions import check_connection_limit, connection_settings
-from gateway.authorization.outcomes import Outcomes, log_failure
-from gateway.authorization.results import error_type
+from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
@@ -62,15 +61,9 @@ class TypedCredentialConnector:
         try:
             connection = await self._connect(session, integration, typed, params, browser)
         except GatewayError as fault:
-            failed = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
-            logged = log_failure(
-                fault,
-                environment=session.environment,
-                integration=integration.integration_id,
-                request_id=request_id,
-                connection_id=session.connection_id,
+            await self._outcomes.publish_failure(
+                outcome, fault, request_id=request_id, connection_id=session.connection_id
             )
-            await self._outcomes.publish(failed, logged)
             raise
         self._outcomes.attempts.succeed(session.digest)
         is_pending = isinstance(connection, PendingConnection)
