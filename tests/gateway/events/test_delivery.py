@@ -19,6 +19,7 @@ from gateway.egress import dial
 from gateway.events import delivery
 from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import raw_provider
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -169,7 +170,10 @@ async def test_after_a_slow_search_for_due_events_the_next_search_waits(
     monkeypatch.setattr(deliveries, "work", slow_work)
     monkeypatch.setattr(clock, "sleep", sleep)
     event_gateway.runtime.deliverer.wake()
-    assert 4.5 <= await paused.get() <= delivery.ERROR_PAUSE_S
+    async with asyncio.timeout(PATIENCE_S):
+        while (pause_s := await paused.get()) < 4.5:  # after a search that had begun before
+            pass
+    assert pause_s <= delivery.ERROR_PAUSE_S
 
 
 async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(

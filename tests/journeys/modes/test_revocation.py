@@ -109,7 +109,7 @@ async def test_a_provider_with_a_temporary_error_is_called_twice(
     fake_provider: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
-        return None
+        await asyncio.sleep(0)
 
     monkeypatch.setattr(clock, "sleep", at_once)
     down = web.Response(status=503)
@@ -125,7 +125,7 @@ async def test_an_unreachable_provider_does_not_prevent_the_deletion(
     fake_provider: FakeProvider, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_: float) -> None:
-        return None
+        await asyncio.sleep(0)
 
     monkeypatch.setattr(clock, "sleep", at_once)
     gateway = await start(CLIENT, **entry(fake_provider, revocation_url="http://127.0.0.1:1/revoke"))
