@@ -188,7 +188,9 @@ def _moments(
             TimelineMoment(failure.at, f"{what} for the {_ordinal(failure.attempts)} time in a row", failure.message)
         )
     if row.intent is not None:
-        moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
+        lost = failure is not None and failure.code == ROTATION_LOST
+        outcome = "no response arrived" if lost else "outcome not known yet"
+        moments.append(TimelineMoment(row.intent.at, f"refresh token sent, {outcome}"))
     if row.refused_scopes is not None:
         what = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))

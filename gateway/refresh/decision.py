@@ -49,6 +49,16 @@ class Holder(StrEnum):
     ends."""
 
 
+class Rotation(StrEnum):
+    """Whether the provider replaces this connection's refresh token at each refresh."""
+
+    KNOWN = "known"
+    """The catalog says so, or an earlier refresh has replaced the token."""
+    UNKNOWN = "unknown"
+    NONE = "none"
+    """The catalog says that refresh tokens stay the same (``refresh.rotating: false``)."""
+
+
 class RefreshStep(StrEnum):
     """The next step of a refresh."""
 
@@ -58,8 +68,8 @@ class RefreshStep(StrEnum):
     """Claim the lease from its holder and finish the refresh with the reply in this machine's journal. Send the token
     only if the journal has no reply."""
     SEND_AGAIN = "send_again"
-    """Claim the lease and send a token that might be spent. If another machine might have the reply, that machine gets
-    its lease back if this attempt gets no token (`returns_lease`)."""
+    """Claim the lease and send a token that might be spent. If the provider refuses the token, the intent can stay open
+    for another machine that might have the reply (`keeps_intent`)."""
     WAIT = "wait"
     """Read the row again in a moment."""
     DEFER = "defer"
@@ -83,8 +93,9 @@ class Facts(NamedTuple):
     holder: Holder
     recorded: bool
     """Whether this machine's refresh journal contains a reply for the refresh token in the row."""
-    rotates: bool
-    """Whether the gateway knows that the provider replaces this connection's refresh token at each refresh."""
+    rotation: Rotation
+    shared: bool
+    """Whether gateways on several machines can use the database."""
     reported: bool
     """Whether `rotation_lost` is stored and the intent is still open: the token was not sent, or it was refused and
     another machine might have the reply."""
@@ -102,7 +113,7 @@ class DecisionRule(NamedTuple):
     lease: tuple[LeaseState, ...] | None = None
     holder: tuple[Holder, ...] | None = None
     recorded: bool | None = None
-    rotates: bool | None = None
+    rotation: Rotation | None = None
     reported: bool | None = None
 
 
@@ -114,11 +125,11 @@ TABLE: Final = (
     DecisionRule(RefreshStep.CLAIM, intent=False),
     DecisionRule(RefreshStep.TAKE_UP, recorded=True),
     DecisionRule(RefreshStep.TAKE_UP, holder=(Holder.HERE_DEAD, Holder.HERE_ENDED)),
-    DecisionRule(RefreshStep.REFUSE, reported=True),
     DecisionRule(RefreshStep.SEND_AGAIN, holder=(Holder.NOBODY,)),
+    DecisionRule(RefreshStep.REFUSE, reported=True),
     DecisionRule(RefreshStep.DEFER, lease=(LeaseState.RUN_OUT,)),
     DecisionRule(RefreshStep.SEND_AGAIN, holder=(Holder.WITHOUT_JOURNAL,)),
-    DecisionRule(RefreshStep.REPORT_LOST, rotates=True),
+    DecisionRule(RefreshStep.REPORT_LOST, rotation=Rotation.KNOWN),
     DecisionRule(RefreshStep.SEND_AGAIN),
 )
 
@@ -135,7 +146,7 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
         and (rule.lease is None or facts.lease in rule.lease)
         and (rule.holder is None or facts.holder in rule.holder)
         and (rule.recorded is None or rule.recorded is facts.recorded)
-        and (rule.rotates is None or rule.rotates is facts.rotates)
+        and (rule.rotation is None or rule.rotation is facts.rotation)
         and (rule.reported is None or rule.reported is facts.reported)
     )
 
@@ -149,15 +160,15 @@ def possible(facts: Facts) -> bool:
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
 
-def returns_lease(facts: Facts) -> bool:
-    """Return whether the lease goes back to its former holder if an attempt gets no token.
+def keeps_intent(facts: Facts) -> bool:
+    """Return whether the intent stays open if the provider refuses a token that an earlier attempt has sent.
 
-    The holder's machine might have the only copy of the new token in its refresh journal. When this machine returns, it
-    finds its lease and the open intent, and uses the reply. The lease does not go back if this machine's own journal
-    has a reply, because then the attempt has already used a reply, in vain. If the catalog says that refresh tokens stay
-    the same (``refresh.rotating: false``), the protocol does not ask.
+    The journal of another machine might have the only copy of the new token. The row need not name this machine: it
+    names only the process that claimed the lease last. When the machine returns, it uses the reply, because the intent
+    is open. If this machine's journal has a reply, the attempt has already used it, in vain, and the intent is closed,
+    so that the attempt is not repeated forever.
     """
-    return facts.intent and facts.holder is Holder.ELSEWHERE and not facts.recorded
+    return facts.intent and facts.shared and not facts.recorded and facts.rotation is not Rotation.NONE
 
 
 # ── After a failover of the database, `may_refresh_again` decides when nodes may send refresh tokens again (ADR 64).

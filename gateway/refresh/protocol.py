@@ -37,7 +37,7 @@ from gateway.records.trace import current_refresh
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
-from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step, returns_lease
+from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, Rotation, keeps_intent, next_step
 from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import (
     LEASE,
@@ -71,7 +71,6 @@ KNOWN_REASONS: Final = frozenset(
 
 FENCE: Final = timedelta(seconds=60)
 """How long other nodes wait after a lease has expired. Until then, its holder's machine can return and finish."""
-TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
@@ -97,16 +96,17 @@ class FactCollector:
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
-            # Read the journal only if the step depends on it.
-            depends_on_journal = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
-            recorded = depends_on_journal and await self._store.journal.has_reply(row, records)
+            # Read the journal only if the decision depends on it.
+            may_claim = lease is not decision.LeaseState.HELD or holder is Holder.HERE_DEAD
+            recorded = may_claim and await self._store.journal.has_reply(row, records)
         return Facts(
             node=await self._node(),  # read last, so that the state is fresh when the caller claims the lease
             intent=intent,
             lease=lease,
             holder=holder,
             recorded=recorded,
-            rotates=row.rotates or bool(self.declared_rotating(row)),
+            rotation=self._rotation(row),
+            shared=self._store.holders.shared,
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
 
@@ -115,10 +115,12 @@ class FactCollector:
             return Node.CLOCK_OFF
         return Node.RECONCILING if await self._store.failover.reconciling() else Node.READY
 
-    def declared_rotating(self, row: Connection) -> bool | None:
-        """Return whether the catalog says that the provider replaces refresh tokens; None if it does not say."""
+    def _rotation(self, row: Connection) -> Rotation:
         provider = self._current.generation.catalog.get(row.provider)
-        return provider.refresh.rotating if provider is not None and provider.refresh is not None else None
+        declared = provider.refresh.rotating if provider is not None and provider.refresh is not None else None
+        if row.rotates or declared:
+            return Rotation.KNOWN
+        return Rotation.UNKNOWN if declared is None else Rotation.NONE
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
@@ -246,13 +248,12 @@ class Claimed(NamedTuple):
     """What the protocol found or did when it claimed the lease.
 
     `row`: the row before the claim, or the row with a newer credential. `at`: the time just before the claim or the
-    last check (monotonic seconds). `former`: the lease that goes back to its holder if this attempt gets no token
-    (`decision.returns_lease`), else None.
+    last check (monotonic seconds). `keeps_intent`: as in `decision.keeps_intent`.
     """
 
     row: Connection
     at: float
-    former: Lease | None = None
+    keeps_intent: bool = False
 
 
 class RefreshProtocol:
@@ -336,9 +337,7 @@ class RefreshProtocol:
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
-                    # If refresh tokens stay the same, the other machine's reply has none that this machine lacks.
-                    returns = returns_lease(facts) and self.fact_collector.declared_rotating(row) is not False
-                    return Claimed(row, asked_at, row.lease if returns else None)
+                    return Claimed(row, asked_at, keeps_intent(facts))
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
@@ -426,15 +425,12 @@ class RefreshProtocol:
         credential = self._store.open(row.credential)
         known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
         failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
-        # The provider refused the token that was sent again. The intent closes, unless another machine might have the
-        # reply to the first request.
-        settled = failure.code == backoff.ROTATION_LOST and claimed.former is None
+        # The provider refused the token that was sent again.
+        settled = failure.code == backoff.ROTATION_LOST and not claimed.keeps_intent
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
-            await self._record_failure(
-                row, owner, failure, now, still_open=maybe_done, former=claimed.former, keep_lease=keep_lease
-            )
+            await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
         except GatewayError as refusal:
             if keep_lease:  # other machines wait until this machine finishes with the reply in its journal
                 with suppress(GatewayError):
@@ -450,7 +446,7 @@ class RefreshProtocol:
         now: datetime,
         *,
         still_open: bool,
-        former: Lease | None,
+        former: Lease | None = None,
         keep_lease: bool = False,
     ) -> None:
         """Store `failure` and raise the error for callers. The arguments are those of `RefreshStore.record_failure`.

@@ -122,7 +122,7 @@ async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta
 # replied, the journal has the reply. Otherwise the token is sent again. The provider returns a new pair if it had not
 # received the token, or still accepts it for a grace period. If the provider refuses the token, or if another machine
 # might have the reply, the connection gets `rotation_lost`. If that machine returns with the reply, the connection
-# recovers: the lease stays with that machine, or goes back to it. `gateway.refresh.decision` decides about each case.
+# recovers, because the intent stays open. `gateway.refresh.decision` decides about each case.
 
 EVERY_S: Final = 5.0
 MAX_CONNECTIONS: Final = 100
@@ -151,7 +151,7 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
 async def find_unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
     """Return up to `MAX_CONNECTIONS` connections with an unfinished refresh that this node may finish now.
 
-    The connections come from the database and from the journals of dead processes.
+    The connections come from the database and from this machine's journal.
     """
     by_lease = await store.refreshes.find_unsettled(limit=MAX_EXAMINED_ROWS)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
@@ -185,8 +185,8 @@ async def find_unfinished(store: Store, refresher: Refresher, release: Callable[
 def _is_postponed(row: Connection, step: RefreshStep) -> bool:
     """Return whether to retry later, because the last attempt failed.
 
-    This concerns two cases: a setting was missing, so the attempt sent no request; or the token was sent again without
-    success, and the lease went back to another machine.
+    This concerns two cases: a setting was missing, so the attempt sent no request; or the token was sent without
+    success, and the journal has a reply that cannot be read.
     """
     failed = row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
     return failed and not backoff.may_try(row, clock.now())

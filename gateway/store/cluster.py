@@ -65,6 +65,8 @@ class Holders:
         self._folder = folder
         self._node = node
         self._journal = journal
+        self.shared = node != ONLY
+        """Whether gateways on several machines can use the database."""
         self._without_file = secrets.token_hex(6)
         self._ours = {self._without_file}
 

@@ -7,7 +7,7 @@ the files.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -189,14 +189,19 @@ class RefreshJournal:
         of these processes stay, because only a marker shows that a process is dead. `unchanged`: returns whether the
         rows read so far are still current; None to skip this check.
 
-        Returns the connections with an open intent for which a dead process has left a reply.
+        Returns the connections with an open intent for which a dead process has left a reply, or for which a reply in a
+        living process's file is overdue.
         """
         if self.folder is None:
             return []
         overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
         useless, settled = await self._find_unneeded(dead, current, holding)
-        over = [attempt for path in living async for attempt in self._overdue_attempts(path, current, overdue)]
+        over = list[str]()
+        for path in living:
+            unneeded, overdue_replies = await self._overdue_attempts(path, current, overdue)
+            over += unneeded
+            settled |= overdue_replies
         if (useless or over) and (unchanged is None or await unchanged()):
             for path in useless:
                 path.unlink(missing_ok=True)
@@ -206,11 +211,11 @@ class RefreshJournal:
             if path.stem not in holding and self._is_overdue(path.name, overdue):
                 path.unlink(missing_ok=True)
         self._seen = {name: since for name, since in self._seen.items() if name in overdue}
-        return settled
+        return list(settled.values())
 
     async def _find_unneeded(
         self, dead: list[Path], current: Current, holding: Container[str]
-    ) -> tuple[list[Path], list[Connection]]:
+    ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
@@ -225,18 +230,31 @@ class RefreshJournal:
                     needed, settled[row.ref] = True, row
             if not needed:
                 useless.append(path)
-        return useless, list(settled.values())
+        return useless, settled
 
-    async def _overdue_attempts(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
-        """Yield the attempts that a living process has not released, although their replies are no longer needed."""
+    async def _overdue_attempts(
+        self, path: Path, current: Current, overdue: set[str]
+    ) -> tuple[list[str], dict[ConnectionRef, Connection]]:
+        """Return the attempts that a living process has not released, although their replies are no longer needed.
+
+        Also return the connections with an overdue reply that is needed: only the parent, which wrote the reply, is
+        possibly alive.
+        """
+        over, needed = list[str](), dict[ConnectionRef, Connection]()
         try:
             records = await asyncio.to_thread(read, path)
         except OSError:
-            return
-        for about, _ in records:
+            return over, needed
+        for about, sealed in records:
             attempt = about.get("attempt")  # None in a file of an earlier release whose process still runs
-            if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
-                yield attempt
+            if not attempt or not self._is_overdue(attempt, overdue):
+                continue
+            row = await _open_row(about, current)
+            if row is None:
+                over.append(attempt)
+            elif sealed:
+                needed[row.ref] = row
+        return over, needed
 
     def close(self) -> None:
         if self.marker is not None:

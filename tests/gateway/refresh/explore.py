@@ -60,7 +60,7 @@ def canonical(state: State) -> State:
 
     machines = tuple(state.machines[number] for number in order)
     copy = None if state.copy is None else moved(state.copy)
-    machines = tuple(one._replace(seen=moved(one.seen), former=moved(one.former)) for one in machines)
+    machines = tuple(one._replace(seen=moved(one.seen)) for one in machines)
     return state._replace(row=moved(state.row), copy=copy, machines=machines)
 
 

@@ -25,9 +25,10 @@ from gateway.refresh.decision import (
     Member,
     Node,
     RefreshStep,
+    Rotation,
+    keeps_intent,
     may_refresh_again,
     next_step,
-    returns_lease,
 )
 
 Decide = Callable[[Facts], RefreshStep]
@@ -104,8 +105,8 @@ class Machine(NamedTuple):
     step: RefreshStep = RefreshStep.WAIT
     seen: Row = Row()
     """The row on which the decision was based. Empty in all phases except `DECIDED`."""
-    former: Row = Row()
-    """The holder and the lease that the claim replaces, if the holder gets its lease back. Otherwise empty."""
+    keeps_intent: bool = False
+    """Whether the intent stays open if the provider refuses the token of the current attempt."""
     paused: bool = False
     exchange: Exchange = Exchange.NONE
     exchanged: int = 0
@@ -156,6 +157,7 @@ SILENT: Final = "the token in the row is spent, and the connection does not say 
 UNUSED: Final = "the reply is in a journal, and no gateway uses it"
 
 
+CLAIMS: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 UNDER_WAY: Final = frozenset({Phase.CLAIMED, Phase.WAITING, Phase.RECEIVED})
 
 
@@ -174,7 +176,7 @@ class Model:
     `rotates`: whether the gateways know that the provider replaces the token. `revokes`: whether the provider revokes
     the grant when it receives a replaced token. `last`: the search ends at this token.
 
-    `returns_lease`: decides whether the former holder gets its lease back if an attempt gets no token.
+    `keeps_intent`: decides whether the intent stays open after a refusal.
 
     `reconciled`: decides when workers can send tokens again after a failover. `restores`: which claims workers restore
     after a failover.
@@ -184,7 +186,7 @@ class Model:
         self,
         *,
         decide: Decide = next_step,
-        returns_lease: Callable[[Facts], bool] = returns_lease,
+        keeps_intent: Callable[[Facts], bool] = keeps_intent,
         rotates: bool = True,
         revokes: bool = True,
         journal: bool = True,
@@ -195,7 +197,7 @@ class Model:
         self._decide = decide
         self._reconciled = reconciled
         self._restores = restores
-        self._returns_lease = returns_lease
+        self._keeps_intent = keeps_intent
         self._rotates = rotates
         self._revokes = revokes
         self._journal = journal
@@ -290,14 +292,10 @@ class Model:
                 if row.token < self._last and (row.intent or not row.lost):
                     facts = self.facts(state, number)
                     step = self._decide(facts)
-                    if step in (
-                        RefreshStep.CLAIM,
-                        RefreshStep.TAKE_UP,
-                        RefreshStep.SEND_AGAIN,
-                        RefreshStep.REPORT_LOST,
-                    ):
-                        former = row if step is RefreshStep.SEND_AGAIN and self._returns_lease(facts) else Row()
-                        decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row, former=_lease_of(former))
+                    # a refused token is sent again only if a caller forces this
+                    if step in CLAIMS and not (step is RefreshStep.SEND_AGAIN and row.lost):
+                        keeps = self._keeps_intent(facts)
+                        decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row, keeps_intent=keeps)
                         yield f"{number} decides {step}", _with(state, number, decided), None
             case Phase.DECIDED:
                 yield self._claim(state, number)
@@ -329,7 +327,8 @@ class Model:
             lease=row.lease,
             holder=self._holder(row, number),
             recorded=row.token in machine.journal,
-            rotates=self._rotates,
+            rotation=Rotation.KNOWN if self._rotates else Rotation.UNKNOWN,
+            shared=True,
             reported=row.lost and row.intent,
         )
 
@@ -424,20 +423,19 @@ class Model:
                 elif waits:
                     heard = _idle(_hung_up(state, number), number)
                     if _holds(state, number):
-                        returned = machine.former.machine is not None
-                        after = _given_back(row, machine.former)._replace(intent=returned, lost=True)
-                        heard = heard._replace(row=after)
+                        refused = Row(row.token, intent=machine.keeps_intent, lost=True)
+                        heard = heard._replace(row=refused)
                     yield f"{number} hears the refusal", heard, None
 
     def _failed(self, state: State, number: int) -> State:
-        """End an exchange without a known outcome: release the lease, or return it to its holder, and keep the intent."""
-        machine = state.machines[number]
+        """End an exchange without a known outcome: release the lease and keep the intent."""
+        machine, row = state.machines[number], state.row
         over = _hung_up(state, number)
         if machine.phase is not Phase.WAITING:
             return over
         held = _holds(state, number)
         over = _idle(over, number)
-        return over._replace(row=_given_back(over.row, machine.former)) if held else over
+        return over._replace(row=Row(row.token, row.intent, lost=row.lost)) if held else over
 
     @staticmethod
     def _time(state: State) -> Iterator[tuple[str, State, Sent | None]]:
@@ -529,7 +527,13 @@ def _idle(state: State, number: int) -> State:
 def _new(machine: Machine) -> Machine:
     """Return the machine with a new worker that has not begun anything."""
     return machine._replace(
-        phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), former=Row(), paused=False
+        phase=Phase.IDLE,
+        token=0,
+        open_before=False,
+        step=RefreshStep.WAIT,
+        seen=Row(),
+        keeps_intent=False,
+        paused=False,
     )
 
 
@@ -544,13 +548,11 @@ def _killed(state: State, number: int) -> State:
 
 
 def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
-    """Apply `change` to the row, to the standby's copy of the row, and to the leases that can be returned.
+    """Apply `change` to the row and to the standby's copy of the row.
 
     What happens to a process does not depend on which copy names the process.
     """
-    machines = tuple(machine._replace(former=change(machine.former)) for machine in state.machines)
-    copy = None if state.copy is None else change(state.copy)
-    return state._replace(row=change(state.row), copy=copy, machines=machines)
+    return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
 
 
 def _failed_over(state: State) -> State:
@@ -568,16 +570,6 @@ def _failed_over(state: State) -> State:
 
 def _reconciles(state: State, machine: Machine) -> bool:
     return state.settled is False or machine.reconciling is not Reconciling.DONE
-
-
-def _lease_of(row: Row) -> Row:
-    """Return an empty row with the holder and the lease of `row`."""
-    return _given_back(Row(), row)
-
-
-def _given_back(row: Row, former: Row) -> Row:
-    """Return the row with the holder and the lease of `former`. If `former` is empty, the lease is free."""
-    return row._replace(machine=former.machine, process=former.process, lease=former.lease)
 
 
 def _holds(state: State, number: int) -> bool:

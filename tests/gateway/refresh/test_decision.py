@@ -15,17 +15,18 @@ from gateway.refresh.decision import (
     Member,
     Node,
     RefreshStep,
+    Rotation,
+    keeps_intent,
     matches,
     may_refresh_again,
     next_step,
     possible,
-    returns_lease,
 )
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
 
 BOTH = (False, True)
-ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, BOTH, BOTH)]
+ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, Rotation, BOTH, BOTH)]
 POSSIBLE = [facts for facts in ALL if possible(facts)]
 CLAIMS = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST}
 
@@ -58,7 +59,7 @@ def test_a_rotating_token_is_never_sent_again_while_another_process_may_have_the
     """
     for facts in POSSIBLE:
         if facts.intent and next_step(facts) is RefreshStep.SEND_AGAIN:
-            assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or not facts.rotates
+            assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or facts.rotation is not Rotation.KNOWN
             assert facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT)
             assert not facts.recorded
 
@@ -69,11 +70,14 @@ def test_a_reply_in_this_machines_journal_is_used_as_soon_as_the_lease_allows() 
             assert next_step(facts) is RefreshStep.TAKE_UP
 
 
-def test_lease_goes_back_only_if_the_token_is_sent_again_and_another_machine_may_have_the_reply() -> None:
-    """If the attempt used a reply of this machine's journal, a lease that goes back would repeat the attempt forever."""
-    claims = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN}
-    returned = [facts for facts in POSSIBLE if next_step(facts) in claims and returns_lease(facts)]
-    assert {(next_step(facts), facts.holder) for facts in returned} == {(RefreshStep.SEND_AGAIN, Holder.ELSEWHERE)}
+def test_intent_that_stays_open_after_a_refusal_causes_no_further_attempt_without_a_reply() -> None:
+    """After the refusal, nobody holds the lease, and the loss is reported."""
+    for facts in POSSIBLE:
+        if keeps_intent(facts) and next_step(facts) in CLAIMS:
+            assert not facts.recorded, "the attempt would use the same reply again and again"
+            after = facts._replace(lease=LeaseState.FREE, holder=Holder.NOBODY, reported=True)
+            assert next_step(after) is RefreshStep.SEND_AGAIN, "which only a caller who forces it may do"
+            assert next_step(after._replace(recorded=True)) is RefreshStep.TAKE_UP
 
 
 def test_an_open_intent_never_stays_unreported() -> None:

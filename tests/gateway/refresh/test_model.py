@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from gateway.refresh.decision import Facts, Holder, LeaseState, Member, Node, RefreshStep, next_step
+from gateway.refresh.decision import Facts, Holder, LeaseState, Member, Node, RefreshStep, keeps_intent, next_step
 from tests.gateway.refresh.explore import Finding, explore
 from tests.gateway.refresh.model import SILENT, SPENT, UNUSED, Model, Restores
 
@@ -37,12 +37,17 @@ def test_no_loss_is_silent_if_rotation_is_unknown() -> None:
     assert {finding.what for finding in findings} == {SPENT}
 
 
-ONE_PROCESS_KILLED = {"machines": 2, "kills": 1, "pauses": 1, "cuts": 1}
+@pytest.mark.parametrize(
+    "size",
+    [{"machines": 2, "kills": 2, "pauses": 1, "cuts": 1}, {"machines": 3, "kills": 2, "pauses": 0, "cuts": 0}],
+    ids=["two gateways", "three gateways"],
+)
+def test_reply_is_used_after_other_machines_sent_the_token_again(size: dict[str, int]) -> None:
+    """The provider refuses a replaced token and keeps the grant, so the reply in a journal stays the newest token.
 
-
-def test_reply_is_used_after_another_machine_sent_the_token_again() -> None:
-    """The provider refuses a replaced token and keeps the grant, so the reply in a journal stays the newest token."""
-    states, findings = explore(Model(rotates=False, revokes=False), **ONE_PROCESS_KILLED)
+    The machines that send the token again can be killed too, so that the row does not name the machine with the reply.
+    """
+    states, findings = explore(Model(rotates=False, revokes=False), **size)
     assert {finding.what for finding in findings} == {SPENT}
     assert states > 5_000
 
@@ -119,9 +124,15 @@ def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: RefreshStep)
     return RefreshStep.SEND_AGAIN if gone else step
 
 
-def test_machine_that_takes_the_lease_for_good_is_found() -> None:
-    model = Model(rotates=False, revokes=False, returns_lease=lambda _facts: False)
-    _, findings = explore(model, **ONE_PROCESS_KILLED)
+def held_by_another_machine(facts: Facts) -> bool:
+    """The row names only the last holder. The machine that was the holder before it can have the reply."""
+    return keeps_intent(facts) and facts.holder is Holder.ELSEWHERE
+
+
+@pytest.mark.parametrize("rule", [lambda _facts: False, held_by_another_machine], ids=["never", "by the holder"])
+def test_intent_that_is_closed_too_early_is_found(rule: Callable[[Facts], bool]) -> None:
+    model = Model(rotates=False, revokes=False, keeps_intent=rule)
+    _, findings = explore(model, machines=2, kills=2, pauses=0, cuts=0)
     assert UNUSED in {finding.what for finding in findings}
 
 

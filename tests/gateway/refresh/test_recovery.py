@@ -209,6 +209,7 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     payload = story["error"]["payload"]["connection"]
     assert payload["diagnosis"]["causes"][0]["cause"] == "rotation_lost"
+    assert "refresh token sent, no response arrived" in str(payload["diagnosis"]["timeline"])
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 0)
     assert row.lease == holder, "whose machine goes on with it; another that reports and is killed would not know of it"
@@ -276,13 +277,11 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     killed.dies()
     other = await start("b")
     await passed(database, LEASE + FENCE)
-    holder = (await row_of(other)).lease
     tracker.response = GONE
     status, shown, _ = await called(other)
     assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 1)
-    assert row.lease == holder, "whose machine has the reply"
     assert row.intent is not None, "whose reply may still be found"
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert (await called(other))[0] == 424
@@ -294,6 +293,49 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     assert tracker.calls["refresh_token"] == 1
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_token_of_unknown_rotation_recovers_although_the_row_names_another_killed_machine(
+    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machine `b` claims the lease after machine `a`, and is killed before it sends the token. So the row names `b`."""
+    await killed.record_reply(killed.rotated(tracker))
+    killed.dies()
+    monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "b")))
+    second = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
+    row = await second.connections.get(REF)
+    assert row is not None
+    owner, digest = await second.holders.new_owner(), token_digest(second, row)
+    await passed(database, LEASE + FENCE)
+    assert await second.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest, ran_out=FENCE)
+    assert second.journal.marker is not None
+    second.journal.marker.release()
+    tracker.response = GONE
+    other = await start("b")
+    async with asyncio.timeout(PATIENCE_S):
+        while (await row_of(other)).state is not State.NEEDS_REAUTH:
+            await asyncio.sleep(0.02)
+    assert tracker.calls["refresh_token"] == 1
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    await second.close()
+
+
+async def test_refused_token_can_be_tried_again_by_force(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    """The intent stays open for another machine, and the provider's refusal was a mistake."""
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    tracker.response = GONE
+    assert (await called(other))[0] == 424
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
+    tracker.response = None
+    found = await other.runtime.refresher.refresh(await row_of(other), force=True)
+    assert (found.version, found.state) == (2, State.ACTIVE)
 
 
 async def test_refused_token_of_a_provider_that_keeps_refresh_tokens_can_be_tried_again(
@@ -317,21 +359,18 @@ async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply
     killed.dies()
     other = await start("b")
     await passed(database, LEASE + FENCE)
-    holder = (await row_of(other)).lease
     tracker.response = web.Response(status=502)
     assert (await called(other))[0] == 503
-    assert (await row_of(other)).lease == holder
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == [], "the endpoint gets a pause"
     tracker.response = GONE
     monkeypatch.setattr("gateway.refresh.backoff.may_try", lambda *_: True)
     assert (await called(other))[0] == 424
-    assert (await row_of(other)).lease == holder
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 2)
 
 
-async def test_returning_machine_without_a_reply_ends_the_refresh(
+async def test_returning_machine_without_a_reply_does_not_send_the_refused_token(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     killed.rotated(tracker)  # the reply was lost
@@ -341,9 +380,11 @@ async def test_returning_machine_without_a_reply_ends_the_refresh(
     tracker.response = GONE
     assert (await called(other))[0] == 424
     back = await start("a")
-    row = await settled(back, tracker)
+    assert await find_unfinished(back.runtime.store, back.runtime.refresher, print) == []
+    assert (await called(back))[0] == 424
+    row = await row_of(back)
     assert (row.state, row.state_reason, row.lease) == (State.NEEDS_REAUTH, "rotation_lost", None)
-    assert tracker.calls["refresh_token"] == 2
+    assert tracker.calls["refresh_token"] == 1
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost"]
 

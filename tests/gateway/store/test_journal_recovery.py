@@ -115,9 +115,10 @@ async def test_unneeded_attempt_in_a_living_parents_file_is_released(
     assert begun is not None
     assert await writer.reply(entry, 0, begun, CALL, REPLY)
     at = clock.monotonic()
-    await store.journal.sweep(store.connections.get, writer.release)
+    assert await store.journal.sweep(store.connections.get, writer.release) == []
     monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
-    await store.journal.sweep(store.connections.get, writer.release)
+    (found,) = await store.journal.sweep(store.connections.get, writer.release)
+    assert found.ref == REF, "the process that wanted the reply has possibly ended, and the row does not name it"
     assert len(left(folder(path))) == 1, "the refresh is open still"
     await store.refreshes.release_lease(REF, owner="o")
     await store.journal.sweep(store.connections.get, writer.release)
