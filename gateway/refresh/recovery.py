@@ -1,7 +1,7 @@
 """Restores the claims of refreshes that a database failover lost, and finishes refreshes of dead processes."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -10,7 +10,7 @@ import structlog
 from gateway import clock
 from gateway.errors import GatewayError
 from gateway.journal.reader import OpenRecord
-from gateway.records.connection import Connection
+from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.refresh import backoff, decision
 from gateway.refresh.decision import Holder, RefreshStep
@@ -136,27 +136,34 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
     The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
     the records of an attempt.
     """
+    tried: dict[ConnectionRef, float] = {}
     while True:
         try:
-            for row in await find_unfinished(store, refresher, release):
+            for row in await find_unfinished(store, refresher, release, tried):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
+                tried[row.ref] = clock.monotonic()
                 refresher.start(row, force=True)
-        except Exception as fault:  # the next run may succeed, and this task must not end
-            # An OSError: the journal's folder cannot be read or written now.
-            known = isinstance(fault, GatewayError | OSError)
-            log.warning("recovery_failed", detail=str(fault), exc_info=None if known else fault)
+        except Exception as fault:  # noqa: BLE001 (the next run may succeed, and this task must not end)
+            _log_failure(fault)
         await asyncio.sleep(EVERY_S)
 
 
-async def find_unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
+async def find_unfinished(
+    store: Store,
+    refresher: Refresher,
+    release: Callable[[str], None],
+    tried: MutableMapping[ConnectionRef, float] | None = None,
+) -> list[Connection]:
     """Return up to `MAX_CONNECTIONS` connections with an unfinished refresh that this node may finish now.
 
-    The connections come from the database and from this machine's journal.
+    The connections come from the database and from this machine's journal. `tried`: when the caller last started the
+    refresh of a connection, in monotonic seconds; finished refreshes are removed. Refreshes that were not tried come
+    first, so that those that fail again and again do not keep them waiting.
     """
-    by_lease = await store.refreshes.find_unsettled(limit=MAX_EXAMINED_ROWS)
-    holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
-    by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.is_unchanged)
-    rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
+    rows = {row.ref: row for row in await _find_open(store, release)}
+    tried = {} if tried is None else tried
+    for ref in tried.keys() - rows.keys():
+        del tried[ref]
     connections: list[Connection] = []
     # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
     records: Sequence[OpenRecord] | None = ()
@@ -165,21 +172,48 @@ async def find_unfinished(store: Store, refresher: Refresher, release: Callable[
         records = await store.journal.open_records() if rows else ()
     except JournalUnreadable as fault:
         records, unreadable = None, fault  # some rows do not need the journal
-    for row in rows.values():
+    for row in sorted(rows.values(), key=lambda row: tried.get(row.ref, 0.0)):
         if len(connections) >= MAX_CONNECTIONS:
             break
-        if not refresher.has_entry(row):
+        if refresher.under_way(row.ref) or not refresher.has_entry(row):
             continue
         try:
             step = await refresher.next_step(row, records)
         except JournalUnreadable as fault:  # the journal, or the encryption key of this row's reply, is missing now
             unreadable = fault
-            continue
-        if step in UNFINISHED and not _is_postponed(row, step):
-            connections.append(row)
+        except Exception as fault:  # noqa: BLE001 (the refreshes of other connections must not wait for this one)
+            _log_failure(fault)
+        else:
+            if step in UNFINISHED and not _is_postponed(row, step):
+                connections.append(row)
     if unreadable is not None:
-        log.warning("recovery_failed", detail=str(unreadable.__cause__ or unreadable))
+        _log_failure(unreadable)
     return connections
+
+
+async def _find_open(store: Store, release: Callable[[str], None]) -> list[Connection]:
+    """Return the connections with an open intent that a process of any machine has claimed or journalled.
+
+    Remove from the journal what is not needed.
+    """
+    by_lease = await store.refreshes.find_unsettled(limit=MAX_EXAMINED_ROWS)
+    holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
+    try:
+        by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.is_unchanged)
+    except Exception as fault:  # noqa: BLE001 (for example, a file cannot be removed)
+        _log_failure(fault)
+        by_journal = []
+    return [*by_lease, *by_journal]
+
+
+def _log_failure(fault: Exception) -> None:
+    """Log why the recovery failed, with a traceback if the cause is possibly a bug.
+
+    An OSError is none: the journal's folder cannot be read or written now.
+    """
+    known = isinstance(fault, GatewayError | OSError)
+    cause = fault.__cause__ if isinstance(fault, JournalUnreadable) else None
+    log.warning("recovery_failed", detail=str(cause or fault), exc_info=None if known else fault)
 
 
 def _is_postponed(row: Connection, step: RefreshStep) -> bool:

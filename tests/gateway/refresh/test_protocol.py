@@ -350,26 +350,71 @@ async def test_recovery_continues_after_an_unexpected_error(
     assert (first["detail"], first["exc_info"]) == ("a bug", fault)
 
 
-async def test_recovery_skips_a_row_whose_reply_needs_a_missing_encryption_key(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
+async def two_left_open(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    """Add the connections `c1` and `c2`, whose refreshes a killed process has not finished."""
+    store = running.runtime.store
     for ref in (REF, REF._replace(connection_id="c2")):
         await running.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
         assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, seen=row, intent="digest")
     later(LEASE.total_seconds() + 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        JournalUnreadable("it needs an encryption key that store.encryption_keys does not have"),
+        RuntimeError("a bug"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_recovery_skips_a_row_whose_step_cannot_be_decided(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    await two_left_open(running, tracker, later)
+    store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
     next_step = refresher.next_step
 
     async def next_step_of(row: Connection, *more: Any) -> RefreshStep:
         asked.append(row.ref.connection_id)
         if len(asked) == 1:
-            raise JournalUnreadable("it needs an encryption key that store.encryption_keys does not have")
+            raise fault
         return await next_step(row, *more)
 
     monkeypatch.setattr(refresher, "next_step", next_step_of)
-    assert [row.ref.connection_id for row in await find_unfinished(store, refresher, print)] == asked[1:]
+    with structlog.testing.capture_logs() as logged:
+        assert [row.ref.connection_id for row in await find_unfinished(store, refresher, print)] == asked[1:]
     assert len(asked) == 2
+    assert [one["event"] for one in logged] == ["recovery_failed"]
+
+
+async def test_refreshes_that_fail_again_and_again_do_not_keep_others_from_their_recovery(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt leaves its row unchanged if, for example, the credential's encryption key is missing."""
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
+    monkeypatch.setattr("gateway.refresh.recovery.MAX_CONNECTIONS", 1)
+    await two_left_open(running, tracker, later)
+    started = list[str]()
+    refresher = running.runtime.refresher
+    monkeypatch.setattr(refresher, "start", lambda row, **_: started.append(row.ref.connection_id))
+    recovering = asyncio.create_task(recover(running.runtime.store, refresher, print))
+    await until(lambda: recovering.done() or len(started) > 8)
+    assert not recovering.done()
+    recovering.cancel()
+    assert set(started) == {"c1", "c2"}
+
+
+async def test_file_that_cannot_be_removed_does_not_stop_the_recovery(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await two_left_open(running, tracker, later)
+    store, refresher = running.runtime.store, running.runtime.refresher
+    assert store.journal.folder is not None
+    (store.journal.folder / "0123-1.journal").mkdir(parents=True)
+    with structlog.testing.capture_logs() as logged:
+        assert len(await find_unfinished(store, refresher, print)) == 2
+    assert [one["event"] for one in logged] == ["recovery_failed"]
 
 
 async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
