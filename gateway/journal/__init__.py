@@ -3,7 +3,8 @@
 Many providers accept a refresh token only once. Until the database commits the new tokens, only the journal has them.
 Modules:
 
-    place        chooses the journal's folder: next to the SQLite file, or a local folder for a shared database
+    place        chooses the journal's folder: next to the SQLite file, or a local folder for a shared database. Finds
+                 the folders of processes that were started with another spelling of the database's address
     segment      defines a journal file and its records (begun, reply, released); seals replies. A file's space is
                  allocated in advance, so that a full disk loses no reply
     writer       writes the records of a process that calls token endpoints

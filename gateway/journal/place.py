@@ -19,7 +19,18 @@ UNWRITABLE_EFFECT: Final = "a process that is killed during a refresh may lose t
 
 
 def journal_beside(database: Path) -> Path:
-    """Return the journal's folder, next to the SQLite file `database`."""
+    """Return the journal's folder, next to the SQLite file `database`. If `database` is a link, next to its target, as
+    SQLite does with its own files."""
+    return _beside(database.resolve())
+
+
+def other_journals_beside(database: Path) -> list[Path]:
+    """Return the folder next to the link `database`, where earlier releases wrote the journal; empty without a link."""
+    folder = _beside(database)
+    return [] if folder.resolve() == journal_beside(database) else [folder]
+
+
+def _beside(database: Path) -> Path:
     return database.with_name(f"{database.name}{FOLDER_SUFFIX}")
 
 
@@ -44,6 +55,15 @@ def journal_of_node(database: str) -> Path | None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         return None
     return folder / f"{hashlib.sha256(database.encode()).hexdigest()[:16]}{FOLDER_SUFFIX}"
+
+
+def other_journals_of_node(folder: Path) -> list[Path]:
+    """Return the other journal folders of this machine, next to `folder`.
+
+    A folder's name comes from the database's address in `store.url`. So a process that was started with another
+    spelling of the address has another folder, and records for the same database are possibly there.
+    """
+    return [path for path in sorted(folder.parent.glob(f"*{FOLDER_SUFFIX}")) if path != folder]
 
 
 def slot_files_of(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -85,7 +85,8 @@ class Backend:
     """A database, checked and connected, but not migrated.
 
     `place`: the name of the database in messages, without a password. `alone`: runs an upgrade in one transaction,
-    while no other process upgrades. `journal`: the folder of the refresh journal; None without a journal. `node`: the
+    while no other process upgrades. `journal`: the folder of the refresh journal; None without a journal.
+    `other_journals`: returns further folders of this machine that possibly have records for this database. `node`: the
     name of this machine (`node_id`). `backed_up_at`: returns when `gateway backup` last copied the database; None if
     unknown.
     """
@@ -96,6 +97,7 @@ class Backend:
     alone: Callable[[Upgrade], Awaitable[Any]]
     call_log: CallLogStore
     journal: Path | None = None
+    other_journals: Callable[[], Sequence[Path]] = tuple
     node: str = NONE
     backed_up_at: Callable[[], datetime | None] = lambda: None
 

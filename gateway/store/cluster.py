@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import uuid
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -58,11 +59,19 @@ PARTS: Final = 3
 class Holders:
     """Reports what this process knows about the holder of a lease.
 
-    `folder`: the journal's folder with the marker files; None if this machine keeps no journal.
+    `folder`: the journal's folder with the marker files; None if this machine keeps no journal. `other_folders`: returns
+    further folders of this machine with marker files.
     """
 
-    def __init__(self, folder: Path | None, node: str, journal: RefreshJournal) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        node: str,
+        journal: RefreshJournal,
+        other_folders: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
         self._folder = folder
+        self._other_folders = other_folders
         self._node = node
         self._journal = journal
         self.shared = node != ONLY
@@ -91,10 +100,18 @@ class Holders:
             return Holder.WITHOUT_JOURNAL
         if self._folder is None or not (former or node == self._node):
             return elsewhere
-        alive = await asyncio.to_thread(is_alive, self._folder, process)
+        alive = await asyncio.to_thread(self._is_alive, self._folder, process)
         if alive is None:
             return elsewhere if former else Holder.HERE_ENDED
         return Holder.HERE_ALIVE if alive else Holder.HERE_DEAD
+
+    def _is_alive(self, folder: Path, process: str) -> bool | None:
+        """Return whether the process is alive; None if it has a marker in no folder."""
+        alive = is_alive(folder, process)
+        if alive is None:
+            found = (is_alive(other, process) for other in self._other_folders())
+            alive = next((state for state in found if state is not None), None)
+        return alive
 
 
 def process_of(lease: Lease) -> str:

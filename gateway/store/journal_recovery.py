@@ -70,13 +70,22 @@ class JournalUnreadable(Unavailable):
 class RefreshJournal:
     """The refresh journal of this machine.
 
-    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded. If
+    `folder`: the journal's folder; None if this machine has no such folder. Without a folder, nothing is recorded.
+    `other_folders`: returns further folders of this machine, whose replies are used too. Files in them are not removed,
+    and damaged files are skipped, because they possibly belong to another database. If
     the journal cannot be read now, it does not count as empty, because a token that is sent again may be lost: the
     methods that read replies raise JournalUnreadable, and `sweep` keeps files that it cannot read.
     """
 
-    def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        vault: Vault,
+        keys: DataKeys,
+        other_folders: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
         self.folder = None if folder is None else folder.absolute()
+        self._other_folders = other_folders
         self._vault = vault
         self._keys = keys
         self.marker = None if folder is None else ProcessMarker(folder)
@@ -275,10 +284,15 @@ class RefreshJournal:
         assert self.folder is not None
         return [path for path in markers(self.folder) if is_dead(path)]
 
-    @staticmethod
-    async def _open_records(folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord]:
+    async def _open_records(self, folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord]:
+        def read_all() -> list[OpenRecord]:
+            records = open_records(folder, skip_damaged=skip_damaged)
+            for other in self._other_folders():
+                records += open_records(other, skip_damaged=True)
+            return records
+
         try:
-            return await asyncio.to_thread(open_records, folder, skip_damaged=skip_damaged)
+            return await asyncio.to_thread(read_all)
         except OSError as fault:
             raise JournalUnreadable(fault.strerror or str(fault)) from fault
 

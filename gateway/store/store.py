@@ -58,8 +58,8 @@ class Store:
         self.failover = failover
         self.data_keys = keys
         self.vault = vault
-        self.journal = RefreshJournal(backend.journal, vault, keys)
-        self.holders = Holders(backend.journal, backend.node, self.journal)
+        self.journal = RefreshJournal(backend.journal, vault, keys, backend.other_journals)
+        self.holders = Holders(backend.journal, backend.node, self.journal, backend.other_journals)
         self.outbox = Outbox(transactions)
         self.trail = trail = AuditTrail(transactions)
         self.audit = AuditRecords(transactions, trail, keys)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Hashable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -23,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from gateway import clock
 from gateway.config import PoolConfig
 from gateway.http.json_depth import parse_stored_json
-from gateway.journal.place import journal_of_node
+from gateway.journal.place import journal_of_node, other_journals_of_node
 from gateway.store.backend import NONE, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed
@@ -234,5 +235,6 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
         upgrade_in_turn,
         PostgresCallLog(transactions),
         journal,
+        tuple if journal is None else partial(other_journals_of_node, journal),
         node,
     )

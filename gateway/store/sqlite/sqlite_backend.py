@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from gateway import clock
 from gateway.http.json_depth import parse_stored_json
-from gateway.journal.place import journal_beside
+from gateway.journal.place import journal_beside, other_journals_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable
@@ -239,7 +239,8 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
         watch,
         transactions.write,  # the write lock makes other processes wait while one process upgrades
         call_log,
-        journal_beside(path),
+        await asyncio.to_thread(journal_beside, path),
+        partial(other_journals_beside, path),
         ONLY,
         partial(last_backup, path),
     )

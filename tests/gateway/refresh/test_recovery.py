@@ -8,6 +8,7 @@ refresh token twice.
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from gateway.journal.reader import OpenRecord, open_records
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
+from gateway.refresh.decision import Holder
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.recovery import find_unfinished
 from gateway.refresh.save_tokens import LEASE, RefreshedTokens, save_after_lost_lease, token_digest
@@ -169,6 +171,25 @@ async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_
     assert [status for status, _, _ in responses] == [200] * 20
     assert tracker.calls["refresh_token"] == 0
     assert not tracker.grants[0].revoked
+
+
+async def test_reply_is_found_after_a_restart_with_another_spelling_of_the_database(
+    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal's folder is named after the database's address in `store.url`."""
+    await killed.record_reply(killed.rotated(tracker))
+    await known_to_rotate(database)
+    monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "a")))
+    assert "localhost" not in database
+    other_spelling = re.sub(r"@[^/?:]*", "@localhost", database)
+    store = await open_store(other_spelling, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert await store.holders.of(row.lease) is Holder.HERE_ALIVE
+    killed.dies()
+    assert await store.holders.of(row.lease) is Holder.HERE_DEAD
+    assert await store.journal.has_reply(row)
+    await store.close()
 
 
 async def test_same_machine_sends_a_token_without_a_reply_once_more(

@@ -14,11 +14,12 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.journal import JournalWriter
+from gateway.journal import Entry, JournalWriter
 from gateway.records.connection import Connection
 from gateway.records.provider_call import ProviderCall, Reply
-from gateway.store import Store, rotation
+from gateway.store import Store, open_store, rotation
 from gateway.store.journal_recovery import OVERDUE_S, EarlierReplies
+from gateway.vault import Keyring
 from tests.fakes.journal import JournalFile, left, slot_file
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -43,10 +44,15 @@ def folder(path: Path) -> Path:
     return path.with_name(f"{path.name}-refresh-journal")
 
 
-async def recorded(store: Store, row: Connection, reply: Reply = REPLY) -> JournalFile:
+async def entry_of(store: Store, row: Connection) -> Entry:
     await store.journal.prepare("dev")
     entry = store.journal.entry(row)
     assert entry is not None
+    return entry
+
+
+async def recorded(store: Store, row: Connection, reply: Reply = REPLY) -> JournalFile:
+    entry = await entry_of(store, row)
     file = JournalFile(entry.folder)
     file.reply(entry, CALL, reply)
     return file
@@ -66,6 +72,30 @@ async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: 
     assert (found.reply, found.call) == (REPLY, "POST https://a.example/token")
     (file,) = folder(path).glob("*.journal")
     assert b"new-access" not in file.read_bytes()
+
+
+@pytest.mark.parametrize("by", ["a link", "an earlier release through a link", "the file"])
+async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
+    opener: Opener, path: Path, tmp_path: Path, by: str
+) -> None:
+    here = await opener()
+    row = await held(here)
+    link = tmp_path / "links" / "linked.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
+    if by == "an earlier release through a link":
+        entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+        file = JournalFile(entry.folder)
+        file.reply(entry, CALL, REPLY)
+        file.die()
+        readers = [linked]
+    else:
+        (await recorded(linked if by == "a link" else here, row)).die()
+        readers = [here, linked]
+    for reader in readers:
+        assert (await reader.journal.earlier_replies(row)).replies
+    await linked.close()
 
 
 async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
