@@ -95,9 +95,9 @@ class RefreshedTokens:
 
     @property
     def rotates(self) -> bool:
-        """Whether the provider replaced the refresh token."""
-        before, after = self.kept.get("refresh_token"), self.fresh.get("refresh_token")
-        return isinstance(before, str) and isinstance(after, str) and before != after
+        """Whether the provider replaced the refresh token, or that of the end user's grant (auth mode CUSTOM)."""
+        both = zip(_refresh_tokens(self.kept), _refresh_tokens(self.fresh), strict=True)
+        return any(isinstance(before, str) and isinstance(after, str) and before != after for before, after in both)
 
     @property
     def replaced_refresh_token(self) -> str | None:
@@ -112,6 +112,11 @@ class RefreshedTokens:
         nothing."""
         policy = self.provider.refresh
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
+
+
+def _refresh_tokens(credential: Mapping[str, Any]) -> tuple[Any, Any]:
+    user = credential.get("user")
+    return credential.get("refresh_token"), user.get("refresh_token") if isinstance(user, Mapping) else None
 
 
 async def commit(store: Store, row: Connection, owner: str, pair: RefreshedTokens) -> Connection | None:

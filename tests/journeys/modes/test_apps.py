@@ -180,9 +180,18 @@ async def test_an_app_and_its_users_grant_are_stored_together(
     later(3601)
     shown = await gateway.json("GET", path)
     assert (shown["credentials"]["access_token"], shown["credentials"]["user"]["access_token"]) == ("ghs_2", "ghu_1")
+    assert not await rotates(gateway, connection_id)
     later(28_800 - 3601 - 600)
     shown = await gateway.json("GET", path)
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
+    assert await rotates(gateway, connection_id), "the provider replaced the refresh token of the user's grant"
+
+
+async def rotates(gateway: Any, connection_id: str) -> bool:
+    """Return whether the gateway knows that the provider replaces this connection's refresh token."""
+    row = await gateway.runtime.store.connections.get(("dev", "tracker", connection_id))
+    known: bool = row.rotates
+    return known
 
 
 async def with_users_grant(fake_provider: FakeProvider, start: Any) -> tuple[GithubLikeProvider, Any, str]:
