@@ -164,7 +164,8 @@ class Creator:
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
-        before = await self._store.connections.get(ref) if reconnects or pinned or not config else None
+        is_needed = reconnects or pinned or tested or not config
+        before = await self._store.connections.get(ref) if is_needed else None
         if reconnects and before is None:
             raise missing_connection_error(ref)
         settings = accepted_settings(provider, config, path) if config else self._settings_of(before)
@@ -172,12 +173,12 @@ class Creator:
         check_required_settings(provider, settings, path)
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
-        # An untested grant must not replace one that possibly works.
-        replaces = before is not None or (tested and await self._store.connections.get(ref) is not None)
         credential = await self.obtain_credential(mode, credential, context)
         new = await self.complete_credential(mode, credential, context)
         context = replace(context, config=dict(new.config))
-        await self.check(mode, credential, context, verified=tested or reconnects, refuse_untested_grant=replaces)
+        # An untested grant must not replace one that possibly works.
+        verified, replaces = tested or reconnects, before is not None
+        await self.check(mode, credential, context, verified=verified, refuse_untested_grant=replaces)
         account = new.account or await account_of(new, credential, by_browser)
         if pinned and before is not None:
             earlier = replace(context, config=self._settings_of(before))
