@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gateway import clock
 from gateway.errors import InvalidRequest, Unavailable
-from gateway.store.postgres.sqlstates import UNDEFINED_COLUMN, UNREADABLE_TEXT, postgres_cause
+from gateway.store.postgres.sqlstates import MISSING_PARTS, UNREADABLE_TEXT, postgres_cause
 from gateway.store.preflight_checks import DISK_FULL, damages, sqlite_cause
 
 RETRY_AFTER_S: Final = 5
@@ -84,8 +84,8 @@ def cause_of(error: BaseException) -> str | None:
     """Describe why the database could not be used; None if the cause is an error in the gateway's own statement."""
     if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
         return known
-    if isinstance(error, DBAPIError) and _sqlstate(error) == UNDEFINED_COLUMN:
-        return "it lacks a column, as after an incomplete restore"
+    if isinstance(error, DBAPIError) and (part := MISSING_PARTS.get(_sqlstate(error) or "")):
+        return f"it lacks {part}, as after an incomplete restore; restore a complete backup"
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return None
     if isinstance(error, PoolTimeoutError):

@@ -111,8 +111,8 @@ async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_dat
     assert done.code == 1
     (fault,) = json.loads(done.out)["faults"]
     assert fault["message"] == (
-        "The gateway's database cannot be used now: it lacks a column, as after an incomplete restore. Retry in 5 seconds. "
-        "The database says: column deliveries.detail does not exist."
+        "The gateway's database cannot be used now: it lacks a column, as after an incomplete restore; restore a complete "
+        "backup. Retry in 5 seconds. The database says: column deliveries.detail does not exist."
     )
 
 

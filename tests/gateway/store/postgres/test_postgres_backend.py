@@ -7,12 +7,14 @@ import asyncio
 from typing import Self
 
 import pytest
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
 from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import record_change
+from gateway.store.tables import connections
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -168,3 +170,20 @@ async def test_log_that_ends_before_the_position_was_restored(store: Store) -> N
     with pytest.raises(ChangesMissed):
         await store.changes.since(LogPosition(7))
     assert (await store.changes.log_end()).last_id == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "lacks"),
+    [
+        ("ALTER TABLE connections DROP COLUMN metadata", "it lacks a column"),
+        ("DROP TABLE connections CASCADE", "it lacks a table"),
+    ],
+    ids=["column", "table"],
+)
+async def test_missing_part_of_the_schema_says_what_to_do(store: Store, damage: str, lacks: str) -> None:
+    async def read_damaged(db: AsyncConnection) -> None:
+        await db.execute(text(damage))  # undone with the transaction
+        await db.execute(select(connections))
+
+    with pytest.raises(Unavailable, match=f"{lacks}, as after an incomplete restore; restore a complete backup"):
+        await store.transactions.write(read_damaged)
