@@ -69,6 +69,10 @@ class Segment:
         os.fsync(fd)
 
     @property
+    def closed(self) -> bool:
+        return self._fd == CLOSED
+
+    @property
     def removed(self) -> bool:
         """Whether somebody removed the file. Readers cannot find new records in a removed file."""
         return os.fstat(self._fd).st_nlink == 0

@@ -67,24 +67,33 @@ class JournalWriter:
     async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
         """Write `reply` to the journal, and return whether this succeeded. `first`: the file that `begin` returned.
 
-        After `SYNC_AFTER_S` seconds, the record is synced to the disk, unless it has been released.
+        If this file has no space, was removed or cannot be written, another file gets the reply. After `SYNC_AFTER_S`
+        seconds, the record is synced to the disk, unless it has been released.
         """
         head = entry.head(step)
         payload = head + b"\n" + entry.seal_reply(head, call, reply)
         first.reserved -= RESERVED_BYTES
-        segment = first if first.fits(len(payload)) else await self._segment_with_room(len(payload))
-        if segment is None:
+        if first.closed:
             return False
-        try:
-            segment.append(REPLY, payload)
-        except OSError as fault:
-            self._log_failure(fault, segment)
-            return False
+        segment = first
+        if not first.fits(len(payload)) or first.removed or not self._append_reply(first, payload):
+            another = await self._segment_with_room(len(payload))
+            if another is None or not self._append_reply(another, payload):
+                return False
+            segment = another
         if segment is not first:
             self._mark_open(entry.attempt, segment, step)
             self._segments_by_attempt[entry.attempt].remove((first, step))
             self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
         asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
+        return True
+
+    def _append_reply(self, segment: Segment, payload: bytes) -> bool:
+        try:
+            segment.append(REPLY, payload)
+        except OSError as fault:
+            self._log_failure(fault, segment)
+            return False
         return True
 
     def release_call(self, entry: Entry, step: int, first: Segment) -> None:
@@ -177,13 +186,15 @@ class JournalWriter:
             return  # harmless: readers ignore the record as soon as the database has a newer credential
 
     def _log_failure(self, fault: OSError, segment: Segment | None = None) -> None:
-        """Log `fault`, and store its text in the attribute `fault`.
+        """Log `fault`. Store its text in the attribute `fault`, unless the active file can still be written.
 
         `segment`: the file that could not be written, which the next call does not use; None if no file could be
         created.
         """
-        self.fault = f"{self.folder}: {fault.strerror or fault}"
-        log.error("refresh_journal_unwritable", detail=self.fault, effect=UNWRITABLE_EFFECT)
+        detail = f"{self.folder}: {fault.strerror or fault}"
+        log.error("refresh_journal_unwritable", detail=detail, effect=UNWRITABLE_EFFECT)
+        if segment is None or segment is self._active:
+            self.fault = detail
         if segment is not None and segment is self._active:
             self._active = None
             self._retire_segment(segment)

@@ -193,6 +193,48 @@ async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pyte
     await writer.close()
 
 
+async def test_failing_write_to_a_former_file_does_not_count_as_an_unwritable_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, one = JournalWriter(tmp_path), entry(tmp_path)
+    begun = await writer.begin(one, 0)
+    assert begun is not None
+    while len(list(tmp_path.glob("*.journal"))) < 2:
+        await record_call(writer, entry(tmp_path, "another"), body=os.urandom(RESERVED_BYTES))
+
+    def failing(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(begun, "append", failing)
+    assert await writer.reply(one, 0, begun, CALL, reply())
+    assert writer.fault is None
+    assert len([about for about, sealed in left(tmp_path) if sealed and about["attempt"] == "a1"]) == 1
+    writer.release("another")
+    await writer.close()
+
+
+@pytest.mark.parametrize("harm", ["removed", "not writable"])
+async def test_reply_whose_file_is_lost_is_recorded_in_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    writer, one = JournalWriter(tmp_path), entry(tmp_path)
+    begun = await writer.begin(one, 0)
+    assert begun is not None
+    if harm == "removed":
+        begun.path.unlink()
+    else:
+
+        def failing(*_: Any) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(begun, "append", failing)
+    assert await writer.reply(one, 0, begun, CALL, reply())
+    assert writer.fault is None
+    (found,) = [sealed for _, sealed in left(tmp_path) if sealed]
+    assert found
+    await writer.close()
+
+
 async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
