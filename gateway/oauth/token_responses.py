@@ -64,9 +64,11 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
     error or a rate limit is never final, whatever its body says.
     """
     if status >= 500 or status in {408, 425, 429}:
-        raise TokenUnavailable(
-            f"the token endpoint returned {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
-        )
+        retry_after_s = retry_after(headers)
+        # 503 with Retry-After comes from a server that is busy. Without it, a proxy in front of the token endpoint also
+        # returns 503 if it loses the connection after it has sent the request.
+        maybe_done = status >= 500 and not (status == 503 and retry_after_s is not None)
+        raise TokenUnavailable(f"the token endpoint returned {status}", retry_after_s, maybe_done=maybe_done)
     response = parse_object(headers, body)
     accepted = 200 <= status < 300
     if response is None and accepted:

@@ -133,7 +133,7 @@ def refresh_failure(
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), MAX_WAIT))
     words = printable(words)  # from the provider; a text that the database refuses would leave the failure unrecorded
     if lost_at is not None and (gone or (final and code == REFUSED)):
-        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its response never arrived here"
+        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and no new token arrived here"
         words = f"{sent}; the provider now refuses it ({code}: {words})"
         return RefreshFailure(ROTATION_LOST, words[:MAX_WORDS], True, now, attempts, None)
     return RefreshFailure(code, words[:MAX_WORDS], final, now, attempts, None if gone else now + wait)

@@ -440,6 +440,8 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     ("before", "reason"),
     [
         ({"status": 502}, "rotation_lost"),
+        ({"status": 503}, "rotation_lost"),
+        ({"status": 503, "headers": {"Retry-After": "60"}}, "invalid_grant"),
         ({"text": '{"token": "elsewhere"}', "content_type": "application/json"}, "rotation_lost"),
         ({"status": 429}, "invalid_grant"),
     ],
