@@ -70,8 +70,10 @@ async def _beat(store: Store, claim: Claim, owner: str) -> None:
             elif not lost:
                 lost = True
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
-        except GatewayError as fault:
-            log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=fault.message)
+        except Exception as fault:  # without the renewal, another process takes the lease
+            known = isinstance(fault, GatewayError)
+            detail, exc_info = str(fault), None if known else fault
+            log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=detail, exc_info=exc_info)
 
 
 # ── Stores a new token pair. The pair exists nowhere else, so storage errors are retried until the write succeeds.

@@ -202,6 +202,31 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     assert not tracker.grants[0].revoked
 
 
+async def test_lease_is_renewed_after_an_unexpected_error(
+    running: RunningGateway,
+    tracker: Tracker,
+    later: Any,
+    beats: "list[asyncio.Future[None]]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the renewal, another process would take the lease while this one stores the only new token."""
+    await running.import_connection(tracker.grant())
+    later(EXPIRED_S)
+    tracker.hold.clear()
+    calling = asyncio.create_task(status_of(running))
+    await until(lambda: tracker.calls["refresh_token"] and beats)
+
+    async def failing(*_: Any, **__: Any) -> bool:
+        raise RuntimeError("a bug")
+
+    with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
+        patch.setattr(running.runtime.store.refreshes, "extend_lease", failing)
+        beats[-1].set_result(None)
+        await until(lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1)
+    tracker.hold.set()
+    assert await calling == 200
+
+
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
     """Remove the journal's folder from both gateways. Without a journal, a response is only in memory until it is
