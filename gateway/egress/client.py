@@ -195,7 +195,7 @@ class Egress:
         `request.headers`: must contain only end-to-end fields. `body`: None if the request declares no body; for a body
         of length 0, the request declares an empty body. `upgrade`: the protocol to switch to (RFC 9110 §7.8), or None;
         after a 101, call `switch` on the result. `replaced`: True if an idle connection has already lost this request,
-        so that a new connection is used.
+        so that a new connection is used and the request is sent once.
 
         If the provider has closed an idle connection, the request is sent a second time on a new connection, but only
         with a safe method and without a body (RFC 9112 §9.3.1).
@@ -230,12 +230,14 @@ class Egress:
         limit_bytes: int = 1 << 20,
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
+        once: bool = False,
     ) -> WholeResponse:
         """Send one small request and return its whole response. Redirects are not followed.
 
         `limit_bytes`: maximum size of the response's body. `timeout_s`: limit for the whole exchange, in seconds.
-        `identity`: client certificate for mutual TLS, or None. Raises EgressError, for example ``refused`` if the guard
-        forbids the address, or ``too_large`` if the body exceeds `limit_bytes`.
+        `identity`: client certificate for mutual TLS, or None. `once`: whether the provider must not receive the
+        request twice (`send`). Raises EgressError, for example ``refused`` if the guard forbids the address, or
+        ``too_large`` if the body exceeds `limit_bytes`.
         """
         try:
             parsed = parse_url(url)
@@ -251,7 +253,9 @@ class Egress:
         )
         try:
             async with _limit(timeout_s):
-                exchange = await self.send(request, None if body is None else Body(_once(body), len(body), whole=body))
+                fresh = once and replaceable(method, has_body=body is not None)
+                sent = None if body is None else Body(_once(body), len(body), whole=body)
+                exchange = await self.send(request, sent, replaced=fresh)
                 try:
                     content = await read_whole(exchange, request.origin, limit_bytes)
                 finally:
@@ -371,11 +375,18 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def fetch_reply(
-    egress: Egress, call: ProviderCall, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
+    egress: Egress,
+    call: ProviderCall,
+    *,
+    timeout_s: float,
+    limit_bytes: int,
+    now: Callable[[], datetime] | None = None,
+    once: bool = False,
 ) -> Reply:
     """Send `call` and return the reply. Raises EgressError.
 
-    `now`: returns the time for the reply's `asked_at`; None means the clock of this process.
+    `now`: returns the time for the reply's `asked_at`; None means the clock of this process. `once`: as in
+    `Egress.fetch`.
     """
     began = clock.monotonic()
     response = await egress.fetch(
@@ -386,6 +397,7 @@ async def fetch_reply(
         limit_bytes=limit_bytes,
         timeout_s=timeout_s,
         identity=call.identity,
+        once=once,
     )
     # The monotonic clock measures the duration, so that a change of the system clock meanwhile does not change an
     # expiry.

@@ -175,7 +175,7 @@ async def send_journalled(
     wanted_at = clock.monotonic() if wanted_at is None else wanted_at
     if entry is None:
         _check_still_awaited(wanted_at, timeout_s)
-        return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+        return await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now, once=True)
     if journals.sent.unread(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
     journals.sent.record_sent(entry)
@@ -187,7 +187,7 @@ async def send_journalled(
             _check_still_awaited(wanted_at, timeout_s)  # a blocked process or a slow disk can take this long
             if abandoned():  # a recovery might have read the journal before this call was recorded
                 raise EgressError("unreachable", "the worker that wanted it has ended.", sent=False)
-            reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+            reply = await fetch_reply(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now, once=True)
         except asyncio.CancelledError:
             raise  # the token might be spent: keep the record that this call began
         except BaseException:

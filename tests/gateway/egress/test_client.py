@@ -128,6 +128,29 @@ async def test_reading_stops_at_the_size_limit(head: str) -> None:
     assert failure.value.kind == "too_large"
 
 
+@pytest.mark.parametrize(("once", "received"), [(False, 3), (True, 2)])
+async def test_request_that_may_be_sent_only_once_uses_no_idle_connection(once: bool, received: int) -> None:
+    """The provider closes an idle connection, possibly after it has read and executed the request."""
+    requests = list[int]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            for number in range(2):
+                await read_message(reader)
+                requests.append(number)
+                if number == 0:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/token?refresh_token=r"
+    async with open_egress() as egress:
+        for _ in range(2):
+            assert (await egress.fetch("GET", url, once=once)).status == 200
+    listening.close()
+    assert len(requests) == received
+
+
 async def test_fetch_ends_at_its_time_limit() -> None:
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
