@@ -92,12 +92,12 @@ class FactCollector:
         return next_step(await self.facts(row, records))
 
     async def facts(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> Facts:
-        intent, lease = row.intent is not None, _lease(row, clock.now())
+        intent, lease = row.intent is not None, self._lease(row, clock.now())
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
             # Read the journal only if the decision depends on it.
-            may_claim = lease is not decision.LeaseState.HELD or holder is Holder.HERE_DEAD
+            may_claim = lease is not LeaseState.HELD or holder is Holder.HERE_DEAD
             recorded = may_claim and await self._store.journal.has_reply(row, records)
         return Facts(
             node=await self._node(),  # read last, so that the state is fresh when the caller claims the lease
@@ -110,6 +110,23 @@ class FactCollector:
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
 
+    def fence_end(self, lease: Lease, now: datetime) -> datetime:
+        """Return until when other machines wait for the holder of `lease`.
+
+        An outage of the database does not count: a holder that is alive could neither renew its lease nor store its
+        reply.
+        """
+        outage_end = self._store.failover.outage_end(now)
+        return (lease.until if outage_end is None else max(lease.until, outage_end)) + FENCE
+
+    def _lease(self, row: Connection, now: datetime) -> LeaseState:
+        """Return the lease's state by this node's estimate of the database's time. The database checks a claim."""
+        if row.lease is None:
+            return LeaseState.FREE
+        if row.lease.until > now:
+            return LeaseState.HELD
+        return LeaseState.RUN_OUT if self.fence_end(row.lease, now) > now else LeaseState.LONG_RUN_OUT
+
     async def _node(self) -> Node:
         if clock.offset.is_refused:
             return Node.CLOCK_OFF
@@ -121,15 +138,6 @@ class FactCollector:
         if row.rotates or declared:
             return Rotation.KNOWN
         return Rotation.UNKNOWN if declared is None else Rotation.NONE
-
-
-def _lease(row: Connection, now: datetime) -> decision.LeaseState:
-    """Return the lease's state by this node's estimate of the database's time. The database itself checks a claim."""
-    if row.lease is None:
-        return decision.LeaseState.FREE
-    if row.lease.until > now:
-        return decision.LeaseState.HELD
-    return decision.LeaseState.RUN_OUT if row.lease.until + FENCE > now else decision.LeaseState.LONG_RUN_OUT
 
 
 # ── Gets a new token pair: from the journal if a dead process left the reply there, otherwise from the provider.
@@ -357,7 +365,7 @@ class RefreshProtocol:
         if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.MIN_WAIT_S + LOOK_AGAIN_S[-1]:
             raise backoff.failed_over()
         if step is RefreshStep.DEFER and row.lease is not None:
-            raise backoff.interrupted_error(row, row.lease.until + FENCE, now)
+            raise backoff.interrupted_error(row, self.fact_collector.fence_end(row.lease, now), now)
         if step is RefreshStep.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:

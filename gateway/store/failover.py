@@ -33,6 +33,7 @@ from gateway.store.transactions import Transactions, insert_if_absent
 BEAT_S: Final = 5.0
 SOON_S: Final = 1.0  # the heartbeat's interval during a reconciliation, or after a failed heartbeat
 ASK_AGAIN_S: Final = 0.2
+OUTAGE_S: Final = 30.0  # a shorter outage ends before a lease runs out that its holder renews every 10 s
 KEEP_FOR: Final = timedelta(minutes=10)
 KNOWN: Final = select(timelines).order_by(timelines.c.since)
 
@@ -67,6 +68,8 @@ class Failover:
         self.claims: dict[str, Claim] = {}
         self.ever = False
         """Whether the database has ever failed over."""
+        self._beaten_at: float | None = None  # when the last heartbeat was written (monotonic seconds)
+        self._outage_ended_at: datetime | None = None
         self._process = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._joined = False
         self._confirmed: str | None = None
@@ -158,6 +161,7 @@ class Failover:
             pause_s = BEAT_S
             try:
                 await self._write_heartbeat()
+                self._record_heartbeat()
                 if await self.reconciling():
                     pause_s = SOON_S
             except GatewayError:  # the change feed logs that the database is unavailable
@@ -168,6 +172,22 @@ class Failover:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._noticed.wait()
+
+    def outage_end(self, now: datetime) -> datetime | None:
+        """Return when this process could write to the database again after the last outage of at least `OUTAGE_S`
+        seconds; `now` during such an outage; None if there was none.
+
+        Other processes were possibly cut off too: they could neither renew their leases nor store replies.
+        """
+        return now if self._is_cut_off() else self._outage_ended_at
+
+    def _is_cut_off(self) -> bool:
+        return self._beaten_at is not None and clock.monotonic() - self._beaten_at >= OUTAGE_S
+
+    def _record_heartbeat(self) -> None:
+        if self._is_cut_off():
+            self._outage_ended_at = clock.now()
+        self._beaten_at = clock.monotonic()
 
     async def leave(self) -> None:
         """Remove this process from those for which the other processes wait."""

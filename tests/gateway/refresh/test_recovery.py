@@ -31,6 +31,7 @@ from gateway.refresh.recovery import find_unfinished
 from gateway.refresh.save_tokens import LEASE, RefreshedTokens, save_after_lost_lease, token_digest
 from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from gateway.store import Store, open_store
+from gateway.store.failover import OUTAGE_S
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import JournalFile
@@ -245,6 +246,32 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     assert tracker.calls["refresh_token"] == 0
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_return(
+    killed: Killed, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During the outage, the holder could neither renew its lease nor store its reply."""
+    monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)
+    await killed.record_reply(killed.rotated(tracker))
+    killed.dies()
+    other = await start("b")
+    await known_to_rotate(database)
+    await passed(database, LEASE + FENCE)
+    monotonic, failover = clock.monotonic, other.runtime.store.failover
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + OUTAGE_S)  # without a heartbeat in this time
+    async with asyncio.timeout(PATIENCE_S):
+        while failover.outage_end(clock.now()) is None:
+            await asyncio.sleep(0)
+    status, shown, again = await called(other)
+    assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    assert FENCE.total_seconds() - PATIENCE_S < int(again or 0) <= FENCE.total_seconds()
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
+    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    assert events == ["authorized"], "the loss was not reported"
 
 
 async def test_recovery_reads_the_journal_once_for_all_rows(
