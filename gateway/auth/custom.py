@@ -92,7 +92,7 @@ class Custom(OAuth2):
         at = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
         app = yield from installation_token(at, "installation_token_url", credential.get("app_id"))
         user = credential.get("user")
-        if user and self._ends_soon(user) and super().refreshable(user, context.provider):
+        if user and self.sends_refresh_token(credential, context.provider):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
             except TokenRefused as fault:
@@ -104,6 +104,12 @@ class Custom(OAuth2):
             **app,
             **({"user": user} if user else {}),
         }
+
+    def sends_refresh_token(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        if not credential.get(INSTALLATION_ID):
+            return super().sends_refresh_token(credential, provider)
+        user: Mapping[str, Any] = credential.get("user") or {}
+        return bool(user) and self._ends_soon(user) and super().refreshable(user, provider)
 
     def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
         return "the end user's grant" if kept.get("user") and not fresh.get("user") else None

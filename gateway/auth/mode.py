@@ -139,6 +139,11 @@ class AuthMode(ABC):
         `refreshable` returns True."""
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
+    def sends_refresh_token(self, credential: Mapping[str, Any], provider: Provider) -> bool:
+        """Return whether `renew` sends a refresh token now or later, if `credential` has one. If another machine was
+        lost during `renew`, and the method returns False, this token is not used up."""
+        return True
+
     def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
         """Return which part of the credential `kept` the refreshed credential `fresh` lacks, because the provider
         refused this part. The gateway reports it. None if nothing was dropped."""

@@ -56,7 +56,7 @@ class Rotation(StrEnum):
     """The catalog says so, or an earlier refresh has replaced the token."""
     UNKNOWN = "unknown"
     NONE = "none"
-    """The catalog says that refresh tokens stay the same (``refresh.rotating: false``)."""
+    """The catalog says that refresh tokens stay the same (``refresh.rotating: false``), or the refresh sends none."""
 
 
 class RefreshStep(StrEnum):

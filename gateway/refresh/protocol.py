@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from gateway import clock
+from gateway.auth import modes
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
@@ -105,7 +106,7 @@ class FactCollector:
             lease=lease,
             holder=holder,
             recorded=recorded,
-            rotation=self._rotation(row),
+            rotation=self._rotation(row) if intent else Rotation.UNKNOWN,
             shared=self._store.holders.shared,
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
@@ -135,9 +136,17 @@ class FactCollector:
     def _rotation(self, row: Connection) -> Rotation:
         provider = self._current.generation.catalog.get(row.provider)
         declared = provider.refresh.rotating if provider is not None and provider.refresh is not None else None
-        if row.rotates or declared:
-            return Rotation.KNOWN
-        return Rotation.UNKNOWN if declared is None else Rotation.NONE
+        if not (row.rotates or declared):
+            return Rotation.UNKNOWN if declared is None else Rotation.NONE
+        return Rotation.KNOWN if provider is None or self._sends_refresh_token(row, provider) else Rotation.NONE
+
+    def _sends_refresh_token(self, row: Connection, provider: Provider) -> bool:
+        mode = modes().get(provider.auth_mode)
+        try:
+            credential = self._store.open(row.credential)
+        except GatewayError:
+            return True  # it cannot be refreshed now
+        return mode is None or credential["type"] not in mode.types() or mode.sends_refresh_token(credential, provider)
 
 
 # ── Gets a new token pair: from the journal if a dead process left the reply there, otherwise from the provider.

@@ -10,6 +10,9 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from gateway.records.connection import ConnectionRef
+from gateway.refresh.decision import Holder, RefreshStep
+from gateway.refresh.protocol import FENCE
 from tests.journeys.modes.conftest import FakeProvider, connect, import_connection, only_id, read
 
 KEY = RSAKey.generate_key(2048)
@@ -192,6 +195,28 @@ async def rotates(gateway: Any, connection_id: str) -> bool:
     row = await gateway.runtime.store.connections.get(("dev", "tracker", connection_id))
     known: bool = row.rotates
     return known
+
+
+async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
+    fake_provider: FakeProvider, start: Any, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a refresh that also sends the refresh token of the user's grant can lose this token."""
+    _, gateway, connection_id = await with_users_grant(fake_provider, start)
+    later(28_800)
+    assert (await refreshed(gateway, connection_id))[0] == "ghu_2"
+    store, ref = gateway.runtime.store, ConnectionRef("dev", "tracker", connection_id)
+    row = await store.connections.get(ref)
+    assert await store.refreshes.lease_refresh(ref, owner="dead", ttl=-FENCE, seen=row, intent="digest")
+
+    async def elsewhere(_: Any) -> Holder:
+        return Holder.ELSEWHERE
+
+    monkeypatch.setattr(store.holders, "of", elsewhere)
+    row = await store.connections.get(ref)
+    assert row.rotates
+    assert await gateway.runtime.refresher.next_step(row) is RefreshStep.SEND_AGAIN
+    later(28_800 - 3600)
+    assert await gateway.runtime.refresher.next_step(row) is RefreshStep.REPORT_LOST
 
 
 async def with_users_grant(fake_provider: FakeProvider, start: Any) -> tuple[GithubLikeProvider, Any, str]:
