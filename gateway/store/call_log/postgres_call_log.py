@@ -12,10 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
+from gateway.errors import Unavailable
 from gateway.records.operation import Operation, OperationFilter, OperationPage, StoredOperation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.traffic import Traffic
@@ -38,9 +39,8 @@ IDS_PER_DELETE: Final = 5000
 ROWS_PER_SLICE: Final = 50_000  # number of rows that a text search reads before it checks its time limit again
 DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # for pg_advisory_xact_lock, so that only one node at a time creates or drops a partition
-UNDEFINED_TABLE: Final = "42P01"
-NO_PARTITION: Final = "23514"  # check_violation; the table has no other check
-MISSING_TABLE: Final = frozenset({UNDEFINED_TABLE, NO_PARTITION})
+MISSING_TABLE: Final = frozenset({"42P01", "23514"})
+"""SQLSTATE of an undefined table, and of a row without a partition, which is a check violation; there is no other check."""
 NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
@@ -118,8 +118,8 @@ class PostgresCallLog:
 
         try:
             await self._transactions.write(write)
-        except DBAPIError as fault:
-            if getattr(fault.orig, "sqlstate", None) not in MISSING_TABLE:
+        except (DBAPIError, Unavailable) as fault:
+            if not _is_table_missing(fault):
                 raise
             # A standby that lacks the table or a partition has taken over, or another node has dropped the partition.
             self._days.clear()
@@ -130,8 +130,8 @@ class PostgresCallLog:
         """Return the newest operations that match `filters`. Raises Unavailable."""
         try:
             return await self._find_page(filters)
-        except ProgrammingError as fault:
-            if getattr(fault.orig, "sqlstate", None) != UNDEFINED_TABLE:
+        except Unavailable as fault:
+            if not _is_table_missing(fault):
                 raise
             return await self._find_page(filters)  # another node has just dropped the partition of a day
 
@@ -214,6 +214,12 @@ class PostgresCallLog:
                 done = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
                 gone += done.rowcount
         return gone
+
+
+def _is_table_missing(fault: DBAPIError | Unavailable) -> bool:
+    """Return whether the cause is that the table, or the partition for a row's day, does not exist."""
+    cause = fault.__cause__ if isinstance(fault, Unavailable) else fault
+    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in MISSING_TABLE
 
 
 def _day_of(name: str) -> date:
