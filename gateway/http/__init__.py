@@ -5,7 +5,7 @@
     request_head, response_head, passed_head  the heads of requests, of providers' responses, of responses to callers
     chunks, content_coding                    decode chunked framing and content codings, within limits
     body_members, strict_json, json_scan      add members to a body; parse JSON strictly; find the end of a JSON value
-    json_depth                                limits the nesting depth of JSON
+    json_depth, compact_json                  limits the nesting depth of JSON; parses and writes JSON fast
     references, paging                        rewrite links that point to the provider; pages of a list
     json_select, shaped_body                  JMESPath with a bounded cost; a response cut to a maximum size
     graphql_document, tool_list_filter        operation and fields of a GraphQL document; filter a list of MCP tools

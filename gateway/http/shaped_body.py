@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
+from gateway.http.compact_json import compact_json, parse_json
 from gateway.http.json_select import MAX_VALUES, UnusableExpression, evaluate, is_quick, values_in
 from gateway.off_loop import INLINE_BYTES
 
@@ -62,7 +63,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         return ShapedBody("", whole=False, is_text=False)
     if ("json" in kind or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
         try:
-            return _shape_json(_parse(body), body, select, max_bytes)
+            return _shape_json(parse_json(body), body, select, max_bytes)
         except (ValueError, RecursionError):
             pass  # invalid JSON, or JSON with forbidden numbers, is treated as text
     try:
@@ -74,17 +75,6 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     part = body[:max_bytes].decode(errors="ignore")
     cut_to = f"first {len(part.encode())}"
     return ShapedBody(part, whole=False, unselected=select is not None, cut_to=cut_to)
-
-
-def _parse(body: bytes) -> Any:
-    """Parse the body. Raises ValueError.
-
-    A lone surrogate becomes a question mark, because the gateway's responses must be valid UTF-8.
-    """
-    document = json.loads(body)
-    if b"\\" in body and (b"\\ud" in body or b"\\uD" in body):  # a search for one byte is much faster than for three
-        document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
-    return document
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -109,9 +99,12 @@ def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | No
     `small`: whether the value is small, so that it can be encoded as a whole. If `small` is False, encoding stops at
     the limit, because a selection can be larger than the response.
     """
+    if small:
+        text = compact_json(value)
+        return text.decode() if len(text) <= max_bytes else None
     pieces: list[str] = []
     size = 0
-    for piece in (_ENCODER.encode(value),) if small else _ENCODER.iterencode(value):
+    for piece in _ENCODER.iterencode(value):
         size += len(piece) if piece.isascii() else len(piece.encode())
         if size > max_bytes:
             return None

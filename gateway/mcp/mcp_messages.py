@@ -19,6 +19,7 @@ from math import isfinite
 from typing import Any, Final, NoReturn
 
 from gateway.access.body_rules import decoded_mcp_header
+from gateway.http.compact_json import compact_json
 from gateway.http.json_depth import nests_deeper
 from gateway.off_loop import INLINE_BYTES
 
@@ -123,7 +124,6 @@ class RpcNotification:
     method: str
 
 
-ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 STRUCTURED: Final = "structuredContent"
 
 
@@ -141,16 +141,15 @@ class McpReply:
 
     def content(self) -> bytes:
         """Return the body as JSON. A lone surrogate in a provider's text becomes a question mark."""
-        body, known = self.body or {}, self.structured_json
-        result = body.get("result", {}) if known is not None else {}
-        if known is None or STRUCTURED not in result:
-            return ENCODER.encode(body).encode("utf-8", "replace")
-        names = list(result)
-        at = names.index(STRUCTURED)
-        before = ENCODER.encode({**body, "result": {name: result[name] for name in names[:at]}})[:-2]
-        after = ENCODER.encode({name: result[name] for name in names[at + 1 :]})[1:] if names[at + 1 :] else "}"
-        comma, more = "," if at else "", "," if len(after) > 1 else ""
-        return f'{before}{comma}"{STRUCTURED}":{known}{more}{after}}}'.encode("utf-8", "replace")
+        body = self.body or {}
+        result = body.get("result", {})
+        if STRUCTURED not in result:
+            return compact_json(body)
+        known = self.structured_json
+        structured = compact_json(result[STRUCTURED]) if known is None else known.encode("utf-8", "replace")
+        others = {name: value for name, value in result.items() if name != STRUCTURED}
+        before = compact_json({**body, "result": others})[:-2]
+        return b'%b%b"structuredContent":%b}}' % (before, b"," if others else b"", structured)
 
     @property
     def is_large(self) -> bool:

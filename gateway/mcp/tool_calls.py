@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from gateway.mcp.mcp_messages import ENCODER
+from gateway.http.compact_json import compact_json
 from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
 
@@ -166,7 +166,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         if not isinstance(body, dict):
             raise UnfitArguments("A form's 'body' must be an object of names and values.")
         return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
-    return ENCODER.encode(body).encode(), "application/json"
+    return compact_json(body), "application/json"
 
 
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
