@@ -5,6 +5,7 @@ The MCP tools use this module, and so do proxied calls with ``Gateway-Select`` o
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from jmespath.parser import ParsedResult
@@ -58,10 +59,10 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     """
     if not body:
         return ShapedBody("")
-    kind = media_type.partition(";")[0].strip().lower()
-    if kind.startswith(_NOT_TEXT):
+    is_text, is_json = _kind(media_type)
+    if not is_text:
         return ShapedBody("", whole=False, is_text=False)
-    if ("json" in kind or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
+    if (is_json or body[:1] in (b"{", b"[")) and (len(body) < MAX_VALUES or values_in(body) <= MAX_VALUES):
         try:
             return _shape_json(parse_json(body), body, select, max_bytes)
         except (ValueError, RecursionError):
@@ -75,6 +76,13 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
     part = body[:max_bytes].decode(errors="ignore")
     cut_to = f"first {len(part.encode())}"
     return ShapedBody(part, whole=False, unselected=select is not None, cut_to=cut_to)
+
+
+@lru_cache(maxsize=64)
+def _kind(media_type: str) -> tuple[bool, bool]:
+    """Return whether a body of this media type is shown as text, and whether it is JSON."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return not kind.startswith(_NOT_TEXT), "json" in kind
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

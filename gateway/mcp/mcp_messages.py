@@ -147,7 +147,8 @@ class McpReply:
             return compact_json(body)
         known = self.structured_json
         structured = compact_json(result[STRUCTURED]) if known is None else known.encode("utf-8", "replace")
-        others = {name: value for name, value in result.items() if name != STRUCTURED}
+        others = result.copy()
+        del others[STRUCTURED]
         before = compact_json({**body, "result": others})[:-2]
         return b'%b%b"structuredContent":%b}}' % (before, b"," if others else b"", structured)
 
@@ -283,7 +284,7 @@ def _parse_body(body: bytes) -> Any:
         text = body.decode("utf-8")
         if text.startswith("\ufeff"):
             raise json.JSONDecodeError("Unexpected UTF-8 BOM (decode using utf-8-sig)", text, 0)
-        value = _DECODER.decode(text)
+        value = _decode(text)
         if "\\" in text and _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
@@ -291,6 +292,14 @@ def _parse_body(body: bytes) -> Any:
     if text.count("[") + text.count("{") > MAX_LEVELS and nests_deeper(value, MAX_LEVELS):
         raise RpcError(PARSE_ERROR, f"The body nests deeper than {MAX_LEVELS} levels.")
     return value
+
+
+def _decode(text: str) -> Any:
+    if text.startswith("{"):
+        value, end = _DECODER.raw_decode(text)  # what `decode` does, without two searches for spaces
+        if end == len(text):
+            return value
+    return _DECODER.decode(text)
 
 
 def _brief(fault: Exception) -> str:

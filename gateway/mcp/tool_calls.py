@@ -6,6 +6,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,8 +25,8 @@ _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
 _COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
-_WITH_BODY: Final = frozenset({"body", "body_as"})
-_OF_API: Final = _COMMON | _WITH_BODY | {"path"}
+_COMMON_WITH_BODY: Final = _COMMON | {"body", "body_as"}
+_OF_API: Final = _COMMON_WITH_BODY | {"path"}
 
 
 class UnfitArguments(Exception):
@@ -62,23 +63,27 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
-    own = {argument.name for argument in tool.arguments}
-    if tool.pages:
-        own.add("cursor")
-    _no_others(arguments, _COMMON | own | (_WITH_BODY if not BODILESS.issuperset(tool.methods) else set()))
+    others = arguments.keys() - (_COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY)
+    if others:
+        own = {argument.name for argument in tool.arguments}
+        _no_others(others, own | {"cursor"} if tool.pages else own)
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
     path = "".join(
-        part if isinstance(part, str) else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
-        for part in tool.path
+        [
+            part
+            if isinstance(part, str)
+            else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
+            for part in tool.path
+        ]
     )
     return _call(str(method), path, arguments, tool.integrations)
 
 
 def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
-    _no_others(arguments, _OF_API)
+    _no_others(arguments.keys(), _OF_API)
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise UnfitArguments("'method' must be a method in capitals, such as GET.")
@@ -87,9 +92,9 @@ def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     return _call(method, path, arguments, None)
 
 
-def _no_others(arguments: Mapping[str, Any], accepted: frozenset[str]) -> None:
-    if not accepted.issuperset(arguments):
-        raise UnknownArgument(f"Unknown argument '{min(set(arguments) - accepted)[:64]}'.")
+def _no_others(names: AbstractSet[str], accepted: AbstractSet[str]) -> None:
+    if unknown := names - accepted:
+        raise UnknownArgument(f"Unknown argument '{min(unknown)[:64]}'.")
 
 
 def _fill_argument(name: str, value: Any, deep: bool, optional: bool) -> str:
