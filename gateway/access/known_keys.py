@@ -145,6 +145,10 @@ class MintedKeyCache:
         if not task.cancelled():
             task.exception()  # a caller that waits gets the error; without one, asyncio would log it
 
+    def is_first_use(self, access: Access) -> bool:
+        """Return whether no use of the key is recorded yet."""
+        return access.key.last_used_at is None and access.key.digest not in self._first_used
+
     def record_first_use(self, caller: Caller, address: str) -> None:
         """Record the first use of a minted key in the background, with the caller's IP address `address`.
 
@@ -152,7 +156,7 @@ class MintedKeyCache:
         use later, without the address.
         """
         access = caller.access
-        if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:
+        if access is None or not self.is_first_use(access):
             return
         if len(self._first_used) >= MAX_CACHED:
             self._first_used.clear()

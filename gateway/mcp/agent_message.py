@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
@@ -12,6 +12,9 @@ from gateway.generation import Generation
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.records.trace import TRACEPARENT, TRACESTATE, CallTrace
+
+if TYPE_CHECKING:
+    from gateway.mcp.mcp_messages import RpcNotification, RpcRequest
 
 MCP_PREFIX: Final = "mcp-"
 _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
@@ -54,7 +57,8 @@ class AgentMessage:
     the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether
     the client sent the message to a capability URL. `protocol`: the server protocol of the connection that received the
     message. `trace`: the trace of the message; None if the message is not sampled. `called`: whether a call to the
-    provider has begun. After that, the message must not be handled a second time.
+    provider has begun. After that, the message must not be handled a second time. `received`: the body, if it has been
+    read and is valid.
     """
 
     app: web.Application
@@ -70,6 +74,7 @@ class AgentMessage:
     remote: str | None
     trace: CallTrace | None = None
     called: bool = False
+    received: "RpcRequest | RpcNotification | None" = None
 
     @property
     def is_large(self) -> bool:

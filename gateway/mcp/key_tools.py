@@ -67,17 +67,18 @@ class KeyTools:
             self._known = self._find()
         return self._known
 
-    def _cached_tools(self) -> KnownTools | None:
+    def cached_tools(self) -> KnownTools | None:
         """Return the cached tools; None if the generation or an API-managed integration has changed since."""
         known, generation = _cache.get(self._request.policy), self._request.generation
         if known is None or known.generation is not generation or known.changes != generation.integrations.changes:
             return None
+        self._known = known
         return known
 
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
         changes = generation.integrations.changes
-        if (known := self._cached_tools()) is not None:
+        if (known := self.cached_tools()) is not None:
             return known
         known = _cache.get(policy)
         integrations = tuple((each.integration_id, each.provider) for each in self._integrations)
@@ -100,8 +101,7 @@ class KeyTools:
 
         A key with 1,000 rules takes 0.2 s.
         """
-        self._known = self._cached_tools()
-        if self._known is None and is_slow_to_compile(self._request.policy.limits):
+        if self.cached_tools() is None and is_slow_to_compile(self._request.policy.limits):
             await off_loop(self._request.outer.caller.share, lambda: self.known_tools)
 
     def _with_cursor_argument(self, tool: RuleTool) -> RuleTool:

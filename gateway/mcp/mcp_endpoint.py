@@ -18,12 +18,14 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.agent_message import AgentMessage, DoorResponse, check_origin, head_of, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
-from gateway.mcp.tool_run import ToolRun
+from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
+from gateway.mcp.tool_provider_call import provider_request
+from gateway.mcp.tool_run import PreparedCall, ToolRun
 from gateway.mcp.whole_responses import WholeResponses
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
+from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of
 
@@ -76,10 +78,11 @@ async def response_to(message: AgentMessage) -> DoorResponse:
         )
     if not rpc.accepts_json(head.accept):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: responses of /mcp are JSON.")
-    received: RpcRequest | RpcNotification | None = None
+    received = message.received
     try:
-        read, fields = rpc.read_message, head.mcp_fields
-        received = await off_loop(caller.share, read, body, fields) if message.is_large else read(body, fields)
+        if received is None:
+            read, fields = rpc.read_message, head.mcp_fields
+            received = await off_loop(caller.share, read, body, fields) if message.is_large else read(body, fields)
         if isinstance(received, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
@@ -98,8 +101,62 @@ async def response_to(message: AgentMessage) -> DoorResponse:
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return DoorResponse(reply.status, None)
-    content = await off_loop(caller.share, reply.content) if reply.is_large else reply.content()
+    return await _encoded(reply, caller.share)
+
+
+async def _encoded(reply: McpReply, share: str) -> DoorResponse:
+    content = await off_loop(share, reply.content) if reply.is_large else reply.content()
     return DoorResponse(reply.status, content)
+
+
+def ready_call(message: AgentMessage) -> "ReadyCall | None":
+    """Return the ``tools/call`` in a message, if only the provider's response must be awaited. No I/O.
+
+    Return None, without any effect, for any other message, and for a message with a fault. Then use `response_to`.
+    """
+    caller, head = message.caller, message.head
+    if head.origin is not None or caller.access is None or message.is_large or not rpc.accepts_json(head.accept):
+        return None
+    try:
+        received = message.received = rpc.read_message(message.body, head.mcp_fields)
+    except RpcError:
+        return None
+    if not isinstance(received, RpcRequest) or received.method != "tools/call":
+        return None
+    request = DoorRequest(message, received)
+    run = ToolRun(request, KeyTools(request))
+    prepared = run.prepared_call(received.params)
+    return None if prepared is None else ReadyCall(request, run, prepared)
+
+
+class ReadyCall:
+    """A ``tools/call`` that can be sent to the provider. `request`: the request to ``/proxy`` or the capability URL."""
+
+    __slots__ = ("_prepared", "_request", "_run", "request")
+
+    def __init__(self, request: DoorRequest, run: ToolRun, prepared: PreparedCall) -> None:
+        self._request = request
+        self._run = run
+        self._prepared = prepared
+        call = prepared.call
+        self.request = provider_request(request, prepared.sent, call.body, call.content_type)
+
+    @property
+    def message(self) -> AgentMessage:
+        return self._request.outer
+
+    def response_now(self, provider_response: CollectedResponse) -> DoorResponse | None:
+        """Return the response to the message; None if making it takes long. Then use `response`."""
+        result = self._run.result_now(self._prepared, provider_response)
+        return None if result is None else DoorResponse(200, self._reply(result).content())
+
+    async def response(self) -> DoorResponse:
+        """Make the call, or continue it if it has begun, and return the response to the message."""
+        reply = self._reply(await self._run.run_call(self._prepared))
+        return await _encoded(reply, self._request.caller.share)
+
+    def _reply(self, result: dict[str, Any]) -> McpReply:
+        return rpc.result_reply(self._request.message, result, _server(), None, self._run.structured_json)
 
 
 @cache

@@ -67,6 +67,14 @@ async def call_proxy(
 
     Raises NoPageMemory, and TimeoutError after `MAX_CALL_S`.
     """
+    call = provider_request(request, sent, body, content_type)
+    return await call_in_process(request.outer, call, memory.room)
+
+
+def provider_request(
+    request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None
+) -> InProcessRequest:
+    """Return the request to ``/proxy`` or the capability URL, with the caller's own key."""
     outer = request.outer
     traceparent, tracestate = outer.head.traceparent, outer.head.tracestate
     if outer.trace is not None:
@@ -82,7 +90,7 @@ async def call_proxy(
     if tracestate is not None:
         traces[TRACESTATE] = tracestate
     integration, _, connection_id = sent.connection.partition("/")
-    call = InProcessRequest(
+    return InProcessRequest(
         sent.method,
         outer.mount,
         sent.target,
@@ -99,4 +107,3 @@ async def call_proxy(
         MAX_RESPONSE_BYTES,
         MAX_CALL_S,
     )
-    return await call_in_process(outer, call, memory.room)

@@ -83,28 +83,59 @@ class ToolRun:
             connection = chosen_connection(call, candidates)
             if tool is not None and not self._is_placed(tool, call, connection):
                 call = await self._place_call(tool, call, arguments, connection)
-            lists = None
-            if tool is not None and tool.pages:
-                call, lists = self._at_page(call, name, connection)
+            prepared = self._at_page(tool, name, call, connection, select)
+            declined = RefusedCalls(self._request).declined_result(prepared.call)
         except (UnfitArguments, UnusableExpression) as fault:
             self._request.count()
             return failure(str(fault))
-        return await self._run_call(call, Sent(call.method, call.target, connection, name), select, lists)
+        if declined is not None:
+            self._request.count()
+            return declined
+        return await self.run_call(prepared)
 
-    def _at_page(self, call: ToolCall, name: str, connection: str) -> tuple[ToolCall, "_Lists"]:
-        """Return `call` with the target of the page that its cursor requests, and the position in the list.
+    def prepared_call(self, params: Mapping[str, Any]) -> "PreparedCall | None":
+        """Return the call if it can be sent without waiting.
+
+        Return None, without any effect, if something must be awaited first, or if the call is unusual or has a fault.
+        Then use `result`.
+        """
+        name, arguments, known = params.get("name"), params.get("arguments", {}), self._tools.cached_tools()
+        if known is None or self._request.outer.is_large or "requestState" in params:
+            return None
+        tool = known.tools.get(name) if isinstance(name, str) else None
+        if tool is None or not isinstance(arguments, dict):
+            return None
+        try:
+            call = call_of_rule(tool, arguments)
+            select = None if call.select is None else parse_expression(call.select)
+            if call.connection is None and not known.candidates:
+                return None
+            connection = chosen_connection(call, known.candidates)
+            if not self._is_placed(tool, call, connection):
+                return None
+            return self._at_page(tool, tool.name, call, connection, select)
+        except (UnfitArguments, UnusableExpression):
+            return None
+
+    def _at_page(
+        self, tool: RuleTool | None, name: str, call: ToolCall, connection: str, select: Any
+    ) -> "PreparedCall":
+        """Return the prepared call. If the tool returns a list, the call requests the page that its cursor names.
 
         Raises UnfitArguments if the cursor is invalid.
         """
+        if tool is None or not tool.pages:
+            return PreparedCall(call, Sent(call.method, call.target, connection, name), select)
         page_facts = _page_of(call, name, connection)
-        if call.cursor is None:
-            return call, _Lists(NextPage(call.target), page_facts)
-        page = open_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
+        page: NextPage | None = NextPage(call.target)
+        if call.cursor is not None:
+            page = open_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
         if page is None:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        return replace(call, target=page.target), _Lists(page, page_facts)
+        sent = Sent(call.method, page.target, connection, name)
+        return PreparedCall(replace(call, target=page.target), sent, select, _Lists(page, page_facts))
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
@@ -195,15 +226,12 @@ class ToolRun:
             valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
             raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
 
-    async def _run_call(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists | None") -> dict[str, Any]:
-        declined = RefusedCalls(self._request).declined_result(call)
-        if declined is not None:
-            self._request.count()
-            return declined
-        memory = ResponseMemory(self._request.outer)
+    async def run_call(self, prepared: "PreparedCall") -> dict[str, Any]:
+        """Make the call and return its result."""
+        call, memory = prepared.call, ResponseMemory(self._request.outer)
         try:
-            response = await call_proxy(self._request, sent, call.body, call.content_type, memory)
-            return await self._shape_response(sent, response, select, call, lists)
+            response = await call_proxy(self._request, prepared.sent, call.body, call.content_type, memory)
+            return await self._shape_response(prepared, response)
         except TimeoutError:
             return failure(f"The response was not complete within {MAX_CALL_S:.0f} s.")
         except NoPageMemory:
@@ -211,11 +239,25 @@ class ToolRun:
         finally:
             memory.release()
 
-    async def _shape_response(
-        self, sent: Sent, response: CollectedResponse, select: Any, call: ToolCall, lists: "_Lists | None"
-    ) -> dict[str, Any]:
+    def result_now(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any] | None:
+        """Return the result for the response to the call; None if shaping the response takes long."""
+        if needs_thread(response.body, prepared.select):
+            return None
+        unusable = self._unusable_result(prepared, response)
+        return unusable or self._shown_result(prepared, response, _shaped(*self._shaping(prepared, response)))
+
+    async def _shape_response(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any]:
+        if (unusable := self._unusable_result(prepared, response)) is not None:
+            return unusable
+        shaping = self._shaping(prepared, response)
+        is_slow = needs_thread(response.body, prepared.select)
+        shaped = await off_loop(self._request.caller.share, _shaped, *shaping) if is_slow else _shaped(*shaping)
+        return self._shown_result(prepared, response, shaped)
+
+    def _unusable_result(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any] | None:
+        """Return the result for an error of the gateway, or for an incomplete response, else None."""
         if response.by_gateway:
-            return RefusedCalls(self._request).refused_result(response, call)
+            return RefusedCalls(self._request).refused_result(response, prepared.call)
         if response.too_large:
             return failure(
                 f"The response has more than {MAX_RESPONSE_BYTES >> 20} MiB. Request less with 'query', or fetch it by HTTP "
@@ -223,26 +265,29 @@ class ToolRun:
             )
         if not response.complete:
             return failure("The provider's response broke off. Nothing of it is shown.")
-        media_type = response.media_type
-        reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
-        share, dear = self._request.caller.share, needs_thread(response.body, select)
-        body, found_list = response.body, None
+        return None
+
+    def _shaping(
+        self, prepared: "PreparedCall", response: CollectedResponse
+    ) -> "tuple[PreparedCall, CollectedResponse, tuple[Any, ...] | None]":
+        """Return the arguments of `_shaped`."""
         if (
-            lists is not None
-            and 200 <= response.status < 300
-            and (opened := self._open_connection(sent.connection)) is not None
+            prepared.lists is None
+            or not 200 <= response.status < 300
+            or (opened := self._open_connection(prepared.sent.connection)) is None
         ):
-            fields = [(name, value) for name, value in response.headers().items()]
-            page_facts = opened, sent.target, response.body, fields, self._request.shown_at
-            found_list = await off_loop(share, find_list, *page_facts) if dear else find_list(*page_facts)
-        if found_list is not None and lists is not None and lists.page.skip:
-            of_body = body, found_list[0], lists.page.skip
-            body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
-        arguments = response.status, reason, media_type, body, select, call.max_bytes
-        shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
+            return prepared, response, None
+        fields = [(name, value) for name, value in response.headers().items()]
+        return prepared, response, (opened, prepared.sent.target, response.body, fields, self._request.shown_at)
+
+    def _shown_result(
+        self, prepared: "PreparedCall", response: CollectedResponse, made: "tuple[ShapedResult, _FoundList | None]"
+    ) -> dict[str, Any]:
+        """Return the result with links to the whole response, to the next page, and to grant missing scopes."""
+        (shaped, found_list), sent, media_type = made, prepared.sent, response.media_type
         self.structured_json = shaped.structured_json
-        if found_list is not None and lists is not None:
-            self._record_next(shaped, sent, found_list, selected=select is not None, lists=lists)
+        if found_list is not None and prepared.lists is not None:
+            self._record_next(shaped, sent, found_list, selected=prepared.select is not None, lists=prepared.lists)
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
@@ -259,7 +304,7 @@ class ToolRun:
         return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
     def _record_next(
-        self, shaped: ShapedResult, sent: Sent, found_list: tuple[str, str | None], *, selected: bool, lists: "_Lists"
+        self, shaped: ShapedResult, sent: Sent, found_list: "_FoundList", *, selected: bool, lists: "_Lists"
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
@@ -287,6 +332,41 @@ class _Lists:
 
     page: NextPage
     call: str
+
+
+_FoundList = tuple[str, str | None]
+"""The result of `find_list`."""
+
+
+@dataclass(slots=True)
+class PreparedCall:
+    """A call that is ready to be sent.
+
+    `select`: the expression to apply to the response; None applies no expression. `lists`: the position in a list; None
+    if the tool returns no list.
+    """
+
+    call: ToolCall
+    sent: Sent
+    select: Any
+    lists: _Lists | None = None
+
+
+def _shaped(
+    prepared: PreparedCall, response: CollectedResponse, page_facts: tuple[Any, ...] | None
+) -> tuple[ShapedResult, _FoundList | None]:
+    """Return the provider's response in the form of a result, and the list in it. No I/O.
+
+    `page_facts`: the arguments of `find_list`; None if the response is no page of a list.
+    """
+    body, lists, found_list = response.body, prepared.lists, None
+    if page_facts is not None:
+        found_list = find_list(*page_facts)
+    if found_list is not None and lists is not None and lists.page.skip:
+        body = without_shown(body, found_list[0], lists.page.skip)
+    reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
+    arguments = response.status, reason, response.media_type, body, prepared.select, prepared.call.max_bytes
+    return provider_result(*arguments), found_list
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:

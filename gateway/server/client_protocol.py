@@ -24,10 +24,10 @@ from gateway.middleware.response_shape import error_response, new_id, unhandled_
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
-from gateway.server import in_process_exchange
 from gateway.server.early_refusals import connections_full_response, record_refusal
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
+from gateway.server.in_process_exchange import InProcessClient, end_of_call
 from gateway.server.known_heads import HEAD_END
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 
@@ -587,20 +587,35 @@ class ClientProtocol(RequestHandler):
         self._resume_held()
         self._read(data + held)
 
+    def start_call(self, request: InProcessRequest, on_change: Callable[[], None]) -> InProcessClient | None:
+        """Prepare a call on the fast path for a message; `begin` sends it.
+
+        Return None, without any effect, if the middleware chain must handle the call. `on_change`: called when the call
+        has ended or must wait for memory.
+        """
+        fast_path, call = self._server.fast_path, InProcessClient(request, on_change)
+        return call if fast_path is not None and call.start(fast_path, request) else None
+
     async def call_in_process(
         self, request: InProcessRequest, room: Room
     ) -> CollectedResponse | FastPathHandover | None:
         """Make a call on the fast path for the current request, and return the response.
 
-        Return None if the middleware chain must handle the call, or FastPathHandover if the chain must continue it.
+        Return None if the middleware chain must handle the call, or FastPathHandover if the chain must continue it. A
+        call that the message has begun (`start_call`) is not sent again.
         """
-        fast_path = self._server.fast_path
+        fast_path, message = self._server.fast_path, self._fast_exchange
         if fast_path is None:
             return None
-        message = self._fast_exchange
-        return await in_process_exchange.call(
+        begun = message.take_call() if isinstance(message, FastMessage) else None
+        if not isinstance(begun, InProcessClient):
+            begun = InProcessClient(request)
+            if not begun.start(fast_path, request):
+                return None
+            begun.begin()
+        return await end_of_call(
             fast_path,
-            request,
+            begun,
             room,
             has_left=lambda: self.transport is None or self.transport.is_closing(),
             stopped=lambda: self.stopped,

@@ -3,17 +3,22 @@
     bytes ▸ take     reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part of its
                      body; remembers repeated heads without the values that differ (`known_heads`)
           ▸ admit    checks key, scope, content type and size by the rules of the middlewares in `surfaces.AGENT`
-          ▸ respond  gets the response from `gateway.mcp.mcp_endpoint`, and writes the same head as aiohttp
+          ▸ begin    sends the call of a ``tools/call`` to the provider, if only the provider's response must be awaited;
+                     gets the response to any other message from `gateway.mcp.mcp_endpoint`, in a task
+          ▸ send     writes the response with the same head as aiohttp
 
-Until a call to a provider begins, the fast path sends no errors. It passes unusual messages, and messages that must be
-refused, to the middleware chain with their bytes unchanged.
+A call that began without a task continues in a task if it lasts longer than a second, if its response is large, and if
+the middleware chain must continue it. Until a call to a provider begins, the fast path sends no errors. It passes
+unusual messages, and messages that must be refused, to the middleware chain with their bytes unchanged.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
-from typing import Any, Final, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from aiohttp import hdrs, web, web_response
@@ -33,6 +38,8 @@ from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_st
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
 from gateway.observe.logs import current_trace_id
 from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.attempts import FastPathHandover
+from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
@@ -41,9 +48,13 @@ from gateway.runtime import RUNTIME, Runtime
 from gateway.server.known_heads import MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads, header_lines
 from gateway.server.request_lines import LineReader, RequestLines
 
+if TYPE_CHECKING:
+    from gateway.mcp.mcp_endpoint import ReadyCall
+
 DOOR: Final = "/mcp"
 CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rf"POST (?:/mcp|(/c/{CAPABILITY_FORM})/mcp) HTTP/1\.1\r\n".encode())
+_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +73,26 @@ class MessageClient(Protocol):
 
     def hand_back(self, data: bytes) -> None:
         """Let the middleware chain handle the message. `data`: the bytes of the message received so far."""
+
+    def start_call(self, request: InProcessRequest, on_change: Callable[[], None]) -> "MessageCall | None":
+        """Prepare the message's call to the provider; None if the middleware chain must handle the call."""
+
+
+class MessageCall(Protocol):
+    """A message's call to the provider, implemented in `in_process_exchange`."""
+
+    over: bool
+    handover: FastPathHandover | None
+    on_change: Callable[[], None] | None
+
+    def begin(self) -> None:
+        """Send the request."""
+
+    def leave(self, *, stopped: bool) -> None:
+        """End the call, because the agent has disconnected."""
+
+    def response(self) -> CollectedResponse:
+        """Return the collected response."""
 
 
 class KnownMessage(KnownHead):
@@ -219,7 +250,11 @@ class AgentDoor:
 
 
 class FastMessage:
-    """A message to the agent door. The caller's connection calls the same methods as on a `FastExchange`."""
+    """A message to the agent door. The caller's connection calls the same methods as on a `FastExchange`.
+
+    `task`: the task that gets the response; None if the message has none. `call`: the call that began without a task;
+    None if there is none, and after a task has taken the call or the message has ended.
+    """
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedHead[KnownMessage], caller: Caller
@@ -230,10 +265,14 @@ class FastMessage:
         self._received: list[bytes] = []
         self._awaited = arrived.length or 0
         self._began = clock.monotonic()
-        self._task: asyncio.Task[None] | None = None
+        self._task_began = False
+        self._trace: CallTrace | None = None
+        self._ready: ReadyCall | None = None  # the message's call, if it began without a task; None after the end
         self._over = False
         self._stopped = False
         self._wake_call: Callable[[], None] | None = None
+        self.call: MessageCall | None = None
+        self.task: asyncio.Task[None] | None = None
         self.client = client
         self.fields = arrived.known.fields_of(arrived)
         self.traceparent = arrived.traceparent
@@ -254,18 +293,63 @@ class FastMessage:
         return None if read is None or not read.key else f"Bearer {read.key}"
 
     def begin(self, body: bytes) -> None:
-        """Add `body` to the message's body. When the body is complete, start the task that responds."""
+        """Add `body` to the message's body. When the body is complete, handle the message."""
         if body:
             self._received.append(body)
             self._awaited -= len(body)
         if not self._awaited:
-            self._task = asyncio.get_running_loop().create_task(self._respond(b"".join(self._received)))
+            tracing = self._runtime.tracing
+            trace = self._trace = None if tracing is None else tracing.begin(self.traceparent, self._began)
+            if trace is not None:
+                trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
+            message = self._door.message(self, b"".join(self._received), trace)
+            if not self._start_call(message):
+                self._continue_in_task(message)
+
+    def _start_call(self, message: AgentMessage) -> bool:
+        """Begin the message's call to the provider without a task, if only the provider's response must be awaited.
+
+        Return False, without any effect, for other messages. They need a task, and so does a message that must be
+        traced, and the first use of a key, because the context of the task says which request causes a record.
+        """
+        access = self.caller.access
+        if message.trace is not None or access is None or self._runtime.minted.is_first_use(access):
+            return False
+        try:
+            ready = _endpoint().ready_call(message)
+            call = None if ready is None else self.client.start_call(ready.request, self._call_changed)
+        except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
+            return False
+        if call is None:
+            return False
+        message.called = True
+        self._ready, self.call = ready, call
+        call.begin()
+        return True
+
+    def _call_changed(self) -> None:
+        """Send the response if the call has ended; otherwise, and after a fault, let a task continue."""
+        ready, call, response = self._ready, self.call, None
+        assert ready is not None
+        assert call is not None
+        if call.over and call.handover is None:
+            with suppress(Exception):  # the same fault occurs in the task, which reports it
+                response = ready.response_now(call.response())
+        if response is None:
+            self._continue_in_task(ready.message)
+        else:
+            self._send(ready.message, response)
+
+    def _continue_in_task(self, message: AgentMessage) -> None:
+        if self.call is not None:
+            self.call.on_change = None
+        self.task = asyncio.get_running_loop().create_task(self._respond(message))
 
     # ── methods that the caller's connection calls, as on a `FastExchange`
 
     @property
     def waits_for_caller(self) -> bool:
-        return self._task is None
+        return self._awaited > 0
 
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
@@ -285,12 +369,19 @@ class FastMessage:
     def enforce_time_limits(self, _now: float) -> None:
         """Give a message with an incomplete body to the middleware chain, which has time limits for bodies.
 
-        If the body is complete, wake the call to the provider, which enforces its own time limits.
+        If the body is complete, wake the call to the provider, which enforces its own time limits in a task.
         """
-        if self._task is None:
+        if self._awaited:
             self._hand_back()
+        elif self.task is None and self._ready is not None:
+            self._continue_in_task(self._ready.message)
         elif self._wake_call is not None:
             self._wake_call()
+
+    def take_call(self) -> MessageCall | None:
+        """Return `call` and forget it, because the task that continues the call ends it."""
+        call, self.call = self.call, None
+        return call
 
     def watch(self, wake: Callable[[], None] | None) -> None:
         """Call `wake` about once a second. None ends the calls."""
@@ -302,33 +393,46 @@ class FastMessage:
         `stopped`: whether the gateway closed the connection, because the gateway stops.
         """
         self._stopped = stopped
-        if self._task is not None:
-            self._task.cancel()  # the cancelled task records the end
-        elif not self._over:
-            self._record_message(None, *unfinished(stopped=stopped), 0)
+        if self.task is not None:
+            self.task.cancel()
+        if not self._task_began and not self._over:  # a task that has begun records the end
+            if self.call is not None:
+                self.call.leave(stopped=stopped)
+            self._record_left()
+        self._end()
+
+    def _end(self) -> None:
+        """Mark the message as ended, and release its call, which refers to this object.
+
+        Otherwise these objects stay in memory until the garbage collector finds them, which costs 10 µs a message.
+        """
         self._over = True
+        self._ready = self.call = None
 
     def _hand_back(self) -> None:
-        self._over = True
+        self._end()
         self._door.handed_back += 1
         self.client.hand_back(b"".join((self._head, *self._received)))
 
     # ── the response
 
-    async def _respond(self, body: bytes) -> None:
-        trace = self._begin()
-        message = self._door.message(self, body, trace)
+    async def _respond(self, message: AgentMessage) -> None:
+        self._task_began = True
+        self._set_context(message.trace)
         try:
             response = await self._response(message)
         except asyncio.CancelledError:
-            self._record_message(trace, *unfinished(stopped=self._stopped), 0)
+            self._record_left()
             raise
         if self._over:
             return
         if response is None:
             self._hand_back()
-            return
-        self._over = True
+        else:
+            self._send(message, response)
+
+    def _send(self, message: AgentMessage, response: DoorResponse | web.Response) -> None:
+        self._end()
         own: list[tuple[str, str]] = [(REQUEST_ID_FIELD, self.request_id)]
         if message.by_capability:
             own.insert(0, REFERRER_POLICY)
@@ -339,25 +443,19 @@ class FastMessage:
             full = response.for_aiohttp() if isinstance(response, DoorResponse) else response
             full.headers.update(own)
             data, mark, size = response_bytes(full, last=self.last), full.headers.get(MARK), full.content_length or 0
-        self._record_message(trace, response.status, mark, size)
+        self._record_message(response.status, mark, size)
         self.client.queue_piece(data, self._door.write_batch)
         self.client.response_sent(last=self.last)
 
-    def _begin(self) -> CallTrace | None:
-        """Set the context for logs and audit, as the first middlewares of the chain do.
-
-        Return the trace; None if the message is not sampled.
-        """
-        tracing, traceparent = self._runtime.tracing, self.traceparent
-        trace = None if tracing is None else tracing.begin(traceparent, self._began)
+    def _set_context(self, trace: CallTrace | None) -> None:
+        """Set the context for logs and audit, as the first middlewares of the chain do."""
+        traceparent = self.traceparent
         if trace is not None:
-            trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
             current_trace.set(trace)
         current_trace_id.set(trace_id_of(trace, traceparent))
         current_request_id.set(self.request_id)
         current_actor.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.record_first_use(self.caller, self.remote or "")
-        return trace
 
     async def _response(self, message: AgentMessage) -> DoorResponse | web.Response | None:
         """Return the response.
@@ -365,7 +463,9 @@ class FastMessage:
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """
         try:
-            return await _response_to()(message)
+            coming = _endpoint().response_to(message) if self._ready is None else self._ready.response()
+            response: DoorResponse = await coming
+            return response
         except Exception as fault:
             if not message.called:
                 return None
@@ -376,9 +476,13 @@ class FastMessage:
             trace_id = trace_id_of(message.trace, self.traceparent)
             return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.accept))
 
-    def _record_message(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
+    def _record_left(self) -> None:
+        self._record_message(*unfinished(stopped=self._stopped), 0)
+
+    def _record_message(self, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
         path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:MAX_PATH_CHARS]
+        trace = self._trace
         self._runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.
             ExchangeRecord(
@@ -408,10 +512,10 @@ class FastMessage:
 
 
 @cache
-def _response_to() -> Callable[[AgentMessage], Awaitable[DoorResponse]]:
-    from gateway.mcp.mcp_endpoint import response_to  # imported at the first message, to start faster
+def _endpoint() -> ModuleType:
+    from gateway.mcp import mcp_endpoint  # imported at the first message, to start faster
 
-    return response_to
+    return mcp_endpoint
 
 
 def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:
@@ -419,14 +523,11 @@ def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: boo
 
     `own`: header fields of this response. `last`: whether the connection closes after this response.
     """
-    fields = "".join(f"{name}: {value}\r\n" for name, value in own)
-    close = "Connection: close\r\n" if last else ""
+    fields = "".join([f"{name}: {value}\r\n" for name, value in own])
     server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
-    head = (
-        "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
-        f"{fields}Content-Length: {len(content)}\r\nDate: {rfc822_formatted_time()}\r\nServer: {server}\r\n{close}\r\n"
-    )
-    return head.encode() + content
+    close = "Connection: close\r\n" if last else ""
+    rest = f"Date: {rfc822_formatted_time()}\r\nServer: {server}\r\n{close}\r\n"
+    return b"%b%bContent-Length: %d\r\n%b%b" % (_JSON_HEAD, fields.encode(), len(content), rest.encode(), content)
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:

@@ -60,16 +60,19 @@ class InProcessClient:
     `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
     response is complete. `over`: the exchange has ended. `handover`: state from which the middleware chain continues
     the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the fields of the
-    head that are passed on; None if all lines of a `PlainHead` are passed on. `needs_room`: the exchange is paused
-    until there is memory for more of the body.
+    head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange; None before it
+    starts and after it has ended. `needs_room`: the exchange is paused
+    until there is memory for more of the body. `on_change`: called when the exchange has ended or needs room; None
+    while a task waits in `wait_for_end`.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
 
-    def __init__(self, request_id: str, tool: str | None, limit_bytes: int) -> None:
-        self.request_id = request_id
-        self.tool = tool
-        self.limit_bytes = limit_bytes
+    def __init__(self, request: InProcessRequest, on_change: Callable[[], None] | None = None) -> None:
+        self.request_id = request.request_id
+        self.tool = request.tool
+        self.limit_bytes = request.limit_bytes
+        self.on_change = on_change
         self.head: ResponseHead | None = None
         self.fields: Fields | None = None
         self.body = bytearray()
@@ -79,31 +82,44 @@ class InProcessClient:
         self.handover: FastPathHandover | None = None
         self.exchange: InProcessExchange | None = None
         self.needs_room = False
+        self._outgoing = b""
         self._has_room = False
-        self._changed = asyncio.get_running_loop().create_future()
+        self._limit_s = request.limit_s
+        self._began = clock.monotonic()
+        self._changed: asyncio.Future[None] | None = None
 
-    async def wait_for_end(self, room: Room, limit_s: float, has_left: Callable[[], bool], *, watched: bool) -> None:
-        """Return when the exchange is over or the caller has disconnected. Raises TimeoutError after `limit_s` seconds.
+    def start(self, fast_path: FastPath, request: InProcessRequest) -> bool:
+        """Prepare the exchange; then `begin` sends it.
+
+        Return False, without any effect, if the middleware chain must handle the request.
+        """
+        started = fast_path.take_call(self, request)
+        if started is None:
+            return False
+        assert isinstance(started[0], InProcessExchange)
+        self.exchange, self._outgoing = started[0], started[1]
+        return True
+
+    def begin(self) -> None:
+        """Send the request. `on_change` can be called before this method returns."""
+        assert self.exchange is not None
+        self.exchange.begin(self._outgoing)
+
+    async def wait_for_end(self, room: Room, has_left: Callable[[], bool], *, watched: bool) -> None:
+        """Return when the exchange is over or the caller has disconnected. Raises TimeoutError after the time limit.
 
         The time and the caller are checked at least every `LOOK_S` seconds. `room`: awaited before more than
         `INLINE_BYTES` are held in memory. `has_left`: returns whether the caller has disconnected. `watched`: whether
         `wake` is called about once a second anyway, so that no timer is needed.
         """
-        exchange, began = self.exchange, clock.monotonic()
-        assert exchange is not None
         loop = asyncio.get_running_loop()
-        while True:
-            timer = None if watched else loop.call_later(LOOK_S, self.wake)
-            try:
-                await self._changed
-            finally:
-                if timer is not None:
-                    timer.cancel()
+        self.on_change = None
+        while (exchange := self.exchange) is not None:
             if self.too_large:
                 exchange.end_too_large()
             if self.over or has_left():
                 break
-            self._changed = loop.create_future()
+            changed = self._changed = loop.create_future()
             if self.needs_room:
                 await room(len(self.body))
                 self.needs_room = False
@@ -111,15 +127,36 @@ class InProcessClient:
             else:
                 now = clock.monotonic()
                 exchange.enforce_time_limits(now)
-                if now - began >= limit_s:
+                if now - self._began >= self._limit_s:
                     raise TimeoutError
+            timer = None if watched else loop.call_later(LOOK_S, self.wake)
+            try:
+                await changed
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def leave(self, *, stopped: bool) -> None:
+        """End the exchange, because its caller has disconnected.
+
+        `stopped`: whether the gateway closed the caller's connection, because the gateway stops.
+        """
+        self.on_change = None
+        if self.handover is not None:  # the caller disconnected before the middleware chain could begin
+            self.handover.record_unbegun(stopped=stopped)
+            self.handover.discard()
+        if self.exchange is not None:
+            exchange, self.over, self.exchange = self.exchange, True, None
+            exchange.caller_left(stopped=stopped)
 
     def wake(self) -> None:
-        if not self._changed.done():
+        if self.on_change is not None:
+            self.on_change()
+        elif self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
     def _end(self) -> None:
-        self.over = True
+        self.over, self.exchange = True, None
         self.wake()
 
     # ── methods that the exchange calls ─────────────────────────────────────────────────────────────────────────────
@@ -177,48 +214,35 @@ class InProcessClient:
         return CIMultiDict((name, value) for name, _, value in (line.partition(": ") for line in lines))
 
 
-async def call(
+async def end_of_call(
     fast_path: FastPath,
-    request: InProcessRequest,
+    client: InProcessClient,
     room: Room,
     *,
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
     watch: Callable[[Callable[[], None] | None], None] | None = None,
-) -> CollectedResponse | FastPathHandover | None:
-    """Send `request` and return its response.
+) -> CollectedResponse | FastPathHandover:
+    """Wait for the end of a call that has begun, and return its response.
 
-    Return None, without any effect, if the middleware chain must handle the request. Return FastPathHandover if the
-    chain must continue the request. Raises TimeoutError after about `request.limit_s` seconds. `room`: awaited before
-    more than `INLINE_BYTES` are held in memory; its errors propagate. `has_left`: returns whether the caller has
-    disconnected.
-    `stopped`: returns whether the gateway closed the caller's connection. `watch`: gets the function to call about once
-    a second, and None at the end; if `watch` is None, a timer calls that function.
+    Return FastPathHandover if the middleware chain must continue the request. Raises TimeoutError after about
+    `InProcessRequest.limit_s` seconds. `room`: awaited before more than `INLINE_BYTES` are held in memory; its errors
+    propagate. `has_left`: returns whether the caller has disconnected. `stopped`: returns whether the gateway closed
+    the caller's connection. `watch`: gets the function to call about once a second, and None at the end; if `watch` is
+    None, a timer calls that function.
     """
-    client = InProcessClient(request.request_id, request.tool, request.limit_bytes)
-    started = fast_path.take_call(client, request)
-    if started is None:
-        return None
-    exchange = started[0]
-    assert isinstance(exchange, InProcessExchange)
-    client.exchange = exchange
-    exchange.begin(started[1])
     if watch is not None:
         watch(client.wake)
     try:
-        await client.wait_for_end(room, request.limit_s, has_left, watched=watch is not None)
+        await client.wait_for_end(room, has_left, watched=watch is not None)
     except BaseException:  # for example, the agent has disconnected
-        if client.handover is not None:  # the agent disconnected before the middleware chain could begin
-            client.handover.record_unbegun(stopped=stopped())
-            client.handover.discard()
+        client.leave(stopped=stopped())
         raise
     finally:
         if watch is not None:
             watch(None)
-        if not client.over:
-            client.over = True
-            exchange.caller_left(stopped=stopped())
     if client.handover is not None:
         fast_path.handed_over += 1
         return client.handover
+    client.leave(stopped=stopped())  # has an effect only if the caller has disconnected
     return client.response()

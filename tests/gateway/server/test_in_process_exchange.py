@@ -18,7 +18,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.server.in_process_exchange import InProcessClient, call
+from gateway.server.in_process_exchange import InProcessClient, end_of_call
 from tests.fakes.agents import Agents, agents, text_of
 from tests.fakes.patience import PATIENCE_S
 
@@ -270,17 +270,16 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
         "GET", "/proxy", "/issue/A-1", lambda: authorization, None, None, *of_message, 1 << 20, PATIENCE_S
     )
 
+    async def call() -> Any:
+        client, path = InProcessClient(request), door.running.fast_path
+        if not client.start(path, request):
+            return None
+        client.begin()
+        return await end_of_call(path, client, nothing, has_left=lambda: False, stopped=lambda: False)
+
     async def begun() -> Any:
         nonlocal calling
-        calling = asyncio.create_task(
-            call(
-                door.running.fast_path,
-                request,
-                nothing,
-                has_left=lambda: False,
-                stopped=lambda: False,
-            )
-        )
+        calling = asyncio.create_task(call())
         return await asyncio.gather(calling, return_exceptions=True)
 
     async with asyncio.timeout(PATIENCE_S):
