@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
@@ -167,11 +167,24 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         raise UnfitArguments("'body_as' must be json or form.")
     if body is None:
         return None, None
+    if isinstance(body, str) and _is_encoded(body):
+        raise UnfitArguments("'body' must be the JSON itself, not a text that holds it.")
     if body_as == "form":
         if not isinstance(body, dict):
             raise UnfitArguments("A form's 'body' must be an object of names and values.")
         return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
     return compact_json(body), "application/json"
+
+
+def _is_encoded(text: str) -> bool:
+    """Return whether the text is a JSON object or array, which a model encoded by mistake."""
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
@@ -187,19 +200,26 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
     if call.connection is not None:
         integration, slash, connection = call.connection.partition("/")
         if not slash or not integration or not connection or _AROUND.search(call.connection):
-            raise UnfitArguments("'connection' must be INTEGRATION/CONNECTION.")
+            raise UnfitArguments(
+                f"'connection' must be INTEGRATION/CONNECTION. {_choice(fitting, candidates)}".rstrip()
+            )
         return call.connection
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        named = [
-            f"{name} ({candidates[name][:MAX_LABEL_CHARS]})" if candidates and candidates[name] else name
-            for name in fitting
-        ]
-        raise UnfitArguments(f"Set 'connection' to one of {', '.join(named[:50])}.")
+        raise UnfitArguments(_choice(fitting, candidates))
     if candidates is None:
         raise UnfitArguments(
             "Set 'connection' to INTEGRATION/CONNECTION. This key names none, and may not list them: that needs the "
             "scope environment:connections:list."
         )
     raise UnfitArguments("This key has no connection for this call.")
+
+
+def _choice(fitting: Sequence[str], candidates: Mapping[str, str] | None) -> str:
+    """Return the sentence that names the connections, each with its label; empty if there are none."""
+    named = [
+        f"{name} ({candidates[name][:MAX_LABEL_CHARS]})" if candidates and candidates[name] else name
+        for name in fitting[:50]
+    ]
+    return f"Set 'connection' to one of {', '.join(named)}." if named else ""

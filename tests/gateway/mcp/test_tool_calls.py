@@ -1,5 +1,6 @@
 """The arguments of a tool become one request, or an error message that names the wrong argument."""
 
+import json
 from typing import Any
 
 import pytest
@@ -71,6 +72,16 @@ def test_a_body_is_json_or_a_form() -> None:
     assert "json or form" in why({"key": "a", "body": {}, "body_as": "xml"}, post)
 
 
+@pytest.mark.parametrize("body", ['{"name":"x"}', ' [1, {"a": 2}]\n'])
+def test_a_body_that_was_encoded_as_text_is_not_encoded_again(body: str) -> None:
+    assert why({"key": "a", "body": body}, tool("POST")) == "'body' must be the JSON itself, not a text that holds it."
+
+
+@pytest.mark.parametrize("body", ["5b10a2844c20165700ede21g", "[draft] title", "", "12", 7, True])
+def test_a_body_may_be_one_text_or_number(body: Any) -> None:
+    assert call_of_rule(tool("POST"), {"key": "a", "body": body}).body == json.dumps(body).encode()
+
+
 def test_call_api_takes_a_method_and_a_path() -> None:
     call = call_of_api({"method": "GET", "path": "/a?b=1", "query": {"c": 2}, "connection": "jira/c1"})
     assert (call.target, call.connection, call.integrations) == ("/a?b=1&c=2", "jira/c1", None)
@@ -95,3 +106,12 @@ def test_the_connection_is_never_guessed() -> None:
     for text in ("jira", "jira/", "/c1", " jira/c1"):
         with pytest.raises(UnfitArguments, match="must be INTEGRATION/CONNECTION"):
             chosen_connection(call_of_rule(tool(), {"key": "a", "connection": text}), None)
+
+
+def test_a_malformed_connection_is_answered_with_those_of_the_key() -> None:
+    call = call_of_rule(tool(), {"key": "a", "connection": "c1"})
+    with pytest.raises(UnfitArguments) as refused:
+        chosen_connection(call, {"jira/c1": "Ada", "jira/c2": "", "slack/c1": ""})
+    assert str(refused.value) == (
+        "'connection' must be INTEGRATION/CONNECTION. Set 'connection' to one of jira/c1 (Ada), jira/c2."
+    )
