@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 
 import jmespath
-from jmespath.exceptions import JMESPathError
+from jmespath.exceptions import IncompleteExpressionError, JMESPathError, LexerError, ParseError
 from jmespath.parser import ParsedResult, Parser
 
 MAX_GROWTH: Final = 64
@@ -25,6 +25,7 @@ _CHAINED: Final = frozenset(  # each child gets the result of the previous child
     {"pipe", "subexpression", "index_expression", "projection", "value_projection", "filter_projection"}
 )
 _SINGLE_RESULT: Final = frozenset({"comparator", "not_expression"})
+EXAMPLE: Final = "issues[].{key: key, state: fields.status.name}"
 TO_STRING_GROWTH: Final = 4  # each nested call of to_string escapes the backslashes of the inner call again
 
 
@@ -41,13 +42,26 @@ def parse_expression(expression: str) -> ParsedResult:
         raise
     except (JMESPathError, RecursionError, ValueError) as fault:
         raise UnusableExpression(
-            f"'select' is not a JMESPath expression: {str(fault).splitlines()[0][:200]}"
+            f"'select' is not a JMESPath expression: {_syntax_fault(fault)}. For example: {EXAMPLE}"
         ) from fault
     if size > MAX_GROWTH:
         raise UnusableExpression("'select' repeats what it selects too often; select fewer members, or in fewer steps.")
     if step_count > MAX_NODES:
         raise UnusableExpression("'select' has too many steps; select in fewer of them.")
     return parsed
+
+
+def _syntax_fault(fault: Exception) -> str:
+    """Return why an expression cannot be parsed, and at which column, in one line."""
+    match fault:
+        case IncompleteExpressionError() | ParseError(token_value=""):
+            return "it ends too early"
+        case LexerError():
+            return f"{fault.message[:1].lower()}{fault.message[1:160]}, at column {fault.lexer_position}"
+        case ParseError(token_value=str(token)):
+            return f"unexpected '{token[:160]}' at column {fault.lex_position}"
+    reason = (str(fault).splitlines() or [""])[0][:200].rstrip(".: ")
+    return reason[:1].lower() + reason[1:]
 
 
 def growth(node: dict[str, Any]) -> int:

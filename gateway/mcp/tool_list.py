@@ -37,6 +37,11 @@ def annotations(methods: Iterable[str]) -> dict[str, bool]:
     }
 
 
+ARGUMENTS_ABOUT_TOOLS: Final = {
+    "find_tools": ("query",),
+    "describe_tool": ("name",),
+    "call_tool": ("arguments", "name"),
+}
 OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
 # ── Builds schemas. A model reads each character, so the schemas are as short as possible.
@@ -222,7 +227,7 @@ def tools_to_show(
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Return up to `MAX_FOUND` tools that contain words of the query, those with the most words first.
+    """Return the tools that contain words of the query, those with the most words first.
 
     Only the first `MAX_WORDS` words count, because the event loop searches each word in every tool.
     """
@@ -233,4 +238,4 @@ def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
         return sum(word in text for word in words)
 
     ranked = sorted(tools, key=score, reverse=True)
-    return [tool for tool in ranked if not words or score(tool)][:MAX_FOUND]
+    return [tool for tool in ranked if not words or score(tool)]

@@ -14,6 +14,10 @@ from gateway.text import counted
 
 MAX_MESSAGE_CHARS: Final = 4000
 OPEN_LINK: Final = "Ask the user to open this link, then call again:"
+SELECT_EMPTY: Final = (
+    "'select' found nothing: the response has no such member, or the member is null. To see the members, call again "
+    "without 'select' and with a small 'max_bytes'."
+)
 SELECT_UNUSED: Final = "'select' was not applied, since the response is not JSON, or has too many values."
 
 
@@ -43,6 +47,8 @@ def provider_result(
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
     note = note_of(shaped, media_type, len(body), max_bytes)
+    if select is not None and not failed and shaped.of_json and shaped.whole and shaped.value is None:
+        note = SELECT_EMPTY
     has_value = shaped.of_json and (shaped.whole or shaped.value is not None)
     content = []
     if failed or not body:

@@ -32,7 +32,7 @@ from gateway.mcp.tool_calls import (
     call_of_rule,
     chosen_connection,
 )
-from gateway.mcp.tool_list import MAX_QUERY_CHARS, matching_tools
+from gateway.mcp.tool_list import ARGUMENTS_ABOUT_TOOLS, MAX_FOUND, MAX_QUERY_CHARS, matching_tools
 from gateway.mcp.tool_provider_call import MAX_CALL_S, MAX_RESPONSE_BYTES, ResponseMemory, Sent, call_proxy
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
@@ -41,7 +41,8 @@ from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.connection import ConnectionRef
 from gateway.text import nearest
 
-ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
+RETRIED_LATER: Final = (429, 503)
+NOTHING_FOUND: Final = "No tool has one of these words. Search with other words, in English; an empty query shows some."
 
 
 class ToolRun:
@@ -65,7 +66,7 @@ class ToolRun:
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
         known, is_large = self._tools.known_tools, self._request.outer.is_large
         tools = known.tools
-        by_call_tool = name in ABOUT_TOOLS
+        by_call_tool = name in ARGUMENTS_ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
                 self._request.count()
@@ -144,18 +145,23 @@ class ToolRun:
 
         Return None for a valid `call_tool`: then the caller runs the tool that the arguments name.
         """
+        if unknown := set(arguments) - set(valid := ARGUMENTS_ABOUT_TOOLS[name]):
+            return failure(f"Unknown argument '{min(unknown)[:64]}'. Valid arguments: {', '.join(valid)}.")
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > MAX_QUERY_CHARS:
                 return failure(f"'query' must be a text of at most {MAX_QUERY_CHARS} characters.")
-            lines = [f"{tool.name}: {tool.summary}" for tool in matching_tools(list(tools.values()), query)]
-            return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
+            found = matching_tools(list(tools.values()), query)
+            lines = [f"{tool.name}: {tool.summary}" for tool in found[:MAX_FOUND]] or [NOTHING_FOUND]
+            if len(found) > MAX_FOUND:
+                lines.append(f"{MAX_FOUND} of {len(found)} tools are shown. Search with more words.")
+            return {"content": [text_block("\n".join(lines))], "isError": False}
         tool_name = arguments.get("name")
         if not isinstance(tool_name, str):
             return failure("'name' must be the name of a tool.")
         if name == "describe_tool":
             if tool_name not in tools:
-                return failure(f"Unknown tool '{tool_name[:64]}'. Use find_tools to search this key's tools.")
+                return failure(_unknown_tool(tool_name, tools, "Use find_tools to search this key's tools."))
             about = self._tools.describe(tools[tool_name])
             return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
         inner = arguments.get("arguments", {})
@@ -295,6 +301,8 @@ class ToolRun:
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )
+        if response.status in RETRIED_LATER and (wait := response.headers().get(hdrs.RETRY_AFTER)):
+            shaped.result["content"].append(text_block(f"Retry-After: {wait[:64]}. Wait before you call again."))
         if 300 <= response.status < 400 and (place := response.headers().get(hdrs.LOCATION)):
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
@@ -377,11 +385,16 @@ def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool)
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:
-            raise UnfitArguments(f"Unknown tool '{name[:64]}'. Use find_tools to search this key's tools.")
-        near = nearest(name[:64], tools)
-        fix = f"Did you mean '{near}'?" if near is not None else "tools/list returns this key's tools."
-        raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool '{name[:64]}'. {fix}")
+            raise UnfitArguments(_unknown_tool(name, tools, "Use find_tools to search this key's tools."))
+        raise RpcError(rpc.INVALID_PARAMS, _unknown_tool(name, tools, "tools/list returns this key's tools."))
     return tool
+
+
+def _unknown_tool(name: str, tools: Mapping[str, RuleTool], otherwise: str) -> str:
+    """Return the message for an unknown tool. `otherwise`: what to do if no tool has a similar name."""
+    near = nearest(name[:64], tools)
+    fix = otherwise if near is None else f"Did you mean '{near}'?"
+    return f"Unknown tool '{name[:64]}'. {fix}"
 
 
 def _page_of(call: ToolCall, tool: str, connection: str) -> str:

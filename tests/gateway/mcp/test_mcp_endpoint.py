@@ -91,6 +91,48 @@ async def test_a_long_list_is_searched(door: Agents) -> None:
     assert (await door.call(key, "call_tool", {"name": "get_thing99", "arguments": {}}))["isError"] is True
 
 
+async def test_the_time_to_retry_is_shown_to_the_agent(door: Agents) -> None:
+    async def busy(_: web.Request) -> web.Response:
+        return web.json_response({"message": "slow down"}, status=429, headers={"Retry-After": "30"})
+
+    door.provider.responding = busy
+    result = await door.call(await door.key("GET /base/v1/me"), "get_me")
+    assert text_of(result).splitlines()[0] == "The provider returned 429 Too Many Requests."
+    assert text_of(result).splitlines()[-1] == "Retry-After: 30. Wait before you call again."
+
+
+async def test_a_search_says_how_many_tools_it_does_not_show(door: Agents) -> None:
+    key = await door.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
+    found = text_of(await door.call(key, "find_tools", {"query": "thing"}))
+    assert len(found.splitlines()) == 11
+    assert found.endswith("\n10 of 20 tools are shown. Search with more words.")
+    nothing = text_of(await door.call(key, "find_tools", {"query": "sprint board"}))
+    assert nothing == "No tool has one of these words. Search with other words, in English; an empty query shows some."
+    assert "tools are shown" not in text_of(await door.call(key, "find_tools", {"query": "thing17"}))
+
+
+async def test_a_wrong_argument_of_the_search_is_named(door: Agents) -> None:
+    key = await door.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
+    for name, arguments, fix in (
+        ("find_tools", {"q": "thing17"}, "Unknown argument 'q'. Valid arguments: query."),
+        ("describe_tool", {"tool": "x"}, "Unknown argument 'tool'. Valid arguments: name."),
+        (
+            "call_tool",
+            {"name": "get_thing1", "thing1": "x"},
+            "Unknown argument 'thing1'. Valid arguments: arguments, name.",
+        ),
+        ("describe_tool", {"name": "get_thing99"}, "Unknown tool 'get_thing99'. Did you mean 'get_thing9'?"),
+        (
+            "call_tool",
+            {"name": "get_thing99", "arguments": {}},
+            "Unknown tool 'get_thing99'. Did you mean 'get_thing9'?",
+        ),
+        ("describe_tool", {"name": "zzz"}, "Unknown tool 'zzz'. Use find_tools to search this key's tools."),
+    ):
+        result = await door.call(key, name, arguments)
+        assert (result["isError"], text_of(result)) == (True, fix)
+
+
 async def test_several_connections_are_never_guessed(door: Agents) -> None:
     key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c1", "lane/c2"]})
     tool = (await door.tools(key))["get_me"]["inputSchema"]

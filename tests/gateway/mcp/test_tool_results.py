@@ -80,6 +80,13 @@ def test_a_selection_that_does_not_fit_is_an_error_with_the_whole_behind_a_link(
     assert (shaped.result["isError"], shaped.keep) == (True, True)
 
 
+@pytest.mark.parametrize(("select", "noted"), [("b", True), ("a.b", True), ("a", False), ("b || `[]`", False)])
+def test_a_selection_of_nothing_says_so(select: str, noted: bool) -> None:
+    shaped = result(b'{"a":1}', select=select)
+    assert ("'select' found nothing" in shaped.result["content"][-1]["text"]) is noted
+    assert (shaped.result["isError"], shaped.keep) == (False, False)
+
+
 def test_an_error_of_the_provider_is_not_selected_from() -> None:
     shaped = result(b'{"why":"gone"}', select="issues", status=410)
     assert shaped.result["structuredContent"] == {"status": 410, "body": {"why": "gone"}}
@@ -110,6 +117,25 @@ def test_ordinary_expressions_are_allowed(expression: str, value: Any) -> None:
 def test_invalid_expression_is_reported(expression: str) -> None:
     with pytest.raises(UnusableExpression):
         evaluate(parse_expression(expression), {"a": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("items[0", "it ends too early"),
+        ("items[0].", "it ends too early"),
+        ("$.items[0].id", "unknown token $, at column 0"),
+        (".items[0].id", "unexpected '.' at column 0"),
+        ("a b", "unexpected 'b' at column 2"),
+        ("", "invalid JMESPath expression: cannot be empty"),
+    ],
+)
+def test_an_invalid_expression_is_reported_with_the_place_and_an_example(expression: str, reason: str) -> None:
+    with pytest.raises(UnusableExpression) as refused:
+        parse_expression(expression)
+    assert str(refused.value) == (
+        f"'select' is not a JMESPath expression: {reason}. For example: issues[].{{key: key, state: fields.status.name}}"
+    )
 
 
 _EXPRESSIONS = st.recursive(
