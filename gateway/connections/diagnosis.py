@@ -100,6 +100,11 @@ def diagnose_connection(
             *damaged,
             *_restore_causes(row, changes),
             *_failover_causes(row, failovers),
+            *(
+                _causes(refused, provider, integration, now)
+                if (refused := _refused_before_outage(row, changes))
+                else ()
+            ),
             *_causes(row, provider, integration, now),
         ]
     causes += _missing_scope_causes(scopes)
@@ -167,6 +172,26 @@ def _failover_causes(row: Connection, failovers: Sequence[datetime]) -> Iterator
             f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
             "most likely among them, and the provider refuses the older one.",
         )
+
+
+def _refused_before_outage(row: Connection, changes: Sequence[Change]) -> Connection | None:
+    """Return `row` with the refusal that ended it, if its newest failure is a temporary one after that refusal.
+
+    Return None if its newest failure ended it, or if it has not ended.
+    """
+    failure = row.failure
+    if row.state not in ENDED or failure is None or failure.final:
+        return None
+    others = {failure.code, RESTORED, FAILOVER}
+    ended = next(
+        (change for change in reversed(changes) if change.state in ENDED and change.reason not in others), None
+    )
+    if ended is None:
+        return None
+    message = ended.detail or "the token endpoint refused"
+    return replace(
+        row, failure=replace(failure, code=ended.reason, message=message, final=True, at=ended.at, attempts=1)
+    )
 
 
 def _moments(

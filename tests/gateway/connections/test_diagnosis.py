@@ -170,6 +170,23 @@ async def test_after_a_reload_with_another_client_the_action_is_to_wait(
     assert elsewhere["diagnosis"] == refused
 
 
+async def test_an_outage_after_a_refusal_does_not_hide_the_refusal(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.import_connection(tracker.grant())
+    later(3601)
+    tracker.response = web.json_response({"error": "invalid_client", "error_description": "wrong secret"}, status=401)
+    await running.json("GET", FORCED_REFRESH_URL, expect=424)
+    later(600)
+    tracker.response = web.Response(text="<h1>maintenance</h1>", content_type="text/html", status=503)
+    body = (await running.json("GET", URL, expect=503))["error"]["payload"]["connection"]
+    found = body["diagnosis"]
+    assert found["state"] == "needs_reauth"
+    assert [one["cause"] for one in found["causes"]] == ["client_refused", "access_taken_back", "provider_outage"]
+    assert "wrong secret" in found["causes"][0]["why"]
+    assert found["action"]["do"] == "fix_integration"
+
+
 async def test_unknown_include_is_refused(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     body = await running.json("GET", URL.replace("history", "everything"), expect=400)
