@@ -21,6 +21,9 @@ from gateway.errors import GatewayError, StartRefused, Unavailable
 # ── The command line of this program, with which printed commands begin, so that a person can paste them.
 
 
+DEFAULT_CONFIGURATION: Final = Path("gateway.yaml")
+
+
 def program() -> str:
     """Return the command line that starts this program.
 
@@ -38,6 +41,15 @@ def program() -> str:
         return "gateway"
     here = started.absolute()
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
+
+
+def configuration_option(file: Path | None) -> str:
+    """Return the option ``-c`` of a printed command, with a space before it.
+
+    Return an empty text for None, and for ``gateway.yaml``, which commands read without the option.
+    """
+    is_default = file is None or file.absolute() == DEFAULT_CONFIGURATION.absolute()
+    return "" if is_default else f" -c {shlex.quote(str(file))}"
 
 
 # ── Progress of long work, on stderr: a bar on a terminal, otherwise a line every `PROGRESS_INTERVAL_S` seconds.

@@ -71,7 +71,10 @@ def refresh(
             )
         failed = sum(row["outcome"] == "failed" for row in results)
         if failed:
-            print(f"gateway: {failed} of {len(results)} could not be refreshed{_help_text(results)}", file=sys.stderr)
+            print(
+                f"gateway: {failed} of {len(results)} could not be refreshed{_help_text(results, file)}",
+                file=sys.stderr,
+            )
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)
@@ -94,12 +97,13 @@ async def _refs(
     return [connection.ref for connection in connections if connection is not None] if all(connections) else None
 
 
-def _help_text(results: list[dict[str, Any]]) -> str:
+def _help_text(results: list[dict[str, Any]], file: Path) -> str:
     from shlex import quote
 
-    from gateway.cli.terminal import program
+    from gateway.cli.terminal import configuration_option, program
 
     first = next(row for row in results if row["outcome"] == "failed")
     integration, connection = quote(str(first["integration"])), quote(str(first["connection_id"]))
-    why = f"`{program()} connections why --integration {integration} {connection}` shows what to do"
-    return f"; {why}, and `{program()} doctor {integration}` checks whether its provider can be reached"
+    option = configuration_option(file)
+    why = f"`{program()} connections why{option} --integration {integration} {connection}` shows what to do"
+    return f"; {why}, and `{program()} doctor{option} {integration}` checks whether its provider can be reached"

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.catalog.refresh_tokens import advice_on_refresh_token
 from gateway.cli.doctor.findings import DoctorFinding, ExaminedGateway, Level, ok
-from gateway.cli.terminal import program
+from gateway.cli.terminal import configuration_option, program
 from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import is_unverified_remote
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
@@ -97,7 +97,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         revision = check_database(config.store)
         sound = revision is None or not config.store.url.startswith("sqlite:") or _is_sound(config.store.url)
     except StoreDamaged as damage:
-        fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"
+        fix = f"stop the gateway, then `{program()} restore BACKUP{configuration_option(config.path)}`"
         yield DoctorFinding("fail", "store", str(damage), examined.where(*key), fix)
         return
     except StoreRefused as refusal:
@@ -118,13 +118,13 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             "store",
             f"the database has revision {revision}; the next start upgrades it to {REVISIONS[-1]}",
             examined.where(*key),
-            f"back it up, then run `{program()} serve`",
+            f"back it up, then run `{program()} serve{configuration_option(config.path)}`",
         )
     if not sound:
         yield ok(
             "store",
             f"the check for damage stopped after {DAMAGE_CHECK_TIMEOUT_S:g} s; for a complete check, run "
-            f"`{program()} backup FILE`",
+            f"`{program()} backup FILE{configuration_option(config.path)}`",
         )
     if revision is not None:
         yield ok("encryption key", "the encryption keys match the database")

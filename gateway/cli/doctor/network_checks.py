@@ -28,7 +28,7 @@ from gateway.cli.doctor.findings import (
     ok,
 )
 from gateway.cli.doctor.machine_checks import JOURNAL, RISK
-from gateway.cli.terminal import program
+from gateway.cli.terminal import configuration_option, program
 from gateway.config.exposed import SQLITE
 from gateway.egress.egress_errors import EgressError
 from gateway.store.sqlite.file_preflight import sqlite_path
@@ -272,7 +272,7 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
         return ok("public URL", f"{url} leads to a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     if not local.is_gateway and (public.is_refused or loopback):
-        start = f"start `{program()} serve`, then run doctor again"
+        start = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
         return DoctorFinding("warn", "public URL", f"{url} cannot be checked while no gateway runs here", where, start)
     behind = (
         ""

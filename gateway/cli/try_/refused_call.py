@@ -6,9 +6,10 @@ The hints are similar names, existing names, or a link for the end user to conne
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from shlex import quote
 from typing import Any, Final
 
-from gateway.cli.terminal import program
+from gateway.cli.terminal import configuration_option, program
 from gateway.cli.try_ import TrialFailed
 from gateway.cli.try_.try_target import ConnectionPath, Target
 from gateway.client import CallFailed, Client, GatewayError, Stream, Unreachable
@@ -86,12 +87,13 @@ def _add_hints(
             call_path.integration,
             [integration["unique_key"] for integration in client.list_integrations()],
             "integrations",
+            target,
         )
     elif fault.code == "unknown_connection" and call_path is not None:
         some = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
         ids = [connection["connection_id"] for connection in some]
         _add_known_names(
-            advice, fault, call_path.connection, ids, f"connections of '{call_path.integration}', newest first"
+            advice, fault, call_path.connection, ids, f"connections of '{call_path.integration}', newest first", target
         )
         _add_link(advice, fault.connect_url, "open this link to connect a user:")
     elif fault.code == "reconnect_needed" and call_path is not None:
@@ -106,9 +108,8 @@ def _add_hints(
             link,
             "the user authorizes again with this link (valid for 30 minutes; the connection keeps its id):",
         )
-        advice.lines.append(
-            f"more details: {program()} connections why --integration {call_path.integration} {call_path.connection}"
-        )
+        named = f"--integration {quote(call_path.integration)} {quote(call_path.connection)}"
+        advice.lines.append(f"more details: {program()} connections why{configuration_option(target.file)} {named}")
     if fault.retry_at is not None:
         advice.lines.append(f"retry after {fault.retry_at:%Y-%m-%d %H:%M:%S %Z}")
     advice.lines += [
@@ -116,7 +117,9 @@ def _add_hints(
     ]
 
 
-def _add_known_names(advice: RefusalHints, fault: GatewayError, unknown_name: str, known: list[str], kind: str) -> None:
+def _add_known_names(
+    advice: RefusalHints, fault: GatewayError, unknown_name: str, known: list[str], kind: str, target: Target
+) -> None:
     advice.known = known
     near = nearest(unknown_name, known) or next((name for name in known if name.startswith(unknown_name)), None)
     if near is not None:
@@ -128,7 +131,7 @@ def _add_known_names(advice: RefusalHints, fault: GatewayError, unknown_name: st
         return
     advice.lines += [f"{kind}:", *(f"  {name}" for name in known[:MAX_SHOWN])]
     if len(known) > MAX_SHOWN:
-        advice.lines.append(f"  … more: {program()} connections list")
+        advice.lines.append(f"  … more: {program()} connections list{configuration_option(target.file)}")
 
 
 def _add_link(advice: RefusalHints, link: str | None, words: str) -> None:

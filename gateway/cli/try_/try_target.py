@@ -30,6 +30,7 @@ class Target:
     `start`: the command that would start this gateway.
     `key_from`: where the key was found, for messages.
     `key_file`: a file that contains only the key; None if there is no such file.
+    `file`: the gateway's configuration; None if the user gave URL and key.
     """
 
     url: str
@@ -37,6 +38,7 @@ class Target:
     start: str
     key_from: str
     key_file: Path | None = None
+    file: Path | None = None
 
 
 def find_target(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
@@ -86,7 +88,7 @@ def _configured_target(file: Path, url: str | None, key: str | None, environment
     beside = file.parent / "secret_key"
     holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
     key_from = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
-    return Target(found.rstrip("/"), secret, start, key_from, beside if holds_it else None)
+    return Target(found.rstrip("/"), secret, start, key_from, beside if holds_it else None, file)
 
 
 def _read(file: Path) -> "Config":

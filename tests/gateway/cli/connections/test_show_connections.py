@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any
 
 from aiohttp import web
@@ -69,7 +70,9 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert "500" in result.stdout
     assert "The present token is valid until" in result.stdout
     assert "1 of 1 could not be refreshed" in result.stderr
-    assert "connections why --integration tracker c1" in result.stderr
+    file = quote(str(examined.file))
+    assert f"connections why -c {file} --integration tracker c1" in result.stderr
+    assert f"doctor -c {file} tracker" in result.stderr
     body: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")
     assert (body.exit_code, json.loads(body.stdout)["connections"][0]["outcome"]) == (1, "failed")
     tracker.response = None

@@ -1,6 +1,8 @@
 """The output of `gateway try` for an error, and the link that fixes it."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,16 @@ def test_connection_that_needs_reauthorization_is_reported_with_the_link(
     assert result.report.get("connect_url") == link
     assert any("connections why --integration jira u1" in line for line in result.lines)
     assert result.lines[-1] == "request id r-1"
+
+
+def test_a_printed_command_names_the_configuration_that_was_used() -> None:
+    fault = GatewayError(424, "reconnect_needed", "The provider refused.", request_id="r-1")
+    named = ConnectionPath("jira", "user 1", "/x")
+    for file, option in ((None, ""), (Path("gateway.yaml"), ""), (Path("a b/gateway.yaml"), " -c 'a b/gateway.yaml'")):
+        target = replace(TARGET, file=file)
+        lines = explain_refusal(Stub(None), fault, named, target).lines  # type: ignore[arg-type]
+        (command,) = [line for line in lines if "connections why" in line]
+        assert command.endswith(f"connections why{option} --integration jira 'user 1'")
 
 
 def test_retry_after_is_shown_with_its_end() -> None:
