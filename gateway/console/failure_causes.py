@@ -82,6 +82,16 @@ _BY_REASON: Final = {
         "Check the ids that the application sends, or let the end user connect.",
         "Open a call in this list to see its key.",
     ),
+    "unknown_provider_config": FailureCause(
+        "Calls name an integration that does not exist.",
+        "Correct Provider-Config-Key in the application, or declare the integration.",
+        "Open a call in this list to see its key.",
+    ),
+    "invalid_headers": FailureCause(
+        "Calls lack a header that the gateway needs, or have one with a wrong value.",
+        "Correct the application; the response to such a call names the header.",
+        "Open a call in this list to see its path and key.",
+    ),
     "token_request_failed": FailureCause(
         "The provider refused to exchange an authorization code for tokens.",
         "Compare client ID, client secret and callback URL with the provider's developer console.",

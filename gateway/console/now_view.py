@@ -68,7 +68,10 @@ async def now(request: web.Request, environment: str) -> View:
         "waiting": [
             {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting
         ],
-        "failures": failed[:ROWS_PER_TABLE],
+        "failures": [
+            {**row, "known": runtime.generation.integrations.has(environment, row["integration"])}
+            for row in failed[:ROWS_PER_TABLE]
+        ],
         "more_failures": max(len(failed) - ROWS_PER_TABLE, 0),
         "traffic": traffic(totals, at),
     }

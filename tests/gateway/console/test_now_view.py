@@ -1,5 +1,6 @@
 """The first page: problems that need a person now, and the calls of one day."""
 
+import re
 from typing import Any
 
 from tests.fakes.console import at_console, operation
@@ -31,6 +32,18 @@ async def test_page_now_groups_failures_and_links_to_each(running: RunningGatewa
         listed = await console.data("/dev/calls.json?kind=call&integration=tracker&code=forbidden&since=24h")
         assert len(listed["operations"]) == 3
         assert (await console.data("/dev/calls.json?status=404&failed=1&since=24h"))["operations"][0]["status"] == 404
+
+
+async def test_a_failure_links_only_to_an_integration_that_exists(running: RunningGateway) -> None:
+    typo = operation(1, status=404, error_code="unknown_provider_config", integration_id="trakcer")
+    nameless = operation(2, status=400, error_code="invalid_headers", integration_id="", connection_id="")
+    await running.runtime.store.call_log.add_many([typo, nameless, operation(3, status=404)])
+    async with at_console(running) as console:
+        page = await console.page("/dev")
+        assert re.findall(r"/console/dev/integration[?]key=(\w*)", page) == ["tracker"]
+        assert "trakcer" in page
+        assert "Calls name an integration that does not exist." in page
+        assert "Calls lack a header that the gateway needs, or have one with a wrong value." in page
 
 
 async def test_chart_of_a_day_uses_the_stored_totals(running: RunningGateway) -> None:
