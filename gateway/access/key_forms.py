@@ -15,7 +15,7 @@ from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
 from gateway.secret import Secret
-from gateway.text import close_matches
+from gateway.text import close_matches, did_you_mean
 
 # ── The text format of minted keys: secret keys, and capabilities, which are a part of a URL.
 
@@ -221,6 +221,28 @@ _OTHER_METHODS: Final = (
     "UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL"
 )
 _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()))
+
+
+MAX_COMPARED: Final = 100  # with more names, the search for the name that was meant takes too long
+
+
+def integration_warnings(limits: KeyLimits, environment: str, known: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each integration that the limits name but the environment does not have.
+
+    An unknown integration is not an error, because somebody might add the integration later. `known`: the integrations
+    of the environment that the caller may see.
+    """
+    of_connections = (connection.partition("/")[0] for connection in limits.connections)
+    for name in dict.fromkeys((*limits.integrations, *of_connections)):
+        if name == ANY_INTEGRATION or name in known:
+            continue
+        hint = ""
+        if len(known) <= MAX_COMPARED:
+            hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
+        yield (
+            f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} The key "
+            "cannot use it until it exists"
+        )
 
 
 def rule_warnings(rules: Iterable[str]) -> Iterator[str]:

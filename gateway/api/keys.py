@@ -1,7 +1,8 @@
 """Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Final
 
 from aiohttp import web
@@ -9,11 +10,13 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
 from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
-from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, rule_warnings
+from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, integration_warnings, rule_warnings
+from gateway.access.key_policy import Policy
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body, wrong_query
 from gateway.api.shapes import MAX_NAMES
 from gateway.errors import InvalidRequest, Issue
+from gateway.integrations.registry import Integrations
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.access import KeyKind, KeyLimits, MintedKey
@@ -22,6 +25,7 @@ from gateway.secret import Secret
 from gateway.text import whole_number
 from gateway.timestamps import iso
 
+LIST_INTEGRATIONS: Final = "environment:integrations:list"
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100
 MAX_LIFETIME_S: Final = 10 * 365 * 86400
@@ -74,11 +78,10 @@ async def create_key(request: web.Request) -> web.Response:
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    text, key = await runtime.issuer.create(
-        requested_key(body), request[ENVIRONMENT].name, describe_requester(caller.key), caller
-    )
+    wish, environment = requested_key(body), request[ENVIRONMENT].name
+    text, key = await runtime.issuer.create(wish, environment, describe_requester(caller.key), caller)
     shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
-    if warnings := list(islice(rule_warnings(body.limits.rules), MAX_WARNINGS)):
+    if warnings := key_warnings(wish, environment, generation.integrations, caller.policy):
         shown["warnings"] = warnings
     return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 
@@ -145,6 +148,18 @@ def key_json(key: MintedKey) -> responses.Key:
     if key.last_used_at is not None:
         shown["last_used_at"] = iso(key.last_used_at)
     return shown
+
+
+def key_warnings(wish: RequestedKey, environment: str, integrations: Integrations, policy: Policy) -> list[str]:
+    """Return warnings about limits of a new key that are probably mistakes, at most `MAX_WARNINGS`.
+
+    `policy`: the policy of the caller, who does not learn about integrations that the caller may not list.
+    """
+    of_integrations: Iterable[str] = ()
+    if policy.allows(LIST_INTEGRATIONS):
+        ids = (integration.integration_id for integration in integrations.of(environment))
+        of_integrations = integration_warnings(wish.limits, environment, list(filter(policy.reaches_integration, ids)))
+    return list(islice(chain(of_integrations, rule_warnings(wish.limits.rules)), MAX_WARNINGS))
 
 
 def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:

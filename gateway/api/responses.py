@@ -382,7 +382,7 @@ class KeyItself(TypedDict):
     ]
     warnings: NotRequired[
         Annotated[
-            list[str], Field(description="Rules that probably match no request, such as one with a mistyped method.")
+            list[str], Field(description="Limits that are probably mistakes, such as a rule with a mistyped method.")
         ]
     ]
 

@@ -9,15 +9,15 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.access.caller import Access, Caller
+from gateway.access.caller import UNLIMITED, Access, Caller
 from gateway.access.key_policy import Breach, Policy, SentRequest
-from gateway.api.keys import NewKeyBody, key_json, requested_key, secret_json
+from gateway.api.keys import NewKeyBody, key_json, key_warnings, requested_key, secret_json
 from gateway.api.request_body import validated
 from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.query_fields import fields_of, number_in
 from gateway.console.sign_in import FORM_BYTES
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.off_loop import off_loop
 from gateway.records.access import Environment, MintedKey
 from gateway.records.connection import Connection
@@ -29,6 +29,7 @@ from gateway.text import whole_number
 ROWS_PER_PAGE: Final = 80
 RECENT: Final = 20
 MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
+FIELDS: Final = (*MINTED, "parent")
 
 
 async def keys(request: web.Request, environment: str) -> View:
@@ -41,16 +42,21 @@ async def keys(request: web.Request, environment: str) -> View:
     )
     keys, more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
     declared = generation_of(request).config.environments[environment]
+    integrations = [integration.integration_id for integration in generation_of(request).integrations.of(environment)]
     data = {
         "title": "Keys",
+        "faults": [],
+        "typed": {
+            **dict.fromkeys(FIELDS, ""),
+            "integrations": integrations[0] if len(integrations) == 1 else "",
+            "days": "90",
+        },
         "ended": ended,
         "declared": len(declared.secret_keys),
         "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(keys)],
         "following": keys[-1].id if more else None,
         "parents": [{"id": key.id, "name": key.name} for key in keys if key.is_valid(now)],
-        "integrations": [
-            integration.integration_id for integration in generation_of(request).integrations.of(environment)
-        ],
+        "integrations": integrations,
     }
     return View("keys.html", data, "keys")
 
@@ -137,11 +143,19 @@ async def _find_key(request: web.Request, environment: str, text: str) -> Minted
     return key
 
 
+async def refused_mint(request: web.Request, environment: str, fields: dict[str, str], fault: GatewayError) -> View:
+    """Show the page of keys with the faults of the form, and with the values that the operator typed."""
+    view = await keys(request, environment)
+    typed = fields_of(fields, FIELDS, FORM_BYTES)
+    faults = [issue.message for issue in fault.errors] or [fault.message]
+    return View(view.template, {**view.data, "faults": faults, "typed": typed}, view.section)
+
+
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
-    caller = None
+    wish, caller = requested_key(body), None
     if parent := fields.get("parent", ""):
         above = await _find_key(request, environment, parent)
         if not above.is_valid(clock.now()):
@@ -149,13 +163,14 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
-    text, key = await runtime.issuer.create(requested_key(body), environment, f"{who.name} at the console", caller)
+    text, key = await runtime.issuer.create(wish, environment, f"{who.name} at the console", caller)
     shown = secret_json(text, key, generation.public_url)
     data = {
         "title": f"Key {key.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": shown.get("base_url", shown["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
+        "details": key_warnings(wish, environment, generation.integrations, UNLIMITED),
         "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")

@@ -33,6 +33,8 @@ ViewOf = Callable[[web.Request, str], Awaitable[View]]
 Action = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
 """An action returns the URL of the next page, or a page that is shown only once, for example with a link."""
 
+RefusedForm = Callable[[web.Request, str, dict[str, str], GatewayError], Awaitable[View]]
+
 VIEWS: Final[dict[str, ViewOf]] = {
     "": now_view.now,
     "connections": connection_views.connections,
@@ -59,6 +61,8 @@ ACTIONS: Final[dict[str, Action]] = {
     "events/replay": event_views.replay,
     "incident/revoke": incident_views.revoke,
 }
+REFUSED_FORMS: Final[dict[str, RefusedForm]] = {"key/mint": key_views.refused_mint}
+"""The actions with a long form. After an error, the form is shown again with what was typed."""
 JSON: Final = ".json"
 
 
@@ -102,7 +106,13 @@ async def action(request: web.Request) -> web.StreamResponse:
         _check_environment(request, environment)
         if what not in ACTIONS:
             raise NotFound("not_found", "The console has no such form.")
-        done = await _run_as_actor(who, request, ACTIONS[what](request, who, environment, fields))
+        try:
+            done = await _run_as_actor(who, request, ACTIONS[what](request, who, environment, fields))
+        except GatewayError as fault:
+            if what not in REFUSED_FORMS or fault.status >= 500:
+                raise
+            shown_again = await REFUSED_FORMS[what](request, environment, fields, fault)
+            return render(request, who, shown_again, environment=environment, status=fault.status)
     except GatewayError as fault:
         return refusal_page(request, fault)
     shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}

@@ -34,22 +34,6 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         yield "budget", f"{counted(key.budget, 'call')} in total"
 
 
-def unknown_integration_warnings(runtime: "Runtime", environment: str, integrations: "KeyLimits") -> Iterator[str]:
-    """Yield a warning for each integration that the limits name but the environment does not have.
-
-    An unknown integration is not an error, because somebody might add the integration later.
-    """
-    of_connections = (connection.partition("/")[0] for connection in integrations.connections)
-    known = [integration.integration_id for integration in runtime.generation.integrations.of(environment)]
-    for name in dict.fromkeys((*integrations.integrations, *of_connections)):
-        if name != "*" and not runtime.generation.integrations.has(environment, name):
-            hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
-            yield (
-                f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} "
-                "The key cannot use it until it exists"
-            )
-
-
 def _limits_in_words(values: Any) -> list[str]:
     return [f"{name}={text}" for name, text in values.items()] if isinstance(values, dict) else list(values)
 
@@ -123,13 +107,14 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.access.key_forms import rule_warnings
+        from gateway.access.key_forms import integration_warnings, rule_warnings
 
         env = select_environment(runtime, environment)
         wish = _requested_key(options)
         replaced = None if wish.replaces is None else await runtime.issuer.find(env, wish.replaces)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        warnings = [*unknown_integration_warnings(runtime, env, wish.limits), *rule_warnings(wish.limits.rules)]
+        known = [integration.integration_id for integration in runtime.generation.integrations.of(env)]
+        warnings = [*integration_warnings(wish.limits, env, known), *rule_warnings(wish.limits.rules)]
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:

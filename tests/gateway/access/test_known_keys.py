@@ -111,6 +111,21 @@ async def test_rule_that_probably_matches_nothing_is_accepted_with_a_warning(gat
     assert "warnings" not in await gateway.key("right", limits={"rules": ["GET /x"]})
 
 
+async def test_an_unknown_integration_is_a_warning_for_keys_that_may_list_integrations(
+    gateway: TwoConnectionGateway,
+) -> None:
+    wrong = {"connections": ["lnae/c1"], "integrations": ["lane", "lnae"]}
+    (warning,) = (await gateway.key("typo", limits=wrong))["warnings"]
+    assert warning == (
+        "environment 'dev' has no integration 'lnae'; did you mean 'lane'? The key cannot use it until it exists"
+    )
+    assert "warnings" not in await gateway.key("right", limits={"connections": ["lane/c1", "*/c1"]})
+    for scopes, warns in ((["environment:api_keys:create"], False), (["environment:*"], True)):
+        above = await gateway.key(f"above {warns}", scopes=[*scopes, "environment:proxy"])
+        below = {"scopes": ["environment:proxy"], "limits": {"integrations": ["lnae"]}}
+        assert ("warnings" in await gateway.key(f"below {warns}", key=above["secret"], **below)) is warns
+
+
 async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> None:
     """Lists have a limit, because the lists of a key are checked, stored, returned, and matched with each call."""
     fields: list[tuple[str, dict[str, Any]]] = [

@@ -1,5 +1,7 @@
 """Minting a key at the console: it is shown once, has its parent's rules, and needs the operator role."""
 
+import re
+
 import pytest
 
 from gateway.records.audit import AuditFilter
@@ -16,6 +18,7 @@ async def test_a_minted_key_is_shown_once(
         form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", "rules": "GET /items/*\r\nGET /lists/*", "integrations": "tracker"}
         page = await console.send("/dev/key/mint", {**fields, "rate": "60", "budget": "5", "days": "30"})
+        assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time>", page)
         secret = page.partition("gw_sk_")[2].partition("<")[0]
         assert len(secret) == 49
         (one,) = (await console.data("/dev/keys.json"))["keys"]
@@ -33,6 +36,42 @@ async def test_a_minted_key_is_shown_once(
     (record,) = await running.runtime.store.audit.find(AuditFilter(action="key.created"))
     assert record.as_json()["actor"]["name"] == "ada"
     assert secret not in str(record.as_json())
+
+
+async def test_a_key_for_an_unknown_integration_is_shown_with_a_warning(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        form = csrf_token(await console.page("/dev/keys"))
+        fields = {"form": form, "name": "agent", "rules": "GETT /x", "connections": "trakcer/c1"}
+        page = await console.send("/dev/key/mint", fields)
+        assert "environment 'dev' has no integration 'trakcer'; did you mean 'tracker'?" in page
+        assert "did you mean 'GET'?" in page
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "status"),
+    [
+        ({"rules": "DANCE\nGET /a\nwhat", "connections": "tracker"}, "'DANCE' has no path", 400),
+        ({"name": "taken"}, "has the name 'taken' already", 409),
+        ({"rate": "many"}, "'rate' must be a whole number", 400),
+        ({"parent": "99"}, "has no key 99", 404),
+    ],
+)
+async def test_a_refused_form_is_shown_again_with_what_was_typed(
+    wrong: dict[str, str], message: str, status: int, running: RunningGateway
+) -> None:
+    async with at_console(running) as console:
+        fields = {"form": csrf_token(await console.page("/dev/keys")), "name": "taken", "rules": "GET /a"}
+        await console.send("/dev/key/mint", fields)
+        typed = {**fields, "name": "<agent>", "scopes": "environment:proxy", "kind": "capability", "days": "7"}
+        typed |= {"connections": "tracker/c1", **wrong}
+        page = await console.send("/dev/key/mint", typed, expect=status)
+        assert message in page
+        assert "and 1 more" not in page
+        for name in ("name", "scopes", "days"):
+            assert f'value="{typed[name]}"' in page
+        assert f">{typed['rules']}</textarea>" in page
+        assert '<option value="capability" selected>' in page
+        assert "gw_sk_" in await console.send("/dev/key/mint", {**fields, "name": "x", "form": csrf_token(page)})
 
 
 async def test_long_limits_are_not_cut(running: RunningGateway) -> None:
