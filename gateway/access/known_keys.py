@@ -14,7 +14,7 @@ import structlog
 
 from gateway import clock
 from gateway.access.caller import Access, Caller, Meter, build_access, compiled_policy
-from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, key_kind
+from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, PREFIXES, key_kind
 from gateway.access.key_policy import is_slow_to_compile
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
@@ -396,7 +396,9 @@ class KeyLookup:
 
 
 def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
-    """Return the error for a key of the wrong kind or the documentation's placeholder; None for any other text.
+    """Return the error for a key of the wrong kind, the documentation's placeholder, or a mistyped key.
+
+    Return None for any other text.
 
     A key of the wrong kind is a secret key sent as a capability, or a capability sent as a secret key. The error says
     how to use the text, and does not reveal whether the key exists.
@@ -410,6 +412,10 @@ def wrong_kind_error(text: str, kind: KeyKind) -> Unauthorized | None:
     elif kind == "capability" and text.startswith(PREFIX):
         message = "This is a secret key, not a capability URL."
         fix = "Send it to /proxy as 'Authorization: Bearer <key>'; URLs get logged, so replace this key."
+    elif text.startswith(PREFIXES[kind]) and key_kind(text) is None:
+        name = "capability URL" if kind == "capability" else "secret key"
+        message = f"This {name} is mistyped or incomplete: its checksum is wrong."
+        fix = f"Copy the whole {name} again."
     else:
         return None
     return Unauthorized(

@@ -10,15 +10,15 @@ import pytest
 
 from gateway import clock
 from gateway.access import known_keys
-from gateway.access.key_forms import RequestedKey, key_kind, mint
+from gateway.access.key_forms import PREFIXES, RequestedKey, key_kind, mint
 from gateway.access.key_policy import Policy, SentRequest
-from gateway.access.known_keys import CachedSize, MintedKeyCache
+from gateway.access.known_keys import CachedSize, MintedKeyCache, wrong_kind_error
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
 from gateway.errors import Forbidden
 from gateway.middleware.chain import CHAIN_ATTRIBUTE
 from gateway.middleware.key_limits import NEEDS_ATTRIBUTE, scope
-from gateway.records.access import KeyLimits
+from gateway.records.access import KeyKind, KeyLimits
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
@@ -469,6 +469,17 @@ async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnec
     for one in (parent, child, grandchild):
         status, headers, _ = await call_proxy(gateway, one["secret"])
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
+
+
+@pytest.mark.parametrize("kind", ["key", "capability"])
+def test_a_mistyped_key_gets_its_own_error(kind: KeyKind) -> None:
+    good = mint(kind).reveal()
+    assert wrong_kind_error(good, kind) is None
+    for bad in (good[:-1], good + "x", good[:-1] + ("0" if good[-1] != "0" else "1"), f"{PREFIXES[kind]}ä", f"{good} "):
+        error = wrong_kind_error(bad, kind)
+        assert error is not None
+        assert "is mistyped or incomplete: its checksum is wrong. Copy the whole" in error.message
+        assert good[20:40] not in error.message
 
 
 async def test_key_works_only_in_its_environment(gateway: TwoConnectionGateway) -> None:
