@@ -109,10 +109,13 @@ class Grants:
             )
         except (TokenRefused, TokenUnavailable) as fault:
             name = returned.context.provider.display_name
+            cause = "the integration's client ID, client secret or callback URL is wrong"
+            if isinstance(fault, TokenUnavailable) and fault.refused_with is None:
+                cause = "the provider has an outage, or token_url of its catalog entry is wrong"
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} did not exchange the code for a token ({safe_text(str(fault))}). Start again; if "
-                "it happens again, the integration's client ID, client secret or callback URL is wrong.",
+                f"{name} did not exchange the code for tokens ({safe_text(str(fault))}). Start again; if it happens "
+                f"again, {cause}.",
             ) from fault
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -13,6 +14,9 @@ from aiohttp import web
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
+
+UNUSABLE = "the provider has an outage, or token_url of its catalog entry is wrong."
+REFUSED = "the integration's client ID, client secret or callback URL is wrong."
 
 
 async def start_flow(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
@@ -169,23 +173,25 @@ async def test_a_response_of_another_issuer_is_not_used(running: RunningGateway,
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "cause"),
     [
-        web.Response(text="<html>Sign in</html>", content_type="text/html"),
-        web.Response(body=b" " * (2 << 20), content_type="application/json"),
-        web.json_response({"token_type": "bearer"}),
-        web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401),
-        web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
-        web.Response(status=500),
+        (web.Response(text="<html>Sign in</html>", content_type="text/html"), UNUSABLE),
+        (web.Response(body=b" " * (2 << 20), content_type="application/json"), UNUSABLE),
+        (web.json_response({"token_type": "bearer"}), UNUSABLE),
+        (web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401), REFUSED),
+        (web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), UNUSABLE),
+        (web.Response(status=500), UNUSABLE),
+        (web.Response(status=400), REFUSED),
     ],
-    ids=["html", "too large", "no token", "refused", "redirect", "500"],
+    ids=["html", "too large", "no token", "refused", "redirect", "500", "400"],
 )
 async def test_bad_token_response_shows_an_error_page_and_stores_nothing(
-    running: RunningGateway, tracker: Tracker, response: web.Response
+    running: RunningGateway, tracker: Tracker, response: web.Response, cause: str
 ) -> None:
     tracker.response = response
     status, html = await walk_flow(running, await running.session_token())
     assert (status, "did not exchange the code" in html) == (400, True)
+    assert f"if it happens again, {cause}" in unescape(html)
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
