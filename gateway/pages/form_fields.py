@@ -142,7 +142,10 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
 def with_posted_values(
     fields: Iterable[FormField], form: Mapping[str, str], faults: Iterable[Issue]
 ) -> list[FormField]:
-    """Return the fields with the values that the end user typed, except secrets, and with the errors of the fields."""
+    """Return the fields with the values that the end user typed, except secrets, and with the errors of the fields.
+
+    An error names the field by its title, because end users do not know the names in the catalog entry.
+    """
     messages: dict[tuple[str, ...], str] = {}
     for fault in faults:
         messages.setdefault(fault.path, fault.message)
@@ -150,8 +153,11 @@ def with_posted_values(
         replace(
             field,
             value="" if field.secret else form.get(field.name, ""),
-            fault=messages.get((field.group, field.key))
-            or (messages.get((field.key,)) if field.group != PARAMS else None),
+            fault=(
+                messages.get((field.group, field.key), "")
+                or (messages.get((field.key,), "") if field.group != PARAMS else "")
+            ).replace(f"'{field.key}'", f"'{field.title}'", 1)
+            or None,
         )
         for field in fields
     ]

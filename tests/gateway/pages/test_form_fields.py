@@ -9,9 +9,9 @@ import pytest
 from aiohttp import StreamReader, web
 from aiohttp.test_utils import make_mocked_request
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, Issue
 from gateway.pages import form_fields
-from gateway.pages.form_fields import URLENCODED, read_form
+from gateway.pages.form_fields import URLENCODED, FormField, read_form, with_posted_values
 from gateway.server.runner import MAX_FIELD_BYTES
 from tests.fakes.scaling import linear_fault
 
@@ -64,3 +64,11 @@ async def test_a_body_that_no_browser_sends_is_refused(body: bytes, monkeypatch:
     monkeypatch.setattr(form_fields, "MAX_FORM_FIELDS", 300)
     with pytest.raises(InvalidRequest):
         await read_form(request(URLENCODED, body), 1000)
+
+
+def test_an_error_at_an_input_has_the_title_that_the_end_user_sees() -> None:
+    name = "credentials[apiKey]"
+    key = FormField(name=name, group="credentials", key="apiKey", id="field-1", title="API key", secret=True)
+    faults = [Issue("too_big", "'apiKey' may have at most 1024 characters.", ("credentials", "apiKey"))]
+    (shown,) = with_posted_values([key], {name: "x"}, faults)
+    assert (shown.value, shown.fault) == ("", "'API key' may have at most 1024 characters.")
