@@ -47,6 +47,12 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
     tally, dry = intake.tally, intake.options.dry_run
     faults = [integration for integration in intake.integrations if integration.fault]
     code = 0 if tally.is_ok and not faults else 1
+    if not intake.create_integrations and any(reason == "unknown_integration" for _, reason in tally.counts):
+        print(
+            "gateway: integrations are missing here. Declare them, or add --create-integrations if the source has their "
+            "clients (a bundle, another gateway).",
+            file=sys.stderr,
+        )
     if as_json:
         made = {
             "made": [integration.key for integration in intake.integrations if integration.created],

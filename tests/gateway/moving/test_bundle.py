@@ -174,7 +174,10 @@ async def test_missing_integration_is_created_with_its_client(
     words = ("import", str(await export(place)), *SEALED, "--integration", "tracker=moved")
     refusal = await there.ran(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
-    assert (await there.ran(*words, "--create-integrations")).report["integrations"]["made"] == ["moved"]
+    assert "add --create-integrations" in refusal.output
+    created = await there.ran(*words, "--create-integrations")
+    assert created.report["integrations"]["made"] == ["moved"]
+    assert "--create-integrations" not in created.output
     assert [one["provider_config_key"] for one in await there.list_connections()] == ["moved"]
 
 
