@@ -154,7 +154,7 @@ class ToolRun:
             found = matching_tools(list(tools.values()), query)
             lines = [f"{tool.name}: {tool.summary}" for tool in found[:MAX_FOUND]] or [NOTHING_FOUND]
             if len(found) > MAX_FOUND:
-                lines.append(f"{MAX_FOUND} of {len(found)} tools are shown. Search with more words.")
+                lines.append(f"{MAX_FOUND} of {len(found)} tools are shown. Search with more specific words.")
             return {"content": [text_block("\n".join(lines))], "isError": False}
         tool_name = arguments.get("name")
         if not isinstance(tool_name, str):
