@@ -52,6 +52,9 @@ def list_providers(
     if as_json:
         print(json.dumps({"data": providers}, indent=2))
         return
+    if not providers and search:
+        own = ". Search with other words, or write your own entry (docs/catalog.md)."
+        print(f"gateway: no provider fits '{search}'{catalog.suggestion(search) or own}", file=sys.stderr)
     columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
     _print_table(
         columns,

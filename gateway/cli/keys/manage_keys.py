@@ -12,11 +12,11 @@ import click
 from gateway.cli.options import RowId, Span, as_json, config_file, environment
 from gateway.cli.run_command import run, select_environment, table
 from gateway.cli.terminal import print_or_raise
-from gateway.text import counted, did_you_mean
+from gateway.text import counted
 
 if TYPE_CHECKING:
     from gateway.access.key_forms import RequestedKey
-    from gateway.records.access import KeyLimits, MintedKey
+    from gateway.records.access import MintedKey
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
