@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -180,8 +180,13 @@ def seconds(retry_after: str) -> float | None:
 # ── The gateway's base URL and secret key, and the message if the gateway cannot be reached.
 
 
-def checked_base_url(base_url: str) -> str:
+_NOT_SET: Final = "is None; check that the environment variable is set"
+
+
+def checked_base_url(base_url: str | None) -> str:
     """Return the gateway's base URL without slashes at its end. Raises ValueError if the URL is not valid."""
+    if base_url is None:
+        raise ValueError(f"base_url {_NOT_SET}")
     try:
         parts = urlsplit(base_url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -194,8 +199,10 @@ def checked_base_url(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
-def checked_key(secret_key: str) -> str:
+def checked_key(secret_key: str | None) -> str:
     """Return the secret key. Raises ValueError if the text cannot be a key; the message does not contain the text."""
+    if secret_key is None:
+        raise ValueError(f"secret_key {_NOT_SET}")
     if not secret_key.strip():
         raise ValueError("secret_key is empty")
     if secret_key.endswith(("\n", "\r")):

@@ -1,8 +1,10 @@
 """The errors of the client when the gateway cannot be reached."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -112,3 +114,13 @@ def test_invalid_secret_key_is_refused_immediately_and_not_shown(key: str, messa
         with pytest.raises(ValueError, match=message) as raised:
             kind("http://127.0.0.1:3003", key)
         assert "0123" not in str(raised.value)
+
+
+def test_a_variable_that_is_not_set_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GATEWAY_SECRET_KEY", raising=False)
+    missing: Any = os.environ.get("GATEWAY_SECRET_KEY")
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="secret_key is None; check that the environment variable is set"):
+            kind("http://127.0.0.1:3003", missing)
+        with pytest.raises(ValueError, match="base_url is None; check that the environment variable is set"):
+            kind(missing, "k" * 16)
