@@ -20,6 +20,7 @@ USUAL_BYTES: Final = 20_000
 MAX_BYTES: Final = 1 << 20
 MAX_SELECT_CHARS: Final = 512
 MAX_LABEL_CHARS: Final = 100
+MAX_CHECKED_CHARS: Final = 65_536  # maximum length of a text body that is checked for encoded JSON
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that would be lost in a header field
@@ -177,8 +178,11 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 
 
 def _is_encoded(text: str) -> bool:
-    """Return whether the text is a JSON object or array, which a model encoded by mistake."""
-    if not text.lstrip().startswith(("{", "[")):
+    """Return whether the text is a JSON object or array, which a model encoded by mistake.
+
+    A text of more than `MAX_CHECKED_CHARS` counts as none, because reading it would take too long.
+    """
+    if len(text) > MAX_CHECKED_CHARS or not text.lstrip().startswith(("{", "[")):
         return False
     try:
         json.loads(text)
