@@ -15,11 +15,12 @@ from gateway.text import connect_failure
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 # These settings override the server's defaults. Statements and idle transactions time out. A commit waits for the disk.
 # A read-only connection does not wait for a standby. Otherwise each NOTIFY, which it also sends, would wait for a
-# standby.
+# standby. A connection that writes keeps the server's `default_transaction_read_only`: an administrator sets it to stop
+# writes, for example before the database moves to another server, and some hosting services do when the disk is full.
 SETTINGS_OF: Final = """
 SELECT set_config('statement_timeout', '{0}', false),
        set_config('idle_in_transaction_session_timeout', '{0}', false),
-       set_config('default_transaction_read_only', '{1}', false),
+       CASE WHEN '{1}' = 'on' THEN set_config('default_transaction_read_only', 'on', false) END,
        CASE WHEN '{1}' = 'on' THEN set_config('synchronous_commit', 'local', false)
             WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END
 """

@@ -4,7 +4,10 @@ from typing import Final
 
 # An entry for a whole code takes precedence over the entry for its class (the first two characters of the code).
 CAUSES: Final = {
-    "25006": "it is read-only, as a standby is; store.url may name several hosts and target_session_attrs=primary",
+    "25006": (
+        "it is read-only: it is a standby (store.url may name several hosts and target_session_attrs=primary), "
+        "or default_transaction_read_only is on"
+    ),
     "28000": "it refuses this user",
     "28P01": "it refuses the password",
     "3D000": "there is no such database",

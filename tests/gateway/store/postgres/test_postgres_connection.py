@@ -1,14 +1,19 @@
-"""The gateway connects by TLS to a database on another machine, and refuses a certificate that does not match."""
+"""The gateway connects by TLS to a database on another machine, refuses a certificate that does not match, and does not
+write a database that its administrator has made read-only.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from gateway.config import PoolConfig
 from gateway.store import StoreRefused, open_store
+from gateway.store.postgres.postgres_connection import connect
 from gateway.vault import Keyring
 from tests.fakes.certificate import certified
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, PostgresServer
 from tests.fakes.tls_postgres import tls_before
 from tests.gateway.store.conftest import KEY, NOW, REF, new
@@ -51,3 +56,16 @@ async def test_server_with_a_wrong_certificate_is_refused(by_tls: str, tmp_path:
     assert "\n" not in message
     assert PASSWORD not in message
     assert "_ssl.c" not in message
+
+
+async def test_database_that_its_administrator_made_read_only_is_not_written(empty_database: str) -> None:
+    name = empty_database.rpartition("/")[2]
+    administrator = await asyncpg.connect(empty_database)
+    await administrator.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    await administrator.close()
+    writer = await connect(empty_database, connect_s=PATIENCE_S, statement_s=PATIENCE_S)
+    try:
+        with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+            await writer.execute("CREATE TABLE written ()")
+    finally:
+        await writer.close()
