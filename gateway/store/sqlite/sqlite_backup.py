@@ -67,6 +67,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
         marker_of(source).touch()
+        give_to_owner_of(source, marker_of(source))
     detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
     return Backup(target, at, size_bytes, connections, recorded)
@@ -148,6 +149,16 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
             raise StoreRefused(f"{called or path} is not a gateway's database.")
     check_file(path, keyring)
+
+
+def give_to_owner_of(model: Path, path: Path) -> None:
+    """Give `path` the owner of `model`, if this user may do that.
+
+    Otherwise, the gateway's own user cannot open the files of a command that root has run.
+    """
+    owner = model.stat()
+    with suppress(PermissionError):
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def put(fresh: Path, target: Path, *, over: bool) -> None:

@@ -28,6 +28,7 @@ from gateway.store.sqlite.sqlite_backup import (
     check,
     copy,
     faults_of_file,
+    give_to_owner_of,
     put,
     sync_folder,
     write_entry,
@@ -92,6 +93,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                     _note(db, at)
                     write_entry(db, _entry(backup, at, *counts))
                 kept = _keep_replaced_file(path)
+                give_to_owner_of(path if kept else path.parent, fresh)
                 put(fresh, path, over=True)
         finally:
             fresh.unlink(missing_ok=True)

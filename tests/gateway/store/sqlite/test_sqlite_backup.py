@@ -203,6 +203,33 @@ async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
     assert await held(await opener(), "c") == "k"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
+@pytest.mark.parametrize("replaced", [True, False])
+async def test_restored_database_belongs_to_the_gateways_user(
+    opener: Opener, path: Path, copy: Path, replaced: bool
+) -> None:
+    await (await opener()).close()
+    await backed_up(path, copy)
+    if not replaced:
+        path.unlink()
+    for file in (path.parent, *path.parent.glob(path.name)):
+        os.chown(file, 4711, 4712)
+    await restored(copy, path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4712)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
+async def test_backup_by_root_leaves_the_time_of_the_backup_to_the_gateways_user(
+    opener: Opener, path: Path, copy: Path
+) -> None:
+    await (await opener()).close()
+    os.chown(path, 4711, 4712)
+    await backed_up(path, copy)
+    marker = path.with_name("gateway.db.backed-up")
+    assert (marker.stat().st_uid, marker.stat().st_gid) == (4711, 4712)
+
+
 @pytest.mark.parametrize("exactly", [False, True])
 async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, copy: Path, exactly: bool) -> None:
     store = await opener()
