@@ -28,6 +28,7 @@ from gateway.text import counted, sentence
 EXPIRY_NOTICE: Final = timedelta(days=14)
 UNREADABLE: Final = "Its stored credential was changed or damaged in the database and cannot be decrypted."
 SCOPES_MISSING: Final = "scopes_missing"
+UNFIT: Final = frozenset({"integration_missing", "provider_changed", "provider_missing"})
 MAX_NAMED_SCOPES: Final = 10
 
 
@@ -84,7 +85,9 @@ def diagnose_connection(
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
-    `changes`: the connection's state changes, oldest first. `readable`: whether its stored data can be decrypted.
+    `changes`: the connection's state changes, oldest first. `provider`: the entry of the connection's provider, None if
+    the catalog has none. `readable`: whether its stored data can be decrypted. `integration`: None if the environment has
+    no such integration.
     `ends_with_token`: whether the connection has no refresh token and so ends with its access token. `failovers`: times
     of database failovers, oldest first. `scopes`: the granted and needed scopes, None if the credential cannot be
     decrypted. `client_since`: when this process loaded the integration's client, None if this process serves no calls.
@@ -94,10 +97,12 @@ def diagnose_connection(
     if ends_with_token:
         row = replace(row, life=Lifespan())  # a lifespan is shown only for a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
-        causes = [*damaged, _no_refresh_token_cause(ends, provider, integration)]
+        unfit = _integration_causes(row, provider, integration)
+        causes = [*damaged, *unfit, _no_refresh_token_cause(ends, provider, integration)]
     else:
         causes = [
             *damaged,
+            *_integration_causes(row, provider, integration),
             *_restore_causes(row, changes),
             *_failover_causes(row, failovers),
             *(
@@ -110,6 +115,30 @@ def diagnose_connection(
     causes += _missing_scope_causes(scopes)
     reloaded_at = client_since if client_since is not None and refused_before(row.failure, client_since) else None
     return ConnectionDiagnosis(_moments(row, changes, now, reloaded_at), causes, _action(row, causes, now, reloaded_at))
+
+
+def _integration_causes(
+    row: Connection, provider: Provider | None, integration: Integration | None
+) -> Iterator[LikelyCause]:
+    """Yield the cause if every call on the connection is refused because of its integration."""
+    name = row.ref.integration_id
+    if integration is None:
+        yield LikelyCause(
+            "integration_missing",
+            f"Environment '{row.ref.environment}' has no integration '{name}', so every call on the connection gets 404. The "
+            "integration was removed or renamed.",
+        )
+    elif integration.provider != row.provider:
+        yield LikelyCause(
+            "provider_changed",
+            f"It was made with provider '{row.provider}', but integration '{name}' now uses '{integration.provider}', so every "
+            "call on it gets 424.",
+        )
+    elif provider is None:
+        yield LikelyCause(
+            "provider_missing",
+            f"The catalog has no provider '{row.provider}', which integration '{name}' uses, so every call on it gets 404.",
+        )
 
 
 def _missing_scope_causes(scopes: ScopeDrift | None) -> list[LikelyCause]:
@@ -321,6 +350,8 @@ def _action(
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
             "If only this connection is damaged, let the end user authorize again instead.",
         )
+    if first in UNFIT:
+        return SuggestedAction("fix_integration", _integration_step(row, first))
     if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
         left = row.expires_at is None or row.expires_at > now
         due = failure.retry_at if failure is not None else None
@@ -357,6 +388,15 @@ def _action(
         if first
         else SuggestedAction("none", "Nothing needs to be done.")
     )
+
+
+def _integration_step(row: Connection, cause: str) -> str:
+    name, provider = row.ref.integration_id, row.provider
+    if cause == "integration_missing":
+        return f"Declare integration '{name}' with provider '{provider}' again. Connections belong to an integration by its ID."
+    if cause == "provider_changed":
+        return f"Set the provider of integration '{name}' to '{provider}' again, or {refusals.RECONNECT_STEP}."
+    return f"Put the entry of provider '{provider}' back into the catalog, or delete the integration."
 
 
 def _ordinal(number: int) -> str:

@@ -1,7 +1,7 @@
 """Checks the database at `store.url` before a start. Imports only the driver of this database, SQLite or PostgreSQL."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.vault import Keyring
 
@@ -14,6 +14,15 @@ ENDING: Final = """
 SELECT environment, integration_id, count(*), min(expires_at) FROM connections
 WHERE end_settled IS NULL AND expires_at IS NOT NULL AND dies_at = expires_at AND keep_alive_at IS NULL
 GROUP BY environment, integration_id ORDER BY environment, integration_id
+"""
+# API-managed integrations are in the database; their provider cannot change.
+OF_DECLARED: Final = """
+SELECT environment, integration_id, provider, count(*) FROM connections
+WHERE NOT EXISTS (
+  SELECT 1 FROM integrations AS made
+  WHERE made.environment = connections.environment AND made.integration_id = connections.integration_id
+)
+GROUP BY environment, integration_id, provider ORDER BY environment, integration_id, provider
 """
 
 
@@ -40,15 +49,26 @@ def connections_ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, s
     ends (UTC). The database must have this version's schema (`check_database` returns the revision). Raises
     StoreRefused. Blocks.
     """
+    return [(row[0], row[1], row[2], str(row[3])[:16]) for row in _query(store, ENDING)]
+
+
+def connections_of_declared(store: "StoreConfig") -> Sequence[tuple[str, str, str, int]]:
+    """Return how many connections belong to integrations that only gateway.yaml can declare.
+
+    Each tuple has the environment, the integration, the provider with which the connections were made, and their
+    number. Requirements and errors as for `connections_ending_with_token`.
+    """
+    return [(row[0], row[1], row[2], row[3]) for row in _query(store, OF_DECLARED)]
+
+
+def _query(store: "StoreConfig", statement: str) -> Sequence[Any]:
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import server_preflight as postgres
 
-        rows = postgres.query_read_only(store.url, ENDING, connect_s=store.pool.connect_s)
-    else:
-        from gateway.store.sqlite.file_preflight import query_read_only, sqlite_path
+        return postgres.query_read_only(store.url, statement, connect_s=store.pool.connect_s)
+    from gateway.store.sqlite.file_preflight import query_read_only, sqlite_path
 
-        rows = query_read_only(sqlite_path(store.url), ENDING)
-    return [(row[0], row[1], row[2], str(row[3])[:16]) for row in rows]
+    return query_read_only(sqlite_path(store.url), statement)
 
 
 def place_of(store: "StoreConfig") -> str:

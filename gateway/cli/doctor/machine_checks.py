@@ -15,7 +15,7 @@ from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import is_unverified_remote
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
-from gateway.store.preflight import check_database, connections_ending_with_token
+from gateway.store.preflight import check_database, connections_ending_with_token, connections_of_declared
 from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
@@ -85,6 +85,29 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         )
 
 
+def check_connections(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
+    """Warn about connections that no call can use: their integration was removed, renamed, or has another provider."""
+    environments = examined.config.environments
+    try:
+        found = connections_of_declared(examined.config.store)
+    except StoreRefused:  # as in `check_refresh_tokens`
+        return
+    for environment, key, provider, number in found:
+        place: tuple[str, ...] = ("environments",)
+        if environment not in environments:
+            why, fix = f"environment '{environment}' is not declared", f"declare environment '{environment}' again"
+        elif (declared := environments[environment].integrations.get(key)) is None:
+            place = (*place, environment, "integrations")
+            why, fix = f"integration '{key}' is not declared", f"declare '{key}' with provider '{provider}' again"
+        elif declared.provider != provider:
+            place = (*place, environment, "integrations", key)
+            why, fix = f"integration '{key}' uses provider '{declared.provider}'", f"set provider: '{provider}' again"
+        else:
+            continue
+        message = f"{counted(number, 'connection')} of provider '{provider}' cannot be used: {why}"
+        yield DoctorFinding("warn", "connections", message, examined.where(*place), fix, f"{environment}/{key}")
+
+
 def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Check the store. Blocks for a limited time.
 
@@ -112,6 +135,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     elif revision == REVISIONS[-1]:
         yield ok("store", f"the database has revision {revision}, which this version needs")
         yield from check_refresh_tokens(examined)
+        yield from check_connections(examined)
     else:
         yield DoctorFinding(
             "warn",

@@ -16,7 +16,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED, Change, State
 from gateway.store.history import MAX_ENTRIES
 from tests.fakes.commands import command_output
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
 URL = "/connections/c1?provider_config_key=tracker&include=history"
@@ -187,6 +187,35 @@ async def test_an_outage_after_a_refusal_does_not_hide_the_refusal(
     assert found["action"]["do"] == "fix_integration"
 
 
+@pytest.mark.parametrize(
+    ("integrations", "cause", "why", "how"),
+    [
+        (
+            {"renamed": {"provider": "tracker"}},
+            "integration_missing",
+            "has no integration 'tracker'",
+            "Declare integration",
+        ),
+        ({"tracker": {"provider": "other"}}, "provider_changed", "now uses 'other'", "Set the provider"),
+    ],
+)
+async def test_connection_whose_integration_no_longer_fits_says_so(
+    integrations: dict[str, Any], cause: str, why: str, how: str, running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.import_connection(tracker.grant())
+    write_entry(running.folder, "other", tracker_entry("https://other.example.com"))
+    declared = running.document["environments"]["dev"]["integrations"]
+    client = declared.pop("tracker")
+    declared.update({name: client | changed for name, changed in integrations.items()})
+    file = running.folder / "gateway.yaml"
+    file.write_text(json.dumps(running.document))
+    output = await command_output("connections", "why", "-c", str(file), "c1", "--json")
+    found = json.loads(output.out)["diagnosis"]
+    assert (found["causes"][0]["cause"], found["action"]["do"]) == (cause, "fix_integration")
+    assert why in found["causes"][0]["why"]
+    assert found["action"]["how"].startswith(how)
+
+
 async def test_unknown_include_is_refused(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     body = await running.json("GET", URL.replace("history", "everything"), expect=400)
@@ -199,7 +228,14 @@ async def diagnosis_with(running: RunningGateway, *more: Change) -> ConnectionDi
     assert row is not None
     changes = await running.runtime.store.history.of(row.id)
     row = replace(row, state=more[-1].state if more[-1].reason != RESTORED else row.state)
-    return diagnose_connection(row, [*changes, *more], running.runtime.generation.catalog.get("tracker"), clock.now())
+    generation = running.runtime.generation
+    return diagnose_connection(
+        row,
+        [*changes, *more],
+        generation.catalog.get("tracker"),
+        clock.now(),
+        integration=generation.integrations.find("dev", "tracker"),
+    )
 
 
 @pytest.mark.parametrize("ended_before", [False, True])

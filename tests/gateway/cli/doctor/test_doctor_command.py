@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from gateway.cli import main
 from gateway.cli.doctor.doctor_command import _lines
 from gateway.cli.doctor.findings import DoctorFinding
-from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
+from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, responding
@@ -41,6 +42,22 @@ async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, runn
     assert redirect["integration"] == "dev/tracker"
     secret = examined.integration["client_secret"]
     assert all(hidden not in result.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
+
+
+@pytest.mark.parametrize("declared", [{"renamed": {}}, {"tracker": {"provider": "other"}}])
+async def test_connections_whose_integration_was_removed_or_has_another_provider_are_reported(
+    examined: Examined, running: RunningGateway, tracker: Tracker, declared: dict[str, Any]
+) -> None:
+    await running.import_connection(tracker.grant())
+    assert (await examined.report("--offline")).of("connections") == []
+    write_entry(examined.file.parent, "other", tracker_entry("https://other.example.com"))
+    integrations = examined.document["environments"]["dev"]["integrations"]
+    client = {"provider": "tracker"} | integrations.pop("tracker")
+    integrations.update({name: client | changed for name, changed in declared.items()})
+    (found,) = (await examined.report("--offline")).of("connections")
+    assert (found["level"], found["integration"]) == ("warn", "dev/tracker")
+    assert found["message"].startswith("1 connection of provider 'tracker' cannot be used: integration 'tracker' ")
+    assert "'tracker' again" in found["fix"]
 
 
 async def test_it_reports_a_journal_that_cannot_be_written(
