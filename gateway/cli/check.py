@@ -84,7 +84,6 @@ def client_warnings(config: "Config") -> Iterator[Fault]:
 
 def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """Yield a warning for each allowed setting that has no effect or is probably a mistake."""
-    from gateway.config.exposed import open_to_network
     from gateway.config.store_url import is_unverified_remote
     from gateway.egress.guard import Guard
     from gateway.vault import Keyring
@@ -94,10 +93,7 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
     if is_unverified_remote(config.store.url):
         where = config.where("store", "url")
         yield Fault(where, "store.url does not verify the database server's certificate: add ?sslmode=verify-full")
-    if config.server.admin_port is not None:
-        warning = open_to_network(config.server, config.server.metrics_host)
-        if warning is not None:
-            yield Fault(config.where("server", "admin_port"), f"{warning.message}: {warning.fix}")
+    yield from _server_warnings(config)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))
         yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE_KEY_ADVICE}")
@@ -125,6 +121,21 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
                 where,
                 f"{allowed.network} lets providers direct calls to any private address; allow only the networks you need",
             )
+
+
+def _server_warnings(config: "Config") -> Iterator[Fault]:
+    from gateway.config.exposed import open_to_network
+
+    if config.server.admin_port is not None:
+        warning = open_to_network(config.server, config.server.metrics_host)
+        if warning is not None:
+            yield Fault(config.where("server", "admin_port"), f"{warning.message}: {warning.fix}")
+    if 0 < config.server.drain_s <= config.server.notice_s:
+        yield Fault(
+            config.where("server", "notice_s"),
+            "server.notice_s is not less than server.drain_s: requests that begin during the notice can be cut at its end; "
+            "raise drain_s",
+        )
 
 
 def _unbraced_references(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -41,6 +41,7 @@ def check_answers(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers
     return replace(
         answers,
         public_url=_checked_flag("--public-url", answers.public_url, _public_url),
+        host=_checked_flag("--host", answers.host, _host),
         store_url=_checked_flag("--store-url", answers.store_url, _store_url),
         provider=_checked_flag("--provider", answers.provider, lambda name: _provider(name, catalog())),
         webhook_url=_checked_flag("--webhook-url", answers.webhook_url, _webhook_url),
@@ -173,6 +174,15 @@ def _public_url(text: str) -> str:
         return values.public_url(text)
     except ValueError as fault:
         raise ValueError(f"it {fault}") from None
+
+
+def _host(text: str) -> str:
+    from gateway.config import values
+
+    try:
+        return values.host(text)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}" if str(fault).startswith("must") else str(fault)) from None
 
 
 def _webhook_url(text: str) -> str:

@@ -284,7 +284,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     shape, shape_findings = read_shape(filled, faulty, origins)
     findings = list(_with_database(findings, shape, base))
     faulty |= {finding.place for finding in shape_findings}
-    rule_findings = list(broken_rules(shape, base, faulty))
+    rule_findings = [*broken_rules(shape, base, faulty), *_empty_secret_files(shape, origins)]
     findings += (_with_origin(finding, origins) for finding in (*shape_findings, *rule_findings))
     faults = document.faults(findings)
     left_out = frozenset({*faulty, *(finding.place for finding in rule_findings)})
@@ -306,6 +306,16 @@ def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path)
     for finding in findings:
         of_key = exists and finding.place[:2] == ("store", "encryption_keys")
         yield replace(finding, message=f"{finding.message}; {advice}") if of_key else finding
+
+
+def _empty_secret_files(shape: GatewayShape, origins: Mapping[tuple[str, ...], str]) -> Iterator[Finding]:
+    """Yield a fault for each client secret from an empty file: its writer has probably not finished."""
+    for environment, declared in shape.environments.items():
+        for key, integration in declared.integrations.items():
+            place = ("environments", environment, "integrations", key, "client_secret")
+            secret = integration.client_secret
+            if secret is not None and not secret and origins.get(place, "").startswith("${file:"):
+                yield Finding(place, "is empty; write the secret into the file, or leave the key out")
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:

@@ -268,7 +268,8 @@ def client_value(text: str) -> str:
     """
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError(
-            "contains a line break, a space at its end, or a character outside ASCII; copy it from the provider again"
+            "contains a line break, a space at its beginning or end, or a character outside ASCII; copy it from the provider "
+            "again"
         )
     return text
 

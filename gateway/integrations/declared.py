@@ -105,7 +105,9 @@ def integrations(
                 continue
             if (*place, "client_id") not in left_out:
                 faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
-            warnings += (Fault(config.where(*at), message) for at, message in _warnings(place, declared, provider))
+            faulty_secret = (*place, "client_secret") in left_out
+            found = _warnings(place, declared, provider, faulty_secret=faulty_secret)
+            warnings += (Fault(config.where(*at), message) for at, message in found)
             built.append(declared)
     return built, faults, warnings
 
@@ -130,7 +132,9 @@ def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator
         yield place, needed + ("; client_secret is not a private key" if declared.client_secret else "")
 
 
-def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
+def _warnings(
+    place: Place, declared: Integration, provider: Provider, *, faulty_secret: bool
+) -> Iterator[tuple[Place, str]]:
     needed = refresh_scope(provider)
     joined = next((scope for scope in declared.scopes or () if "," in scope), None)
     if joined is not None:
@@ -140,8 +144,14 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
         lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
-    if mode.needs_client and declared.client_id and declared.client_secret is None:
-        yield place, "no client_secret: token requests are sent as a public client, which few providers accept"
+    if mode.needs_client and declared.client_id and not declared.client_secret and not faulty_secret:
+        if declared.client_secret is None:
+            yield place, "no client_secret: token requests are sent as a public client, which few providers accept"
+        else:
+            yield (
+                (*place, "client_secret"),
+                "client_secret is empty: token requests are sent with an empty secret, which few providers accept",
+            )
     secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
     chosen = next(iter(open_secret_urls(provider)), None)
     if secret and chosen and not declared.allowed_hosts:

@@ -144,6 +144,13 @@ def test_urls_opened_by_browsers_need_no_egress_rule(file: Path) -> None:
     assert "authorization_url" not in result.stderr
 
 
+def test_faulty_client_secret_does_not_count_as_missing(file: Path) -> None:
+    result = check(file, HEAD + "      jira: {client_id: a, client_secret: ' b', scopes: [offline_access]}\n")
+    assert result.exit_code == 1
+    assert "client_secret: contains a line break, a space at its beginning or end" in result.stderr
+    assert "no client_secret" not in result.stderr
+
+
 def test_a_warning_is_reported_and_passes(file: Path) -> None:
     result = check(file, HEAD + "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work']}\n")
     assert result.exit_code == 0
@@ -203,6 +210,16 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
             HEAD + "      slack: {client_id: a, client_secret: b, allowed_hosts: [slack.com]}\n",
             6,
             "allowed_hosts has no effect: provider 'slack' names its hosts itself",
+        ),
+        (
+            HEAD + "      jira: {client_id: a, client_secret: ''}\n",
+            6,
+            "client_secret is empty: token requests are sent with an empty secret, which few providers accept",
+        ),
+        (
+            GOOD + "server: {notice_s: 30, drain_s: 30}\n",
+            8,
+            "server.notice_s is not less than server.drain_s: requests that begin during the notice can be cut",
         ),
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers direct calls to any private address"),
     ],

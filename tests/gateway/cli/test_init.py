@@ -112,6 +112,13 @@ def test_an_unfit_public_url_is_wrong_usage_and_writes_nothing(tmp_path: Path, u
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("host", ["bad host", "[::1]", "127.0.0.1:3003"])
+def test_host_that_the_gateway_cannot_listen_on_is_wrong_usage_and_writes_nothing(tmp_path: Path, host: str) -> None:
+    result = init("--dir", str(tmp_path / "new"), "--host", host)
+    assert (result.exit_code, "Invalid value for --host: " in result.stderr) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_existing_file_stays_and_no_other_file_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")

@@ -257,3 +257,15 @@ def test_missing_encryption_key_with_an_existing_database_advises_to_restore_it(
     with pytest.raises(Faults) as after:
         parse(given, base=tmp_path, environ={})
     assert str(after.value) == f"{before.value}; {advice}"
+
+
+def test_client_secret_whose_file_is_empty_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("\n")
+    integration = {"client_secret": "${file:secret}", "webhook_secret": "${file:secret}"}
+    given = {"store": {"encryption_keys": [KEY]}, "environments": {"dev": {"integrations": {"a": integration}}}}
+    with pytest.raises(Faults) as refusal:
+        parse(given, base=tmp_path, environ={})
+    assert str(refusal.value) == (
+        "environments.dev.integrations.a.client_secret: is empty; write the secret into the file, or leave the key out "
+        "(it came from ${file:secret})"
+    )
