@@ -89,12 +89,24 @@ async def _reload(app: web.Application, read: Callable[[], Checked], accept: Cal
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
+        removed = sorted(_declared(runtime.generation.config) - _declared(config))
         following.integrations.start_client_times()
         runtime.current.replace(following)
         await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
-    log.info("reloaded", environments=sorted(config.environments), providers=len(ready.catalog.providers))
+    log.info(
+        "reloaded",
+        environments=sorted(config.environments),
+        providers=len(ready.catalog.providers),
+        integrations_removed=removed or None,
+    )
     return True
+
+
+def _declared(config: Config) -> set[str]:
+    return {
+        f"{environment.name}/{key}" for environment in config.environments.values() for key in environment.integrations
+    }
 
 
 def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:

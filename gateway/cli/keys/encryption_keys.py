@@ -94,6 +94,8 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
             print(json.dumps(status_json(config, counts, damaged), indent=2))
         else:
             _print(config, counts)
+            if damaged == []:
+                print(f"{counted(counts.total, 'value')} decrypted, none damaged.")
         for value in damaged or ():
             print(f"gateway: {value} cannot be decrypted", file=sys.stderr)
         for key_id, number in counts.without_data_key.items():

@@ -84,6 +84,17 @@ async def test_connection_of_a_removed_integration_is_unavailable_until_the_inte
     assert await status(running) == 200
 
 
+async def test_log_names_the_integrations_that_a_reload_removes(
+    running: RunningGateway, log_events: list[dict[str, Any]]
+) -> None:
+    integrations = running.document["environments"]["dev"]["integrations"]
+    integrations["renamed"] = integrations.pop("tracker")
+    assert await reload_gateway(running)
+    assert await reload_gateway(running)
+    first, second = (line for line in log_events if line["event"] == "reloaded")
+    assert (first["integrations_removed"], second["integrations_removed"]) == (["dev/tracker"], None)
+
+
 async def test_changed_entry_applies_from_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     assert await status(running) == 200

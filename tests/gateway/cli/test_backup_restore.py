@@ -74,6 +74,7 @@ def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     assert [key["may_go"] for key in after["encryption_keys"]] == [False, True], "the former name"
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
     assert "Encryption key 2 is no longer needed" in run_command_text("keys", "status", "-c", file)
+    assert "3 values decrypted, none damaged." in run_command_text("keys", "status", "--verify", "-c", file)
     write(folder, NEXT)
     assert "0 values encrypted again" in run_command_text("keys", "rotate", "-c", file)
     assert "3 values encrypted again" in run_command_text("keys", "rotate", "--data-keys", "-c", file)
