@@ -70,8 +70,10 @@ def is_reference(file: Path) -> bool:
 
     That file is a reference of all settings, and is not meant to be run.
     """
-    reference = resources.file("gateway.yaml")
-    return file.exists() and reference.exists() and file.samefile(reference)
+    try:
+        return file.samefile(resources.file("gateway.yaml"))
+    except OSError:  # one of them does not exist, or this user may not look into its folder
+        return False
 
 
 config_file = click.option(

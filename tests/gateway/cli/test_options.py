@@ -72,3 +72,10 @@ def test_an_id_that_no_row_can_have_is_a_usage_error(words: tuple[str, ...], num
 def test_no_demo_means_no_hint(after_a_demo: Path) -> None:
     shutil.rmtree(after_a_demo / ".gateway")
     assert "demo" not in ran("check").stderr
+
+
+@pytest.mark.parametrize("words", [("check",), ("doctor",), ("keys", "list")])
+def test_configuration_that_cannot_even_be_looked_up_is_a_fault(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = ran(*words, "-c", str(tmp_path / ("x" * 300)))  # the name is too long; a closed folder has the same effect
+    assert isinstance(done.exception, SystemExit)
+    assert (done.exit_code, "cannot be read: File name too long" in done.output) == (1, True)
