@@ -24,6 +24,7 @@ DAMAGED: Final = (
 )
 CORRUPT: Final = frozenset({"XX001", "XX002"})  # the codes data_corrupted and index_corrupted
 LOG_AGAIN_S: Final = 60.0
+NO_RESPONSE: Final = "it does not respond"
 
 log = structlog.get_logger(__name__)
 
@@ -95,11 +96,14 @@ def cause_of(error: BaseException) -> str | None:
         return cause
     if isinstance(error, FileGone):
         return str(error)
+    if isinstance(error, TimeoutError):
+        return NO_RESPONSE
     if isinstance(error, OSError):
-        return f"it cannot be reached ({error.strerror or error})"
+        text = error.strerror or str(error)
+        return f"it cannot be reached ({text})" if text else "the connection to it was lost"
     if isinstance(error, DBAPIError) and _sqlstate(error):
         return None
-    return "it does not respond" if isinstance(error, DBAPIError | sqlite3.Error) else None
+    return NO_RESPONSE if isinstance(error, DBAPIError | sqlite3.Error) else None
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
