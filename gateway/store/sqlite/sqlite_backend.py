@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Hashable
@@ -21,7 +22,7 @@ from gateway.journal.place import journal_beside, other_journals_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable
-from gateway.store.preflight_checks import StoreRefused
+from gateway.store.preflight_checks import DISK_FULL, StoreRefused
 from gateway.store.sqlite.file_preflight import check_file, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
@@ -36,6 +37,7 @@ from gateway.vault import Keyring
 # too.
 
 READERS: Final = 4
+SHM_BYTES: Final = 32 << 10  # the size of the file `-shm` of a database with a small WAL
 # a read waits up to 3 × `busy_s` for a connection; reads need no lock, so the queue of reads keeps moving
 READ_WAIT_FACTOR: Final = 3
 EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
@@ -119,7 +121,16 @@ def prepare(path: Path, *, busy_s: float) -> None:
                 time.sleep(0.01)
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else cause_of(error)
+        if _is_disk_full(path):
+            reason = f"{DISK_FULL}. Free space in {path.parent}"
         raise StoreRefused(f"{path} cannot be opened for writing: {reason or error}.") from error
+
+
+def _is_disk_full(path: Path) -> bool:
+    """Return whether the disk has no space for the file `-shm`: SQLite reports this as a general I/O error."""
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(path.parent).free < SHM_BYTES
+    return False
 
 
 def _create(path: Path) -> None:

@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -181,6 +182,18 @@ async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
         blocker.execute("BEGIN EXCLUSIVE")
         assert "locked by another process" in await refused(path)
     blocker.close()
+
+
+async def test_full_disk_is_the_reason_that_the_operator_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> bool:
+        error = sqlite3.OperationalError("disk I/O error")  # SQLite does not say that the disk is full
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+        raise error
+
+    monkeypatch.setattr("gateway.store.sqlite.sqlite_backend._in_wal_mode", fail)
+    assert "cannot be opened for writing: reading or writing it failed." in await refused(path)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
+    assert f"cannot be opened for writing: the disk is full. Free space in {path.parent}." in await refused(path)
 
 
 @pytest.mark.parametrize(
