@@ -32,6 +32,7 @@ async def ready(request: web.Request) -> web.Response:
         "store": "away"              the database cannot be reached; with PostgreSQL, memory serves calls (ADR 23)
         "store": "damaged"           the database is damaged; calls are served if their data can be read
         "store": "full"              the disk is full; calls are served, but no token is refreshed
+        "store": "read-only"         the database is read-only; as with "full"
         "clock": "off"               the node's clock differs from the database's clock by seconds
         "clock": "refused"           the node's clock differs so much that this node does not refresh tokens
         "journal": "unwritable"      replies of token endpoints cannot be written into the refresh journal
@@ -71,12 +72,14 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     return (200 if serves else 503), body
 
 
-def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", "full"] | None:
+def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", "full", "read-only"] | None:
     if runtime.serving and runtime.store.damaged:
         return "damaged"
     if away:
         return "away"
-    return "full" if runtime.serving and runtime.store.full else None
+    if runtime.serving and runtime.store.full:
+        return "full"
+    return "read-only" if runtime.serving and runtime.store.read_only else None
 
 
 def has_shared_store(runtime: Runtime) -> bool:

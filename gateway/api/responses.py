@@ -37,7 +37,7 @@ class Readiness(TypedDict):
     """The readiness of a node. A node without problems reports only `result`."""
 
     result: Literal["ok", "not ready"]
-    store: NotRequired[Literal["away", "damaged", "full"]]
+    store: NotRequired[Literal["away", "damaged", "full", "read-only"]]
     clock: NotRequired[Literal["off", "refused"]]
     """The node's clock differs from the database's: `off` by seconds, `refused` by so much that this node does not
     refresh tokens."""

@@ -29,6 +29,7 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
     yield ("gateway_failover_reconciling",), runtime.store.failover.pending
     yield ("gateway_store_away",), runtime.live.feed.outage_s is not None
+    yield ("gateway_store_unwritable",), runtime.store.full or runtime.store.read_only
     yield ("gateway_audit_not_sealed",), runtime.audit_keeper.failing
     yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s
     yield from _database_samples(runtime.store)

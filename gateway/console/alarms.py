@@ -14,7 +14,7 @@ MAX_CLOCK_OFFSET_S: Final = 5.0
 
 def store_healthy(runtime: Runtime) -> bool:
     """Return whether the database can be read and written, as far as this process knows."""
-    return runtime.live.feed.outage_s is None and not runtime.store.full
+    return runtime.live.feed.outage_s is None and not (runtime.store.full or runtime.store.read_only)
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
@@ -48,6 +48,11 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
         alarm(
             "The database's disk is full: calls with a valid token work, but all writes fail, including token refresh.",
             "Free space on the disk. Writes then resume automatically.",
+        )
+    if runtime.store.read_only:
+        alarm(
+            "The database is read-only: calls with a valid token work, but all writes fail, including token refresh.",
+            "Make it writable, or connect to the primary server. Writes then resume automatically.",
         )
     if runtime.call_queue.unwritable is not None:
         why = runtime.call_queue.unwritable.removeprefix("The call log cannot be used: ").rstrip(".")

@@ -167,6 +167,12 @@ FAMILIES: Final[dict[str, Family]] = {
         "How overdue the most overdue keep-alive refresh of a connection is.",
     ),
     "gateway_store_away": Family("gauge", (), "1 while the shared database does not respond.", largest=True),
+    "gateway_store_unwritable": Family(
+        "gauge",
+        (),
+        "1 while writes fail because the database's disk is full or the database is read-only.",
+        largest=True,
+    ),
     "gateway_database_accesses_total": Family(
         "counter", ("access",), "Reads and writes of the database: read, write (a transaction)."
     ),

@@ -21,6 +21,7 @@ STATE_TEXTS: Final = {
     ("store", "away"): "Its database cannot be reached; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
     ("store", "full"): "The disk of its database is full; it does not refresh tokens.",
+    ("store", "read-only"): "Its database is read-only; it does not refresh tokens.",
     ("clock", "off"): "Its clock differs from the database's by seconds.",
     ("clock", "refused"): "Its clock differs so much from the database's that it does not refresh tokens.",
     ("journal", "unwritable"): "Its refresh journal cannot be written.",

@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from gateway import clock
 from gateway.errors import InvalidRequest, Unavailable
 from gateway.store.postgres.sqlstates import MISSING_PARTS, UNREADABLE_TEXT, postgres_cause
-from gateway.store.preflight_checks import DISK_FULL, damages, sqlite_cause
+from gateway.store.preflight_checks import DISK_FULL, READ_ONLY, damages, sqlite_cause
 
 RETRY_AFTER_S: Final = 5
 
@@ -34,15 +34,16 @@ class FileGone(OSError):
 
 
 class DatabaseDamage:
-    """Remembers damage that the database has reported to this process, for ``/ready``, and a full disk.
+    """Remembers damage that the database has reported to this process, for ``/ready``, and why writes fail.
 
-    Logs both, each at most once a minute. `seen`: whether the database has reported damage. `full`: whether the last
-    write failed because the disk is full.
+    Logs each at most once a minute. `seen`: whether the database has reported damage. `full`: whether the last write
+    failed because the disk is full. `read_only`: whether it failed because the database is read-only.
     """
 
     def __init__(self) -> None:
         self.seen = False
         self.full = False
+        self.read_only = False
         self._logged_at: dict[str, float] = {}
 
     def record(self, error: BaseException) -> None:
@@ -57,11 +58,18 @@ class DatabaseDamage:
             "free space on the disk of the database; writes then succeed again without a restart",
         )
 
+    def record_read_only(self, error: BaseException) -> None:
+        self.read_only = True
+        self._log("database_read_only", error, "make it writable; writes then succeed again without a restart")
+
     def record_commit(self) -> None:
-        """Record that a transaction was committed. After a commit, the disk is no longer full."""
+        """Record that a transaction was committed: the disk is no longer full, and the database not read-only."""
         if self.full:
             self.full = False
             log.info("database_full_over")
+        if self.read_only:
+            self.read_only = False
+            log.info("database_read_only_over")
 
     def _log(self, event: str, error: BaseException, fix: str) -> None:
         now = clock.monotonic()
@@ -116,7 +124,7 @@ def _sqlstate(error: DBAPIError) -> str | None:
 def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
     """Raise Unavailable in place of a database error. Errors of the gateway's own statements pass unchanged.
 
-    Damage is permanent, so its Unavailable has no `retry_after_s`. `damage`: records damage and a full disk;
+    Damage is permanent, so its Unavailable has no `retry_after_s`. `damage`: records damage and why writes fail;
     None to record nothing. Raises InvalidRequest for a text that SQLite can store but PostgreSQL cannot.
     """
     try:
@@ -133,8 +141,11 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
         cause = cause_of(error)
         if cause is None:
             raise
-        if cause == DISK_FULL and damage is not None:
-            damage.record_full(error)
+        if damage is not None:
+            if cause == DISK_FULL:
+                damage.record_full(error)
+            elif cause.startswith(READ_ONLY):
+                damage.record_read_only(error)
         raise unavailable(cause) from error
 
 

@@ -11,13 +11,14 @@ from gateway.vault import Keyring, VaultError, WrappedKey
 # ── Why a store cannot be opened, as a text of one line.
 
 DISK_FULL: Final = "the disk is full"
+READ_ONLY: Final = "it is read-only"
 
 # The keys are primary result codes: the low byte of SQLite's extended result codes (sqlite.org/rescode.html).
 CAUSES: Final = {
     sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked",
     sqlite3.SQLITE_FULL: DISK_FULL,
-    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_READONLY: READ_ONLY,
     sqlite3.SQLITE_PERM: "access to it is denied",
     sqlite3.SQLITE_IOERR: "reading or writing it failed",
     sqlite3.SQLITE_CORRUPT: "it is damaged",

@@ -207,6 +207,11 @@ class Store:
         """Whether this process's last write failed because the database's disk is full."""
         return self.transactions.damage.full
 
+    @property
+    def read_only(self) -> bool:
+        """Whether this process's last write failed because the database is read-only."""
+        return self.transactions.damage.read_only
+
     async def ping(self) -> None:
         """Run a query that reads no table. Raises Unavailable if the database does not respond."""
         async with self.transactions.read() as db:

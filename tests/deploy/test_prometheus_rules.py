@@ -113,6 +113,7 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"instance": "a"},
     ),
     "GatewayStoreAway": ({"gateway_store_away": "1x90"}, {}),
+    "GatewayStoreUnwritable": ({'gateway_store_unwritable{instance="a"}': "1x90"}, {"instance": "a"}),
     "GatewayDatabaseWaits": (
         {
             'gateway_database_wait_seconds_total{access="read"}': "0+20x90",

@@ -16,6 +16,7 @@ from gateway.events import audit_keeper, event_keeper
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe.metrics_text import exposition, total
 from gateway.refresh.refresher import RefreshQueue
+from gateway.store import Store
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.store.sqlite.sqlite_backup import back_up
 from gateway.store.tables import connections
@@ -38,6 +39,18 @@ async def call_status(running: RunningGateway, connection_id: str = "c1", **opti
         status: int = response.status
         await response.read()
         return status
+
+
+@pytest.mark.parametrize(("name", "shown"), [("full", "full"), ("read_only", "read-only")])
+async def test_database_that_cannot_be_written_is_reported(
+    name: str, shown: str, running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert metric_values(running, "gateway_store_unwritable") == {}
+    monkeypatch.setattr(Store, name, True)
+    assert metric_values(running, "gateway_store_unwritable") == {(): 1}
+    for query, status in (("", 200), ("?store=required", 503)):
+        async with running.http.get(f"{running.url}/ready{query}") as response:
+            assert (response.status, (await response.json())["store"]) == (status, shown)
 
 
 async def test_a_call_is_counted_for_its_integration_and_a_refusal_by_its_code(

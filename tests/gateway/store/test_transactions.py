@@ -133,8 +133,18 @@ async def test_a_read_only_database_is_unavailable(store: Store) -> None:
         await db.exec_driver_sql("PRAGMA query_only = ON")
 
     await store.transactions.write(forbid)
-    with pytest.raises(Unavailable, match="read-only"):
-        await store.connections.put(new(), now=NOW)
+    assert not store.read_only
+    with capture_logs() as logged:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="read-only"):
+                await store.connections.put(new(), now=NOW)
+    assert store.read_only
+    (line,) = [one for one in logged if one["event"] == "database_read_only"]
+    assert line["log_level"] == "error"
+    with capture_logs() as logged:
+        store.transactions.damage.record_commit()
+    assert not store.read_only
+    assert [one["event"] for one in logged] == ["database_read_only_over"]
 
 
 async def test_readers_cannot_write(store: Store) -> None:
