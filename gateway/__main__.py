@@ -8,8 +8,8 @@ import sys
 def main() -> None:
     """Run the command.
 
-    Ctrl-C ends the process without a traceback, also while the modules of the command are imported. A full disk under
-    the output does, too.
+    Ctrl-C ends the process without a traceback, even while the command's modules are imported. So does an output that
+    cannot be written, for example because the disk is full.
     """
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # false under nohup, for example
     if interruptible:

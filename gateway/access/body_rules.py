@@ -153,7 +153,7 @@ def parse_body_rule(text: str) -> BodyRule:
     patterns = names.split(",")
     for pattern in patterns:
         if not form.fullmatch(pattern):
-            raise ValueError(f"must have names joined by commas after 'with {kind}'; * stands for any characters")
+            raise ValueError(f"must have names separated by commas after 'with {kind}'; * stands for any characters")
         if pattern.count("*") > MAX_STARS or "**" in pattern:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(pattern for pattern in patterns if "*" not in pattern)
@@ -290,7 +290,7 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
         return fault
     tool = params.get("name", "") if method == TOOLS_CALL else ""
     if method == TOOLS_CALL and (not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool)):
-        return "calls a tool whose name is not a text of letters, digits and . _ / -"
+        return "calls a tool whose name does not consist of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
         return "calls a tool with arguments that are not an object"
     fault = _contradiction_outside_body(method, tool or None, head, query)

@@ -262,7 +262,7 @@ class _Rules:
         if not matching:
             return Breach("rules", f"none of its rules allows {request.method} for this path", self.rule_texts)
         if request.body is None:
-            return Breach("unread_body", "a rule of it needs the body, which was not read", self.rule_texts)
+            return Breach("unread_body", "one of its rules needs the body, which was not read", self.rule_texts)
         if not can_compare:
             return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
         refusals: dict[str, None] = {}

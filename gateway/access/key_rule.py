@@ -97,7 +97,7 @@ def parse_rule(text: str) -> KeyRule:
         raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
     named = None if methods == "*" else frozenset(methods.split(","))
     if named is not None and not all(_METHOD.fullmatch(method) for method in named):
-        raise ValueError("must begin with methods in capitals joined by commas, or with *")
+        raise ValueError("must begin with upper-case methods separated by commas, or with *")
     bare = path.replace("*", "")
     if not _LITERAL.fullmatch(bare):
         raise ValueError("holds a character that must be percent-encoded in a path; a rule has no query")

@@ -169,7 +169,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
-    """End a session. Respond with 200 and the time and reason of the end, also if the session had ended before. Raises
+    """End a session. Respond with 200 and the time and reason of the end, even if the session had ended before. Raises
     NotFound."""
     read_query(request, ())
     require_empty_body(request)

@@ -45,7 +45,7 @@ async def serve_connect_socket(request: web.Request) -> web.StreamResponse:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.is_full(limits.result_sockets):
-        raise Unavailable("busy", "Too many windows wait for a result here. Try again in 5 seconds.", retry_after_s=5)
+        raise Unavailable("busy", "Too many windows wait for a result here. Try again in 5 s.", retry_after_s=5)
     with outcomes.count_socket(client_network(request.remote), limits.result_sockets_per_address):
         return await _send_outcomes(request, outcomes)
 

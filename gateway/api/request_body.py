@@ -216,7 +216,7 @@ def read_query(
 
     `allowed`: names that may occur once. `booleans`: names with a value of true or false, for `query_boolean`.
     `numbers`: names with a whole number, for `query_number`; each name has its lowest and its highest allowed value.
-    `repeatable`: names that may be repeated, with their allowed words; the result has the words joined by commas,
+    `repeatable`: names that may be repeated, with their allowed words; the result has the words separated by commas,
     without repetitions. `nested`: names with a key, such as ``name[key]``; they are accepted but not returned.
     """
     issues: list[Issue] = []

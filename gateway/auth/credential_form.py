@@ -151,7 +151,7 @@ class CredentialForm:
         if value is None:
             return {}
         if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
-            self._fault(name, "invalid_type", f"'{name}' must be an object of texts.")
+            self._fault(name, "invalid_type", f"'{name}' must be an object with text values.")
             return {}
         if unknown := set(value) - set(keys):
             self._fault(name, "unrecognized_keys", f"'{name}' has unknown members: {', '.join(sorted(unknown))}.")

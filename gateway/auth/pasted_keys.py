@@ -44,7 +44,7 @@ def _rewrap(match: re.Match[str]) -> str:
 def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey":
     """Return the signing key for `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or an HMAC secret.
 
-    `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey if `text` is
+    `encoding`: format of the HMAC secret: ``utf8`` (the default), ``hex`` or ``base64``. Raises BadKey if `text` is
     not such a key.
     """
     if alg[:2] not in _KINDS:

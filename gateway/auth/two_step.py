@@ -31,8 +31,8 @@ TOKEN_MEMBERS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 class TwoStep(TokenExchangeMode):
     """The credential is stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token",
     "refresh_token"?, "expires_at"?, "raw", "steps"?}``. `raw` is the response that had the token. `steps` has the
-    responses if there are several steps. After a refresh, `steps` is also stored if there is only one step. The
-    response to the refresh then updates the response of the last step.
+    responses if there are several steps. After a refresh, `steps` is stored even if there is only one step: the
+    response to the refresh updates the response of the last step.
     """
 
     name = "TWO_STEP"

@@ -233,7 +233,7 @@ def _parse_line(path: Path, number: int, line: str) -> dict[str, str]:
         )
     values = dict(zip(COLUMNS, [*fields, *[""] * (len(COLUMNS) - len(fields))], strict=True))
     if values["risk"] not in RISKS:
-        raise unreadable(path, number, f"has the risk {values['risk']!r}; there are {', '.join(RISKS)}")
+        raise unreadable(path, number, f"has the unknown risk {values['risk']!r}; use one of {', '.join(RISKS)}")
     return values
 
 

@@ -251,7 +251,7 @@ def entry_faults(provider: Provider, external_names: ExternalNames) -> Iterator[
 def _mode_and_script_faults(provider: Provider, external_names: ExternalNames) -> Iterator[Finding]:
     if provider.auth_mode not in external_names.modes:
         modes = sorted(external_names.modes)
-        hint = did_you_mean(provider.auth_mode, modes) or f"; there are {', '.join(modes)}"
+        hint = did_you_mean(provider.auth_mode, modes) or f"; use one of {', '.join(modes)}"
         yield ("auth_mode",), f"there is no auth mode {provider.auth_mode!r}{hint}"
     if (mode := AUTH_MODES.get(provider.auth_mode)) is not None:
         for key in mode.required_fields:
@@ -271,7 +271,7 @@ def _mode_and_script_faults(provider: Provider, external_names: ExternalNames) -
         if external_names.scripts is not None and script not in external_names.scripts:
             yield (
                 (key,),
-                f"there is no script {script!r}; there are {', '.join(sorted(external_names.scripts)) or 'none'}",
+                f"there is no script {script!r}; use one of {', '.join(sorted(external_names.scripts)) or 'none'}",
             )
         elif not _SCRIPT_NAME.fullmatch(script):
             yield (key,), f"{script!r} is not a script name; write it in snake_case"
@@ -339,6 +339,6 @@ def _alternative_faults(provider: Provider) -> Iterator[Finding]:
     for key in provider.alternatives:
         main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
         if key not in known:
-            yield ("alternatives", key), f"there is no URL field {key!r}; there are {', '.join(known)}"
+            yield ("alternatives", key), f"there is no URL field {key!r}; use one of {', '.join(known)}"
         elif main is None:
             yield ("alternatives", key), f"{key} itself is missing; alternatives need it"

@@ -155,7 +155,7 @@ def _line_faults(line: OperationLine, header: Mapping[str, str]) -> Iterator[str
         if not _FIELD.fullmatch(path):
             yield f"{path!r} is not a field of a GraphQL type"
     elif method not in METHODS:
-        yield f"the method {method!r} is none of {', '.join(sorted(METHODS))}"
+        yield f"the method {method!r} is not one of {', '.join(sorted(METHODS))}"
     else:
         yield from _path_faults(path)
     if method in ("GET", "query") and risk != "read":
@@ -164,7 +164,7 @@ def _line_faults(line: OperationLine, header: Mapping[str, str]) -> Iterator[str
         yield f"a {method} cannot have the risk {risk}"
     marks = values["marks"].split()
     if unknown := sorted(set(marks).difference(MARKS)):
-        yield f"the mark {unknown[0]!r} is none of {', '.join(MARKS)}"
+        yield f"the mark {unknown[0]!r} is not one of {', '.join(MARKS)}"
     if values["summary"] != values["summary"].strip() or len(values["summary"]) > MAX_SUMMARY_LENGTH:
         yield f"the summary has more than {MAX_SUMMARY_LENGTH} characters, or begins or ends with a space"
 

@@ -221,7 +221,7 @@ def _full_names(given: Mapping[str, str]) -> dict[str, str]:
         else:
             near = close_matches(name, _SPELLINGS, 1)
             known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
-            faults.append(f"has no field {name}; there is {', '.join(known)}")
+            faults.append(f"has no field {name}; its fields are {', '.join(known)}")
     if faults:
         raise InvalidPagination(*faults)
     return fields

@@ -310,7 +310,7 @@ def _parse_placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
     if opened := _CALL.match(text, at):
         function = opened[1]
         if function not in ARITY:
-            raise TemplateError(f"there is no function {function!r}; there are {', '.join(sorted(ARITY))}")
+            raise TemplateError(f"unknown function {function!r}; use one of {', '.join(sorted(ARITY))}")
         parts, at = _parse_parts(text, opened.end(), call=function, depth=depth + 1)
         return FunctionCall(function, _arguments(function, parts)), at
     end = text.find("}", at)
@@ -325,7 +325,7 @@ def _parse_value(content: str) -> Part:
     if moment := _NOW.fullmatch(content):
         unit = str(moment["unit"] or "second")
         if unit not in UNITS:
-            raise TemplateError(f"'${{{content}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
+            raise TemplateError(f"'${{{content}}}': {unit!r} is not a unit; use one of {', '.join(UNITS)}")
         shift_s = int(moment["shift"] or 0) * UNITS[unit]
         if abs(shift_s) > MAX_SHIFT_S:
             raise TemplateError(f"'${{{content}}}' shifts the time by more than 100 years")
@@ -334,7 +334,7 @@ def _parse_value(content: str) -> Part:
         raise TemplateError(f"'${{{content}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
     namespace, dot, _ = content.partition(".")
     if dot and namespace not in NAMESPACES and not _STEP.fullmatch(namespace):
-        raise TemplateError(f"'${{{content}}}': there is no {namespace!r}; there are {', '.join(NAMESPACES)}")
+        raise TemplateError(f"'${{{content}}}': unknown name {namespace!r}; use one of {', '.join(NAMESPACES)}")
     return Name(content)
 
 

@@ -5,7 +5,7 @@
     serve, worker                        `gateway serve`, and the worker process that its parent starts
     check, doctor                        find faults of a configuration, and problems that would affect end users
     init, init_answers, demo             write a new configuration; run the gateway with a fake provider
-    try_                                 sends one call through a running gateway, and shows all of it
+    try_                                 sends one call through a running gateway, and shows it in full
     connections, keys, events, catalog   groups of commands, one group for each subject
     logs_command, audit                  search or follow the call log; show and verify the audit trail
     console_command                      `gateway console`: prints a link to sign in to the console
@@ -31,7 +31,7 @@ COMMANDS = {
     "serve": Command("gateway.cli.serve:serve", "run the gateway"),
     "check": Command("gateway.cli.check:check", "check a configuration without starting the gateway"),
     "try": Command(
-        "gateway.cli.try_.try_command:try_call", "send one call through a running gateway and show all of it"
+        "gateway.cli.try_.try_command:try_call", "send one call through a running gateway and show it in full"
     ),
     "doctor": Command(
         "gateway.cli.doctor.doctor_command:doctor", "find problems of a gateway and its surroundings before a user does"

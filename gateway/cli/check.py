@@ -214,7 +214,7 @@ def _provider_url_warnings(
 ) -> Iterator[Fault]:
     """Yield a warning for each URL of the provider's entry that egress would refuse.
 
-    URLs with a host or port that end users fill in are skipped. No name is resolved, so a name that leads to a private
+    URLs with a host or port that end users fill in are skipped. No name is resolved, so a name that resolves to a private
     address is not found here: egress refuses it when it connects.
     """
     provider = catalog.get(integration.provider)

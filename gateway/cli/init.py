@@ -66,7 +66,7 @@ def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[F
 
 
 def _create(path: Path, content: str) -> None:
-    """Create the file and write `content`. Raises OSError, also if the file exists.
+    """Create the file and write `content`. Raises OSError, for example if the file exists.
 
     O_EXCL refuses links, and files that another process created meanwhile. After an error, no half-written file remains.
     """

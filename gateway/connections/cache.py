@@ -487,9 +487,8 @@ class ConnectionCache:
         if now >= entry.good_until:
             entry.opened = None  # drop the decrypted credential, which stays in memory for a minute at most
         if entry.refresh_at is not None and now >= entry.refresh_at:
-            entry.refresh_at = (
-                None  # the refresh starts below, before a call has to wait, or is scheduled at the next use
-            )
+            # Either the refresh starts now, before a call must wait for it, or the next use schedules it.
+            entry.refresh_at = None
             if self.may_try(entry.connection, clock.now()):
                 self._refresh_in_background(entry.connection)
         self._entries.schedule_entry(entry, self._limits.ttl_s)

@@ -80,8 +80,8 @@ def _session_by_headers(request: web.Request) -> ConsoleSession | None:
     if len(names) > 1 or len(groups) > 1:
         raise Forbidden(
             "forbidden",
-            f"The request has {identity_headers.user} or {identity_headers.groups} twice. Let the proxy drop these "
-            "headers from browsers.",
+            f"The request has {identity_headers.user} or {identity_headers.groups} twice. Configure the proxy to "
+            "remove these headers from browsers' requests.",
         )
     role = role_of(config, [group.strip() for group in ",".join(groups).split(",")])
     name = printable_name(names[0])

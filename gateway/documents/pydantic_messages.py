@@ -94,9 +94,9 @@ def _text_expected_message(value: object) -> str:
         case int() | float():
             return "must be text, and this reads as a number; put it in quotes"
         case list():
-            return "must be one text, not a list"
+            return "must be text, not a list"
         case dict():
-            return "must be one text, not a mapping; a value that holds ': ' or begins with { goes in quotes"
+            return "must be text, not a mapping; put a value that contains ': ' or begins with { in quotes"
         case _:
             return "must be text"
 

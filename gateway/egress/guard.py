@@ -82,8 +82,8 @@ def is_public(address: IPAddress) -> bool:
 
 def _not_public(host: str, port: int, text: str, address: IPAddress | None) -> str:
     """Return the message for `host`, which resolves to the forbidden address `text`."""
-    leads = "" if host == text else f" leads to {text}, which"
-    message = f"{host} port {port}{leads} is not a public address."
+    resolves = "" if host == text else f" resolves to {text}, which"
+    message = f"{host} port {port}{resolves} is not a public address."
     if address is None:
         return f"{message} An address with a zone cannot be allowed in egress.allow."
     allowed = without_ipv6_prefix(address)

@@ -28,7 +28,7 @@ def no_page_memory() -> Unavailable:
     retry_at = clock.now() + timedelta(seconds=RETRY_AFTER_S)
     return Unavailable(
         "busy",
-        "Paged and shaped calls use all of their memory (egress.page_memory_bytes). Send fewer at once, or retry in "
+        "All memory for paged and shaped calls is in use (egress.page_memory_bytes). Send fewer at a time, or retry in "
         f"{RETRY_AFTER_S} s.",
         payload={"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,

@@ -113,7 +113,7 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
                 )
         integration_id, connection_id = bound_to
     retries = field("Retries", _pattern_check(_COUNT, "must be a whole number"))
-    retry_on = field("Retry-On", _pattern_check(_STATUSES, "must be statuses joined by commas, as in 429,503"))
+    retry_on = field("Retry-On", _pattern_check(_STATUSES, "must be statuses separated by commas, as in 429,503"))
     decompress = field("Decompress", _true_or_false)
     field("Forward-Headers-On-Redirect", _true_or_false)
     base_url = field("Base-Url-Override", _base_url)

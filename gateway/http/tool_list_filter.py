@@ -89,7 +89,7 @@ class StreamEventFilter:
             at = begins = end.end()
         del self._buffer[:at]
         if len(self._buffer) > MAX_EVENT_BYTES:
-            raise MalformedResponse(f"an event of it has more than {MAX_EVENT_BYTES >> 20} MiB")
+            raise MalformedResponse(f"one of its events has more than {MAX_EVENT_BYTES >> 20} MiB")
         return b"".join(events)
 
     def finish(self) -> bytes:
@@ -106,11 +106,11 @@ class StreamEventFilter:
             self._has_begun = True
             raw = raw.removeprefix(BOM)
         if raw.count(b"\n") + raw.count(b"\r") > MAX_LINES:
-            raise MalformedResponse(f"an event of it has more than {MAX_LINES} lines")
+            raise MalformedResponse(f"one of its events has more than {MAX_LINES} lines")
         try:
             lines = _LINE_END.split(raw.decode())
         except UnicodeDecodeError as fault:
-            raise MalformedResponse("an event of it is not UTF-8") from fault
+            raise MalformedResponse("one of its events is not UTF-8") from fault
         fields = [line.partition(":") for line in lines if line]
         data = "\n".join(value.removeprefix(" ") for name, _, value in fields if name == "data")
         if not data.strip():

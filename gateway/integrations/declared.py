@@ -120,7 +120,10 @@ def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault
 def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     if provider.auth_mode not in modes():
         missing = f"auth mode {provider.auth_mode}, which this installation does not have"
-        yield (*place, "provider"), f"provider '{provider.name}' uses {missing}; there are {', '.join(sorted(modes()))}"
+        yield (
+            (*place, "provider"),
+            f"provider '{provider.name}' uses {missing}; use one of {', '.join(sorted(modes()))}",
+        )
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     if mode.needs_client and not declared.client_id:
         page = provider.setup_guide_url or provider.docs

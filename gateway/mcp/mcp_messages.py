@@ -180,14 +180,14 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification("")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
-        raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {MAX_METHOD_CHARS} characters.")
+        raise RpcError(INVALID_REQUEST, f"'method' must be text of at most {MAX_METHOD_CHARS} characters.")
     _check_sent(routing, method, params)
     if "id" not in message:
         _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification(method)
     request_id = id_of(message)
     if request_id is None:
-        raise RpcError(INVALID_REQUEST, "'id' must be a text or a whole number.")
+        raise RpcError(INVALID_REQUEST, "'id' must be text or a whole number.")
     if not isinstance(params, dict):
         raise RpcError(INVALID_REQUEST, "'params' must be an object.")
     meta = params.get("_meta")

@@ -104,7 +104,7 @@ def _fill_argument(name: str, value: Any, deep: bool, optional: bool) -> str:
     if value is None:
         raise UnfitArguments(f"Argument '{name}' is missing.")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise UnfitArguments(f"'{name}' must be a text or a whole number.")
+        raise UnfitArguments(f"'{name}' must be text or a whole number.")
     text = str(value)
     if not text and not optional:
         raise UnfitArguments(f"'{name}' must not be empty.")
@@ -124,7 +124,7 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     body, content_type = _body(arguments)
     connection, select = arguments.get("connection"), arguments.get("select")
     if connection is not None and not isinstance(connection, str):
-        raise UnfitArguments("'connection' must be a text: INTEGRATION/CONNECTION.")
+        raise UnfitArguments("'connection' must be text: INTEGRATION/CONNECTION.")
     if select is not None and (not isinstance(select, str) or len(select) > MAX_SELECT_CHARS):
         raise UnfitArguments(f"'select' must be a JMESPath expression of at most {MAX_SELECT_CHARS} characters.")
     max_bytes = arguments.get("max_bytes", USUAL_BYTES)
@@ -132,7 +132,7 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
         raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MAX_BYTES}.")
     cursor = arguments.get("cursor") or None
     if cursor is not None and not isinstance(cursor, str):
-        raise UnfitArguments("'cursor' must be a text, as returned with the previous page.")
+        raise UnfitArguments("'cursor' must be text, as returned with the previous page.")
     return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
@@ -157,7 +157,7 @@ def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
             if item is None:
                 continue
             if isinstance(item, (dict, list)):
-                raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
+                raise UnfitArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.")
             text = item if isinstance(item, str) else json.dumps(item)
             yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 

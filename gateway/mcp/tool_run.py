@@ -63,7 +63,7 @@ class ToolRun:
         """
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
+            raise RpcError(rpc.INVALID_PARAMS, "params.name must be text, and params.arguments an object.")
         known, is_large = self._tools.known_tools, self._request.outer.is_large
         tools = known.tools
         by_call_tool = name in ARGUMENTS_ABOUT_TOOLS
@@ -241,7 +241,9 @@ class ToolRun:
         except TimeoutError:
             return failure(f"The response was not complete within {MAX_CALL_S:.0f} s.")
         except NoPageMemory:
-            return failure("The gateway has no memory for another large response now. Call again in a few seconds.")
+            return failure(
+                "The gateway does not have enough memory for another large response now. Call again in a few seconds."
+            )
         finally:
             memory.release()
 
@@ -270,7 +272,7 @@ class ToolRun:
                 "from /proxy."
             )
         if not response.complete:
-            return failure("The provider's response broke off. Nothing of it is shown.")
+            return failure("The provider's response broke off, so none of it is shown.")
         return None
 
     def _shaping(

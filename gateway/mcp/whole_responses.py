@@ -48,7 +48,7 @@ class WholeResponses:
         """
         uri = params.get("uri")
         if not isinstance(uri, str):
-            raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
+            raise RpcError(rpc.INVALID_PARAMS, "params.uri must be text.")
         try:
             response_id, key_id, ends_at, again = json.loads(self._request.seals.open(uri.removeprefix(SCHEME)))
         except (VaultError, ValueError, TypeError):

@@ -178,7 +178,7 @@ class Tracing:
 def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bool = False) -> Tracing | None:
     """Return the tracing that the `OTEL_*` variables configure, or None if tracing is off.
 
-    Return None also if tracing cannot start, for example if OpenTelemetry is not installed; the reason is logged.
+    Also return None if tracing cannot start, for example if OpenTelemetry is not installed; the reason is logged.
     `connection_ids`: whether spans contain the connection's id.
     """
     variable = enabling_variable(environ)

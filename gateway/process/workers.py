@@ -61,7 +61,7 @@ def pause_after(short_lives: int) -> float:
     """Return the pause in seconds before a replacement starts, after this many workers in a row died too soon."""
     if not short_lives:
         return 0.0
-    # Without a limit for the exponent, the product overflows after 1,024 short lives.
+    # Without a limit for the exponent, the product overflows after 1,024 workers that died too soon.
     return min(FIRST_PAUSE_S * 2.0 ** min(short_lives - 1, 30), MAX_PAUSE_S)
 
 

@@ -196,7 +196,7 @@ class Member(NamedTuple):
 def may_refresh_again(since_s: float, members: Iterable[Member]) -> bool:
     """Return whether nodes may send refresh tokens again.
 
-    They may if the database has the newest tokens of all living processes, or after `MAX_WAIT_S` seconds. `since_s`:
+    They may if the database has the newest tokens of all running processes, or after `MAX_WAIT_S` seconds. `since_s`:
     seconds since the failover was noticed.
     """
     if since_s < MIN_WAIT_S:

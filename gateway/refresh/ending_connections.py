@@ -56,7 +56,7 @@ class EndedConnectionRecorder:
     def _is_dead(self, row: Connection) -> bool | None:
         """Return True if the credential can never be refreshed; None if its encryption key is not in the keyring yet.
 
-        Return False also if this method cannot decide: the catalog entry is gone or has another auth mode now, or the
+        Also return False if this method cannot decide: the catalog entry is gone or has another auth mode now, or the
         row is damaged.
         """
         provider = self._current.generation.catalog.get(row.provider)

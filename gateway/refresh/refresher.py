@@ -213,7 +213,7 @@ class Refresher:
         if not done:
             raise Unavailable(
                 "store_unavailable",
-                "Token refresh timed out waiting for the provider or the database. Retry in 5 seconds.",
+                "Token refresh timed out waiting for the provider or the database. Retry in 5 s.",
                 retry_after_s=5,
             )
         return task.result()

@@ -130,7 +130,7 @@ def _same_token(given: str, secret: Secret, scheme: str) -> bool:
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
-    """Raise SignatureRefused unless `path` leads to at least one token and all tokens are correct."""
+    """Raise SignatureRefused unless there is at least one token at `path` and all tokens are correct."""
     try:
         found = [json.loads(body)]
     except (ValueError, RecursionError):

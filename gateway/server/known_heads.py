@@ -45,8 +45,8 @@ _OWN: Final = {
     b"Content-Length": _LENGTH,
     b"content-length": _LENGTH,
 }
-# The patterns find the lines above, and lines that are passed on and usually have another value in each call. Such
-# lines have traces of OpenTelemetry, Sentry, Datadog, Zipkin and the clouds, request ids, idempotency keys, the method
+# The patterns find the lines above, and lines that are passed on and usually have another value in each call. These are
+# the trace headers of OpenTelemetry, Sentry, Datadog, Zipkin and the clouds, request ids, idempotency keys, the method
 # and the tool of an MCP message, and conditions such as ``If-None-Match``. The patterns also match some other names,
 # because one character class for the first letter is faster. `KnownHead.vary` then checks the exact name.
 _FIRST: Final = rb"\r\n([BCIMRSTUXbcimrstux](?:"

@@ -49,7 +49,7 @@ class ConsoleSessionStore:
         """
         table = console_sessions.c
         if await self._find(link_digest, LINK, now) is None:
-            return None  # anyone can send a wrong link, so it takes no turn of the writes
+            return None  # anyone can send a wrong link, so a wrong link must not enter the queue of writes
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
 

@@ -83,7 +83,7 @@ def unavailable(cause: str) -> Unavailable:
     help_needed = "The operator must free space. " if cause == DISK_FULL else ""
     return Unavailable(
         "store_unavailable",
-        f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} seconds.",
+        f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} s.",
         payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,
     )

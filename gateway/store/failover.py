@@ -4,7 +4,7 @@ After a failover, each process writes back the tokens that it has in memory (`Co
 claims of its running refreshes (`gateway.refresh.recovery`). Until all processes have written back, no process may
 claim a lease, because the refresh token in the database is possibly used up. Two rules ensure this (ADR 42, ADR 64).
 First, a claim names the timeline that its process knows, and fails if the database has another timeline. Second, no
-process claims a lease before all living processes have confirmed the new timeline in the table `processes`.
+process claims a lease before all running processes have confirmed the new timeline in the table `processes`.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Failover:
 
     @property
     def pending(self) -> bool:
-        """Whether tokens in the database are possibly older than the tokens of a living process. Runs no query.
+        """Whether tokens in the database are possibly older than the tokens of a running process. Runs no query.
 
         True from a failover until all processes have written back their tokens, as far as this process knows.
         """
@@ -213,7 +213,7 @@ class Failover:
         return sorted((await self._read_timelines()).values())[1:]
 
     async def _ask(self, since: datetime) -> None:
-        """End the wait if all living processes have confirmed. Otherwise log the processes that have not confirmed."""
+        """End the wait if all running processes have confirmed. Otherwise log the processes that have not confirmed."""
         async with self._transactions.read() as db:
             rows = (await db.execute(select(processes))).all()
         now = clock.now()

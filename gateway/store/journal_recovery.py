@@ -191,7 +191,7 @@ class RefreshJournal:
         holding: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
-        """Remove what is not needed: files of dead processes, and unreleased attempts in files of living processes.
+        """Remove what is not needed: files of dead processes, and unreleased attempts in files of running processes.
 
         A reply is needed as long as its refresh is open. `current`: returns the present row of a connection. `release`:
         releases an attempt in this process's journal. `holding`: the names of processes that hold leases; the markers
@@ -244,7 +244,7 @@ class RefreshJournal:
     async def _overdue_attempts(
         self, path: Path, current: Current, overdue: set[str]
     ) -> tuple[list[str], dict[ConnectionRef, Connection]]:
-        """Return the attempts that a living process has not released, although their replies are no longer needed.
+        """Return the attempts that a running process has not released, although their replies are no longer needed.
 
         Also return the connections with an overdue reply that is needed: only the parent, which wrote the reply, is
         possibly alive.

@@ -1,7 +1,7 @@
 """A catalog in the format of public catalogs (one mapping with an entry per name), generated from the shipped entries.
 
 The documentation of this format defines the field names. Some entries get a change from `QUIRKS`. Each quirk uses a
-feature that the gateway's format expresses differently or not at all. With each quirk comes the field that the
+feature that the gateway's format expresses differently or not at all. Each quirk names the field that the
 conversion must report as lost, or None.
 """
 

@@ -17,7 +17,7 @@ class FakePeer:
     `scopes`: the scopes of its API key. `faults`: for each path, responses that the next requests get instead; each is
     sent once. `dead`: IDs of connections that get 424.
 
-    `max_page_size`: maximum number of rows per page, also if a request wants more. `hidden_from_get`: IDs of
+    `max_page_size`: maximum number of rows per page, even if a request asks for more. `hidden_from_get`: IDs of
     connections that appear in the list but get 404.
     """
 

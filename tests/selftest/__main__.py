@@ -22,7 +22,7 @@ from tests.selftest.stall import stalled_holder
 from tests.selftest.trial_result import TrialResult
 from tests.selftest.writes import Tally, kills_during_writes
 
-PROVIDERS = {False: "revokes on reuse", True: "has a grace time"}
+PROVIDERS = {False: "revokes on reuse", True: "has a grace period"}
 PART: Final = 200  # number of kills that have one line in the file of `--keep`
 
 

@@ -69,7 +69,7 @@ class SlowTracker(Tracker):
 
 
 class GraceTimeTracker(SlowTracker):
-    """Accepts the previous refresh token again, as providers with a grace time do."""
+    """Accepts the previous refresh token again, as providers with a grace period do."""
 
     def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:

@@ -79,6 +79,6 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
     result = f"reported as {reason}" if lost else "nothing lost"
     fine = (lost and reason == "rotation_lost") if may_be_lost else not lost
     requests = tracker.calls["refresh_token"]
-    grace = "has a grace time" if forgiving else "revokes on reuse"
+    grace = "has a grace period" if forgiving else "revokes on reuse"
     outcome = f"{result}; {requests} token requests"
     return TrialResult(f"network cut {place} ({grace})", outcome, int(lost), fine and requests == 2)

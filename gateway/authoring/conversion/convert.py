@@ -62,7 +62,7 @@ def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
             case "pattern":
                 _convert_pattern(out, str(value), at, notes)
             case "format" if value not in _FORMATS:
-                notes.add_lost(at, f"there is no format {value!r}; there are {', '.join(sorted(_FORMATS))}")
+                notes.add_lost(at, f"there is no format {value!r}; use one of {', '.join(sorted(_FORMATS))}")
             case "enum" if isinstance(value, list):
                 out[key] = [as_text(item) for item in value]
             case "order" | "visible_when" | "format":
@@ -306,7 +306,7 @@ class EntryConversion:
             self.out[key] = ours
         else:
             self.notes.add_lost(
-                (key,), f"there is no script {name!r} here; there are {', '.join(sorted(self.scripts))}"
+                (key,), f"there is no script {name!r} here; use one of {', '.join(sorted(self.scripts))}"
             )
 
     def _on_categories(self, value: Any, _: Mapping[str, Any]) -> None:

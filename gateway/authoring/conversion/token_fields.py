@@ -51,7 +51,7 @@ def convert_text_map(source: Any, place: Place, notes: Notes, fallbacks: Fallbac
     for name, value in source.items() if isinstance(source, Mapping) else ():
         at = (*place, name)
         if isinstance(value, Mapping | list):
-            notes.add_lost(at, "has more than one text")
+            notes.add_lost(at, "has several texts")
         elif value is not None:
             out[str(name)] = fallbacks.text(as_text(value), at)
     return out

@@ -27,7 +27,7 @@ COMMANDS = {
     "uses": Command("gateway.cli.audit.audit_uses:uses", "count how often each key used each connection"),
     "forget": Command(
         "gateway.cli.audit.forget_person:forget",
-        "delete an end user's audit key, so that records no longer lead to them",
+        "delete an end user's audit key, so that records no longer identify the end user",
     ),
 }
 

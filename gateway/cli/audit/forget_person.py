@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("end_user")
 @as_json
 def forget(file: Path, environment: str | None, end_user: str, as_json: bool) -> None:
-    """Delete the audit key of END_USER, so that the digests in records no longer lead to them. The chain stays valid.
+    """Delete the audit key of END_USER, so that the digests in records no longer identify the end user. The chain stays valid.
 
     Deleting an end user's last connection has the same effect.
     """
@@ -33,7 +33,7 @@ def forget(file: Path, environment: str | None, end_user: str, as_json: bool) ->
         if as_json:
             print(json.dumps({"forgotten": done}))
         elif done:
-            print("Forgotten: the records no longer lead to this end user.")
+            print("Forgotten: the records no longer identify this end user.")
         else:
             print("gateway: no record is about this end user, or the end user was already forgotten", file=sys.stderr)
         return 0 if done else 1

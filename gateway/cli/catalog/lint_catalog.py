@@ -27,7 +27,7 @@ MAX_PLACES = 5
     "--all",
     "every",
     is_flag=True,
-    help=f"Report every warning, also if more than {MAX_EQUAL_WARNINGS} have the same text.",
+    help=f"Report every warning, even if more than {MAX_EQUAL_WARNINGS} have the same text.",
 )
 @as_json
 def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:

@@ -67,7 +67,7 @@ A demo user has connected through OAuth. Read two of her issues through the gate
 
 {ready.curl}
 
-Show all of such a call, also as Python and Node. In another terminal, in this folder: {program()} try{where}
+Show such a call in full, also as Python and Node. In another terminal, in this folder: {program()} try{where}
 
 Connect another account in a browser (log in as demo@example.com, password demo; the link is valid for 30 minutes):
 

@@ -46,7 +46,7 @@ def reserve_port(port: int, flag: str) -> Iterator[int]:
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _GRACE_S: Final = 0.3
 NEW_AGENT_KEY: Final = (
-    "The agent has a new key: its former one, or the connection of that key, has ended. Add the tools again with the new "
+    "The agent has a new key, because its former key or that key's connection has ended. Add the tools again with the new "
     "command."
 )
 

@@ -267,9 +267,9 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
     if public.is_another_gateway:
         fix = "correct server.public_url or the reverse proxy, or stop the other gateway"
         what = "its encryption keys are not those of this configuration"
-        return DoctorFinding("fail", "public URL", f"{url} leads to another gateway: {what}", where, fix)
+        return DoctorFinding("fail", "public URL", f"{url} reaches another gateway: {what}", where, fix)
     if public.is_gateway:
-        return ok("public URL", f"{url} leads to a gateway")
+        return ok("public URL", f"{url} reaches a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     if not local.is_gateway and (public.is_refused or loopback):
         start = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
@@ -277,12 +277,12 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
     behind = (
         ""
         if local.is_gateway
-        else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not lead there)"
+        else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not forward to it)"
     )
     fix = "correct server.public_url, or DNS, certificate, load balancer or firewall; if this network cannot reach its own "
     fix += "public IP address, run doctor from elsewhere"
     return DoctorFinding(
-        "fail", "public URL", f"{url} does not lead to a gateway: it {public.problem}{behind}", where, fix
+        "fail", "public URL", f"{url} does not reach a gateway: it {public.problem}{behind}", where, fix
     )
 
 

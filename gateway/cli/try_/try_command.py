@@ -1,4 +1,4 @@
-"""``gateway try``: sends one call through a running gateway and shows all of it."""
+"""``gateway try``: sends one call through a running gateway and shows it in full."""
 
 import codecs
 import json

@@ -24,7 +24,7 @@ from gateway.store.preflight_checks import (
 )
 from gateway.vault import Keyring, WrappedKey
 
-OTHER_DATABASE_ADVICE: Final = "let store.url name another one, or add ?search_path=NAME for a schema of its own"
+OTHER_DATABASE_ADVICE: Final = "set store.url to another database, or add ?search_path=NAME for a schema of its own"
 SERVER: Final = """
 SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby, current_user AS "user",
        current_schema() AS "schema", current_database() AS "database",
@@ -81,9 +81,9 @@ async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None
 async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) -> str | None:
     server = await db.fetchrow(SERVER)
     if server["standby"]:
-        raise StoreRefused(f"{place} is a standby and takes no writes: let store.url name the primary.")
+        raise StoreRefused(f"{place} is a standby and accepts no writes: set store.url to the primary.")
     if server["encoding"] != "UTF8":
-        raise StoreRefused(f"{place} keeps text as {server['encoding']}: create the database with ENCODING 'UTF8'.")
+        raise StoreRefused(f"{place} stores text as {server['encoding']}: create the database with ENCODING 'UTF8'.")
     if server["schema"] is None:
         raise StoreRefused(f"{place} has none of the schemas in its search_path: create one, such as public.")
     tables = {row["tablename"] for row in await db.fetch(TABLES)}

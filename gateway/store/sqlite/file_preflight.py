@@ -30,7 +30,7 @@ from gateway.store.preflight_checks import (
 from gateway.vault import Keyring, WrappedKey
 
 EXAMPLE: Final = "sqlite:///gateway.db"
-OTHER_FILE_ADVICE: Final = "let store.url name another file"
+OTHER_FILE_ADVICE: Final = "set store.url to another file"
 MAX_LOOKS: Final = 10
 LOOK_S: Final = 1.5  # so that a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
@@ -170,9 +170,9 @@ def _wal(path: Path) -> bool:
 def check_folder(path: Path) -> None:
     """Check that the folder of the file exists, without opening the file. Raises StoreRefused."""
     if path.is_dir():
-        raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
+        raise StoreRefused(f"{path} is a folder: set store.url to a file in it.")
     if not path.parent.is_dir():
-        raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
+        raise StoreRefused(f"{path.parent} is not a folder: create it, or set store.url to a file elsewhere.")
 
 
 def _check_file_access(path: Path) -> None:
@@ -187,7 +187,9 @@ def _check_file_access(path: Path) -> None:
             f"{path.parent} is not writable for this user, and SQLite writes beside its file too: run the command as the "
             "gateway's user, or change the owner of the folder."
         )
-        raise StoreRefused(message, fix="let the gateway's user write to that folder, or let store.url name another")
+        raise StoreRefused(
+            message, fix="give the gateway's user write permission for that folder, or set store.url to another"
+        )
     if not path.exists():
         return
     if not path.is_file():
@@ -197,7 +199,7 @@ def _check_file_access(path: Path) -> None:
             f"{path} is not readable and writable for this user: run the command as the gateway's user, or change the "
             "owner of the file."
         )
-        raise StoreRefused(message, fix="let the gateway's user read and write that file")
+        raise StoreRefused(message, fix="give the gateway's user read and write permission for that file")
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
     if not target.parent.is_dir():
-        raise StoreRefused(f"{target.parent} is not a folder: make it first, or name a file in another one.")
+        raise StoreRefused(f"{target.parent} is not a folder: create it first, or name a file in another one.")
     with faults_of_file(target):
         if target.exists() and source.exists() and target.samefile(source):
             raise StoreRefused(f"{target} is the database itself: name another file.")

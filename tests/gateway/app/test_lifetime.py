@@ -1,4 +1,4 @@
-"""The runtime is closed completely, also if its start fails."""
+"""The runtime is closed completely, even if its start fails."""
 
 from pathlib import Path
 from typing import Any

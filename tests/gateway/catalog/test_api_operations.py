@@ -77,7 +77,7 @@ def test_same_as_uses_the_operations_of_another_entry_below_its_own_prefix(tmp_p
     [
         ("# colour: red\n", ":1: must be '# key: value'"),
         ("id\tmethod\n", ":1: must name the columns"),
-        (FILE.replace("\tread\n", "\trisky\n"), ":9: has the risk 'risky'"),
+        (FILE.replace("\tread\n", "\trisky\n"), ":9: has the unknown risk 'risky'"),
         (FILE + "one\tGET\n", ":13: must have 4 to 8 fields"),
         ("# same_as: other\n", ":1: same_as names 'other'"),
     ],

@@ -83,7 +83,7 @@ def test_entry_with_many_fields_has_no_faults(tmp_path: Path, entry: str) -> Non
         ),
         (
             GRANT.replace("{token_url: [", "{tokenurl: ["),
-            "7: there is no URL field 'tokenurl'; there are authorization_url, ",
+            "7: there is no URL field 'tokenurl'; use one of authorization_url, ",
         ),
         (GRANT.replace("{token_url: [", "{refresh_url: ["), "7: refresh_url itself is missing; alternatives need it"),
         (GRANT.replace('.example.com/token"]', '.example.com/to ken"]'), "7: alternatives.token_url[0]: ' ' is not"),

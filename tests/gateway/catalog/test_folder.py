@@ -62,10 +62,13 @@ CASES = [
     (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not supported, write the values out"),
     # names that exist elsewhere
     (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; did you mean 'API_KEY'?"),
-    (PLAIN.replace("API_KEY", "TOKEN"), "4: there is no auth mode 'TOKEN'; there are API_KEY, "),
+    (PLAIN.replace("API_KEY", "TOKEN"), "4: there is no auth mode 'TOKEN'; use one of API_KEY, "),
     (PLAIN + "client_secret: x\n", "9: unknown key 'client_secret'; it belongs to an integration in gateway.yaml"),
     ("acme:\n  display_name: Acme\n", "1: unknown key 'acme'; the fields of an entry begin at the top level. `gateway"),
-    (OAUTH.replace("jira_post_connection", "jira_post"), "10: there is no script 'jira_post'; there are jira_post_con"),
+    (
+        OAUTH.replace("jira_post_connection", "jira_post"),
+        "10: there is no script 'jira_post'; use one of jira_post_con",
+    ),
     (OAUTH.replace("token_url:", "refresh_url:"), "1: token_url is missing; auth_mode OAUTH2 needs it"),
     # URLs
     (
@@ -139,10 +142,10 @@ CASES = [
     ),
     (
         PLAIN.replace("${apiKey}", "${rot13(${apiKey})}"),
-        "7: proxy.headers.x-api-key: there is no function 'rot13'; there are base64, ",
+        "7: proxy.headers.x-api-key: unknown function 'rot13'; use one of base64, ",
     ),
     (PLAIN.replace("${apiKey}", "${api key}"), "7: proxy.headers.x-api-key: '${api key}' is not a placeholder"),
-    (PLAIN.replace("${apiKey}", "${env.HOME}"), "7: proxy.headers.x-api-key: '${env.HOME}': there is no 'env'"),
+    (PLAIN.replace("${apiKey}", "${env.HOME}"), "7: proxy.headers.x-api-key: '${env.HOME}': unknown name 'env'"),
     (
         PLAIN.replace("${apiKey}", "${now+1:fortnight}"),
         "7: proxy.headers.x-api-key: '${now+1:fortnight}': 'fortnight' is not a unit",
@@ -183,7 +186,7 @@ CASES = [
     (PLAIN + "connection_config: {'a b': {}}\n", "9: 'a b' cannot name a setting"),
     (PLAIN + "connection_configuration: [a, a]\n", "9: 'a' is given twice"),
     (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is not a status; write 429, 5xx or 500-502"),
-    # what is not YAML
+    # not YAML
     ("display_name: [a\n", "1: not YAML: the [ is not closed; write ]"),
     ("categories: [${X}]\n", "1: not YAML: quote ${…} inside [ ] and { }"),
     ("a: b: c\n", "1: not YAML: a second ': ' in one line"),

@@ -102,8 +102,8 @@ def test_a_field_name_may_be_shortened_at_an_underscore() -> None:
             {"type": "offset", "offset_name": "o", "offset_start": "x", "offset_calculation": "y"},
             ["has offset_start_value: ", "has offset_calculation_method: "],
         ),
-        ({"curser_path": "x"}, ["no field curser_path; there is cursor_path_in_response"]),
-        ({"cursor": "x"}, ["no field cursor; there is cursor_path_in_response, cursor_name_in_request"]),
+        ({"curser_path": "x"}, ["no field curser_path; its fields are cursor_path_in_response"]),
+        ({"cursor": "x"}, ["no field cursor; its fields are cursor_path_in_response, cursor_name_in_request"]),
         ({"applies_to": "x"}, ["no field applies_to"]),
         (
             {"type": "link", "link_rel": "a", "link_rel_in_response_header": "b"},

@@ -93,7 +93,7 @@ def test_lost_key_is_reported_in_one_line_and_nothing_is_changed(folder: Path, c
     before = (folder / "gateway.db").read_bytes()
     output = run_command_text(*command, "-c", file, code=1)
     assert output.count("\n") == 1
-    assert "1 data key, with 3 values, under an encryption key that is not in store.encryption_keys" in output
+    assert "1 data key, with 3 values, encrypted with a key that is not in store.encryption_keys" in output
     assert (folder / "gateway.db").read_bytes() == before
 
 

@@ -92,7 +92,7 @@ def test_missing_folder_of_the_store_is_a_warning(file: Path) -> None:
     result = check(file, GOOD.replace("store: {", f"store: {{url: 'sqlite:///{folder}/gateway.db', "))
     assert result.exit_code == 0
     assert result.stderr == (
-        f"{file}:1: warning: {folder} is not a folder: create it, or let store.url name a file elsewhere. "
+        f"{file}:1: warning: {folder} is not a folder: create it, or set store.url to a file elsewhere. "
         "Until then, the gateway does not start on this machine.\n"
     )
 

@@ -112,7 +112,7 @@ async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_dat
     (fault,) = json.loads(done.out)["faults"]
     assert fault["message"] == (
         "The gateway's database cannot be used now: it lacks a column, as after an incomplete restore; restore a complete "
-        "backup. Retry in 5 seconds. The database says: column deliveries.detail does not exist."
+        "backup. Retry in 5 s. The database says: column deliveries.detail does not exist."
     )
 
 

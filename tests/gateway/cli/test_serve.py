@@ -107,7 +107,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
     assert result.exit_code == 1
     message = result.stderr
     assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in message
-    assert f"{file}:9: environments.dev.integrations.three.provider: must be one text, not a list" in message
+    assert f"{file}:9: environments.dev.integrations.three.provider: must be text, not a list" in message
     assert f"{file}:10: live.ttl_s: must be a number" in message
     assert f"{file}:11: catalog[1]: there is no folder" in message
     assert "mine/tracker.yaml:2: unknown key 'categoris'" in message

@@ -108,7 +108,7 @@ TABLE = [
     ("environments: {dev: {secret_keys: [12345678901234567]}}", 2, "reads as a number; put it in quotes"),
     ("environments: {dev: {secret_keys: ['${EMPTY}']}}", 2, "secret_keys[0]: is empty; `openssl rand -hex 32` makes"),
     ("environments: {dev: {secret_keys: [on]}}", 2, "reads as a boolean; put it in quotes"),
-    ("environments: {dev: {secret_keys: [{a: b}]}}", 2, "must be one text, not a mapping"),
+    ("environments: {dev: {secret_keys: [{a: b}]}}", 2, "must be text, not a mapping"),
     (
         "environments:\n  dev: {secret_keys: ['${SECRET}']}\n  prod: {secret_keys: ['${SECRET}']}",
         4,

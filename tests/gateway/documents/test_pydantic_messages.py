@@ -40,7 +40,7 @@ def message(syntax: Syntax, **given: Any) -> str:
     [
         ({"word": 7}, "must be text", "must be text, and this reads as a number; put it in quotes"),
         ({"word": True}, "must be text", "must be text, and this reads as a boolean; put it in quotes"),
-        ({"word": []}, "must be text", "must be one text, not a list"),
+        ({"word": []}, "must be text", "must be text, not a list"),
         ({"word": None}, "must be text", "must be text"),
         ({"word": ""}, "must have 1 or more characters", "must not be empty; leave the key out if it is not needed"),
         ({"word": "secret"}, "may have at most 4 characters", "may have at most 4 characters"),

@@ -75,7 +75,7 @@ def test_the_public_internet_is_reached_by_https_only(address: str) -> None:
 
 
 def test_name_with_one_forbidden_address_is_refused() -> None:
-    with pytest.raises(EgressError, match=r"leads to 127\.0\.0\.1"):
+    with pytest.raises(EgressError, match=r"resolves to 127\.0\.0\.1"):
         CLOSED.admit("https", "rebind.example", 443, ["8.8.8.8", "127.0.0.1"])
 
 

@@ -35,11 +35,11 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({}, "Argument 'key' is missing."),
         ({"key": ""}, "'key' must not be empty."),
         ({"key": "a/b"}, "'key' is one segment of the path, so it cannot hold '/'."),
-        ({"key": True}, "'key' must be a text or a whole number."),
+        ({"key": True}, "'key' must be text or a whole number."),
         ({"key": "a", "other": 1}, "Unknown argument 'other'."),
         ({"key": "a", "body": {}}, "Unknown argument 'body'."),  # a GET has no body
         ({"key": "a", "query": []}, "'query' must be an object"),
-        ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be a text, a number"),
+        ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be text, a number"),
         ({"key": "a", "max_bytes": MAX_BYTES + 1}, "'max_bytes' must be a whole number"),
         ({"key": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
         ({"key": "a", "select": 1}, "'select' must be a JMESPath expression"),

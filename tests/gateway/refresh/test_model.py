@@ -57,8 +57,8 @@ def test_no_loss_is_silent_without_a_journal() -> None:
     assert SILENT not in {finding.what for finding in findings}
 
 
-# ── A standby that lacks the last commits takes over. Living gateways lose nothing: no token, no reply in a journal,
-# and no exchange in progress. A gateway that was killed or paused for too long does not count as living.
+# ── A standby that lacks the last commits takes over. Running gateways lose nothing: no token, no reply in a journal,
+# and no exchange in progress. A gateway that was killed or paused for too long does not count as running.
 
 
 @pytest.mark.parametrize(

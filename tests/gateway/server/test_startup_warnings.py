@@ -100,7 +100,7 @@ def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tm
     config = configured(tmp_path, server=public)
     (response,) = warned(config, "metrics_open_to_network", "0.0.0.0")
     assert "server.admin_host" in response["fix"]
-    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # also if a service manager opened the socket
+    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # even if a service manager opened the socket
     said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
     assert warned(said, "metrics_open_to_network", "0.0.0.0") == []
 

@@ -339,7 +339,7 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
     with pytest.raises(StoreRefused) as refusal:
         await opener(NEXT)
     message = str(refusal.value)
-    assert "2 data keys, with 17 values, under an encryption key that is not in store.encryption_keys" in message
+    assert "2 data keys, with 17 values, encrypted with a key that is not in store.encryption_keys" in message
     assert "`gateway keys rotate`" in message
     assert "\n" not in message
 

@@ -185,7 +185,7 @@ class World:
         return {connection["end_user"]["id"]: connection["account"]["id"] for connection in listed}
 
     async def pending(self, link: Link) -> list[str]:
-        """Return the IDs of the pending connections that the application could complete in a session."""
+        """Return the IDs of the session's pending connections, which the application could complete."""
         body = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
         connections = body["data"]["connections"]
         return [connection["connection_id"] for connection in connections if connection["is_pending"]]

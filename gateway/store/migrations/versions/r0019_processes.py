@@ -1,4 +1,4 @@
-"""The living processes, each with the timeline of the database for which it has written back its tokens."""
+"""The running processes, each with the timeline of the database for which it has written back its tokens."""
 
 from collections.abc import Sequence
 

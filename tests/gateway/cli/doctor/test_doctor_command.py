@@ -221,7 +221,7 @@ async def test_a_folder_that_this_user_may_not_write_to_is_found(
     monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
     (fault,) = (await config_only.report("--offline")).of("store")
     assert "is not writable for this user" in fault["message"]
-    assert fault["fix"] == "let the gateway's user write to that folder, or let store.url name another"
+    assert fault["fix"] == "give the gateway's user write permission for that folder, or set store.url to another"
 
 
 async def test_doctor_checks_only_the_given_integration(config_only: Examined) -> None:

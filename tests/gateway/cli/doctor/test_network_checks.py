@@ -36,7 +36,7 @@ async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) ->
         result = await examined.report()
     (fault,) = result.of("public URL")
     assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("public_url"))
-    assert "does not lead to a gateway" in fault["message"]
+    assert "does not reach a gateway" in fault["message"]
     assert "server.public_url" in fault["fix"]
 
 
@@ -87,7 +87,7 @@ async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp
     assert local["message"].startswith("another gateway listens on")
     assert local["line"] == examined.line("port:")
     assert "Ctrl-C" in local["fix"]
-    assert "leads to another gateway" in public["message"]
+    assert "reaches another gateway" in public["message"]
 
 
 async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(examined: Examined) -> None:

@@ -109,11 +109,11 @@ async def test_backup_overwrites_nothing_without_force_and_leaves_no_partial_fil
     copy.write_text("mine")
     with pytest.raises(StoreRefused, match="--force"):
         await backed_up(path, copy)
-    with pytest.raises(StoreRefused, match="encryption key"):
+    with pytest.raises(StoreRefused, match="encrypted with a key"):
         await backed_up(path, copy, key=os.urandom(32), over=True)
     with pytest.raises(StoreRefused, match="the database itself"):
         await backed_up(path, path, over=True)
-    with pytest.raises(StoreRefused, match="is not a folder: make it first"):
+    with pytest.raises(StoreRefused, match="is not a folder: create it first"):
         await backed_up(path, copy.parent / "absent" / "backup.db")
     assert copy.read_text() == "mine"
     assert (await backed_up(path, copy, over=True)).connections == 0
@@ -291,7 +291,7 @@ async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path:
     await backed_up(path, copy)
     await store.close()
     before = path.read_bytes()
-    with pytest.raises(StoreRefused, match="encryption key"):
+    with pytest.raises(StoreRefused, match="encrypted with a key"):
         await restored(copy, path, os.urandom(32))
     whole = copy.read_bytes()
     with closing(sqlite3.connect(copy)) as db:
