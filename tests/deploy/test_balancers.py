@@ -100,7 +100,7 @@ async def test_unusual_header_fields_arrive(balancer: Front, balancer_provider: 
     assert len(headers["x-long"]) == 15_000
 
 
-async def test_paths_that_the_gateway_refuses_are_refused_behind_a_balancer(
+async def test_paths_that_the_gateway_refuses_are_also_refused_through_a_balancer(
     balancer: Front, balancer_provider: BalancerTestProvider
 ) -> None:
     balancer_provider.requests.clear()

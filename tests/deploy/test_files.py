@@ -76,16 +76,20 @@ def test_balancers_give_slow_clients_as_much_time_as_the_gateway() -> None:
     """
     nginx, haproxy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "haproxy.cfg").read_text()
 
-    def of(text: str, name: str, unit: str = "s") -> int:
+    def number_of_setting(text: str, name: str, unit: str = "s") -> int:
         found = re.search(rf"^\s*{name} (\d+){unit}\b", text, re.MULTILINE)
         assert found is not None, name
         return int(found[1])
 
     limits = ClientLimitsConfig()
-    assert of(nginx, "client_header_timeout") == of(haproxy, "timeout http-request") == limits.head_s
-    assert limits.body_idle_s < of(nginx, "client_body_timeout") <= 2 * limits.body_idle_s
-    assert limits.answer_idle_s < of(nginx, "send_timeout") <= 2 * limits.answer_idle_s
-    assert of(nginx, "worker_connections", "") // 2 <= limits.connections
+    assert (
+        number_of_setting(nginx, "client_header_timeout")
+        == number_of_setting(haproxy, "timeout http-request")
+        == limits.head_s
+    )
+    assert limits.body_idle_s < number_of_setting(nginx, "client_body_timeout") <= 2 * limits.body_idle_s
+    assert limits.answer_idle_s < number_of_setting(nginx, "send_timeout") <= 2 * limits.answer_idle_s
+    assert number_of_setting(nginx, "worker_connections", "") // 2 <= limits.connections
 
 
 def test_balancers_stop_using_a_node_before_it_closes_its_listener() -> None:

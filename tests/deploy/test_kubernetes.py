@@ -44,11 +44,11 @@ POD: Final = NODE["template"]["spec"]
 LABELS: Final = NODE["template"]["metadata"]["labels"]
 
 
-def variables(container: Any) -> dict[str, Any]:
+def environment_variables(container: Any) -> dict[str, Any]:
     return {one["name"]: one.get("value") for one in container["env"]}
 
 
-def lay(folder: Path, store_url: str) -> Path:
+def write_pod_files(folder: Path, store_url: str) -> Path:
     """Write the files that the pods see into `folder`, and return gateway.yaml. The links are those of the kubelet."""
     texts = {
         "configuration": document("ConfigMap")["data"],
@@ -74,7 +74,7 @@ def with_places(text: str, folder: Path) -> str:
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     url = "postgresql://gateway:secret@postgres/gateway"
-    return load(lay(tmp_path, url), environ={"POD_IP": "10.1.2.3"})
+    return load(write_pod_files(tmp_path, url), environ={"POD_IP": "10.1.2.3"})
 
 
 def test_manifests_belong_together() -> None:
@@ -112,7 +112,9 @@ def test_the_check_runs_with_the_image_and_the_files_of_the_gateway() -> None:
 
 def test_configuration_passes_the_check_of_the_init_container(tmp_path: Path) -> None:
     ca = (tmp_path / "secrets" / "database_ca.crt").as_posix()
-    path = lay(tmp_path, f"postgresql://gateway:secret@postgres/gateway?sslmode=verify-full&sslrootcert={ca}")
+    path = write_pod_files(
+        tmp_path, f"postgresql://gateway:secret@postgres/gateway?sslmode=verify-full&sslrootcert={ca}"
+    )
     ran = CliRunner(env={"POD_IP": "10.1.2.3"}).invoke(main, ["check", "-c", str(path)])
     assert ran.exit_code == 0, ran.output
     assert "warning" not in ran.output.lower(), ran.output
@@ -126,7 +128,7 @@ def test_the_secret_has_the_files_that_the_configuration_names() -> None:
     assert f"{SECRETS}/database_ca.crt" in header
     assert {one["name"]: one["mountPath"] for one in GATEWAY["volumeMounts"]}["secrets"] == SECRETS
     assert "${POD_IP}" in text
-    assert variables(CHECK).keys() >= {"POD_IP"}
+    assert environment_variables(CHECK).keys() >= {"POD_IP"}
 
 
 def test_ports_are_those_of_the_configuration(config: Config) -> None:
@@ -163,7 +165,7 @@ def test_memory_limits_of_the_gateway_are_below_the_limit_of_the_pod(config: Con
 def test_the_journal_is_on_a_volume_that_outlives_the_pod() -> None:
     (claim,) = NODE["volumeClaimTemplates"]
     (mount,) = (one for one in GATEWAY["volumeMounts"] if one["name"] == claim["metadata"]["name"])
-    assert variables(GATEWAY)["STATE_DIRECTORY"] == mount["mountPath"]
+    assert environment_variables(GATEWAY)["STATE_DIRECTORY"] == mount["mountPath"]
     assert not mount.get("readOnly", False)
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
     assert NODE["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
@@ -201,10 +203,10 @@ def test_pods_have_no_other_privileges() -> None:
 def test_kubernetes_sets_no_variable_with_a_name_of_the_gateway() -> None:
     """With service links, the Service `gateway` sets GATEWAY_PORT, which the health check of the image reads."""
     assert POD["enableServiceLinks"] is False
-    assert variables(GATEWAY).keys() == {"POD_IP", "STATE_DIRECTORY"}
+    assert environment_variables(GATEWAY).keys() == {"POD_IP", "STATE_DIRECTORY"}
 
 
-def test_network_policy_allows_only_what_the_gateway_needs(config: Config) -> None:
+def test_network_policy_allows_only_needed_connections(config: Config) -> None:
     policy = document("NetworkPolicy")["spec"]
     assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
     assert all(rule["from"] for rule in policy["ingress"])
@@ -221,7 +223,7 @@ async def test_a_real_gateway_answers_the_probes_and_keeps_its_journal_on_the_vo
     tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway runs with the configuration of the ConfigMap, on free ports."""
-    path = lay(tmp_path, await postgres_server.make_database())
+    path = write_pod_files(tmp_path, await postgres_server.make_database())
     settings = yaml.safe_load(path.read_text())
     settings["server"] |= {"host": "127.0.0.1", "port": 0, "admin_port": 0, "notice_s": 0}
     path.write_text(yaml.safe_dump(settings))

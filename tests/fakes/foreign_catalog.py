@@ -37,7 +37,7 @@ def foreign(provider: Provider) -> Entry:
         if entry.get(key):
             out[key] = {name: _field(setting, index) for index, (name, setting) in enumerate(entry[key].items())}
     out["proxy"] = {key: entry["proxy"][key] for key in PROXY if key in entry["proxy"]}
-    _either(out, entry.get("alternatives", {}))
+    _write_as_fallbacks(out, entry.get("alternatives", {}))
     _tokens(out, entry)
     return out
 
@@ -50,7 +50,7 @@ def _field(setting: Mapping[str, Any], order: int) -> Entry:
     return field
 
 
-def _either(out: Entry, alternatives: Mapping[str, list[str]]) -> None:
+def _write_as_fallbacks(out: Entry, alternatives: Mapping[str, list[str]]) -> None:
     for key, forms in alternatives.items():
         holder, name = (out["proxy"], "base_url") if key == "proxy.base_url" else (out, key)
         if name in holder:

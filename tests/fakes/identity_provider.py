@@ -78,10 +78,10 @@ class IdentityProvider:
         }
         self.change(claims)
         return web.json_response(
-            {"access_token": "at-0123456789", "token_type": "Bearer", "id_token": self.made(claims)}
+            {"access_token": "at-0123456789", "token_type": "Bearer", "id_token": self.sign_claims(claims)}
         )
 
-    def made(self, claims: dict[str, Any]) -> str:
+    def sign_claims(self, claims: dict[str, Any]) -> str:
         if self.sign is not None:
             return self.sign(self, claims)
         return jwt.encode({"alg": "RS256", "kid": "k1"}, claims, self.key)

@@ -94,11 +94,11 @@ class LongLivedTokens:
         self._prefix, self._now = prefix, now
         self._made: dict[str, float] = {}  # long-lived token ▸ its creation time
         self.refreshes = 0
-        providers.on(token_url, self.redeem)
+        providers.on(token_url, self.exchange_code)
         providers.on(f"{graph}/access_token", self.exchange)
         providers.on(f"{graph}/refresh_access_token", self.refresh)
 
-    async def redeem(self, request: web.Request) -> web.Response:
+    async def exchange_code(self, request: web.Request) -> web.Response:
         parameters = await sent(request)
         accepted = (
             request.method == "POST" and parameters["code"] == "c-1" and parameters["client_secret"] == "our secret"
@@ -130,7 +130,7 @@ class LongLivedTokens:
         self._made[token] = self._now()
         return web.json_response({"access_token": token, "token_type": "bearer", "expires_in": 60 * self.DAY_S})
 
-    def lives(self, request: web.Request) -> bool:
+    def is_valid_long_lived(self, request: web.Request) -> bool:
         """Return whether the request contains a long-lived token that has not expired."""
         created = self._made.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
         return created is not None and self._now() - created < 60 * self.DAY_S
@@ -201,13 +201,13 @@ class CompanyPages:
 
     def __init__(self, providers: Internet, next_host: str) -> None:
         self._next = f"https://{next_host}/teammates?page=2"
-        providers.on("https://api2.frontapp.com/teammates", self.first)
-        providers.on(f"https://{next_host}/teammates", self.second)
+        providers.on("https://api2.frontapp.com/teammates", self.first_page)
+        providers.on(f"https://{next_host}/teammates", self.second_page)
 
-    async def first(self, _request: web.Request) -> web.Response:
+    async def first_page(self, _request: web.Request) -> web.Response:
         return web.json_response({"_pagination": {"next": self._next}, "_results": [{"id": "tea_1"}]})
 
-    async def second(self, request: web.Request) -> web.Response:
+    async def second_page(self, request: web.Request) -> web.Response:
         accepted = request.headers.get("Authorization") == "Bearer the-key"
         results = [{"id": "tea_2"}] if accepted else []
         return web.json_response({"_pagination": {"next": None}, "_results": results})

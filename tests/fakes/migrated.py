@@ -23,12 +23,12 @@ def create_database(path: Path, key: str = "", environments: Collection[str] = (
     keys.
     """
     if not path.exists():
-        shutil.copyfile(_original(key, tuple(sorted(environments))), path)
+        shutil.copyfile(_migrated_database(key, tuple(sorted(environments))), path)
         path.chmod(0o600)
 
 
 @cache
-def _original(key: str, environments: tuple[str, ...]) -> Path:
+def _migrated_database(key: str, environments: tuple[str, ...]) -> Path:
     path = Path(tempfile.mkdtemp(prefix="gateway-tests-")) / "gateway.db"
     keyring = Keyring([base64.b64decode(key) or os.urandom(32)])
 

@@ -39,7 +39,7 @@ class Receiver:
     async def serve(self) -> TestServer:
         self.hold.set()
         app = web.Application(client_max_size=16 << 20)
-        app.router.add_route("*", "/{path:.*}", self._take)
+        app.router.add_route("*", "/{path:.*}", self._receive)
         server = TestServer(app)
         await server.start_server()
         self.url = f"http://127.0.0.1:{server.port}"
@@ -72,7 +72,7 @@ class Receiver:
         await self.until(lambda: len(self.taken) >= number)
         return self.taken
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.held += 1
         self._changed.set()

@@ -81,7 +81,7 @@ def test_three_responses_that_agree_are_a_hint_and_no_correction() -> None:
     assert dates.seconds == 0
 
 
-def test_a_provider_whose_clock_alone_is_wrong_is_no_hint() -> None:
+def test_one_provider_with_a_wrong_clock_gives_no_hint() -> None:
     dates = ProviderDates()
     assert not any(response(dates, ahead_s) for ahead_s in (900, 0, 900, 900, 0, 901, 900, 0))
     assert dates.seconds == 0

@@ -89,7 +89,7 @@ def shapes(agent: str) -> dict[str, Any]:
     def session(**more: Any) -> Any:
         return ("POST", "/connect/sessions", {"json": {"end_user": {"id": "u1"}, **more}})
 
-    def bare(piece: str, size: int = MIB - 100) -> Any:
+    def bare_body(piece: str, size: int = MIB - 100) -> Any:
         return ("POST", "/connect/sessions", {"data": f"[{piece * (size // len(piece))}1]", "headers": as_json})
 
     def webhook(content: bytes) -> Any:
@@ -98,19 +98,19 @@ def shapes(agent: str) -> dict[str, Any]:
 
     by_agent = {**as_json, "Authorization": f"Bearer {agent}"}
 
-    def told(name: str, arguments: bytes) -> Any:
+    def tool_call(name: str, arguments: bytes) -> Any:
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
         return ("POST", "/mcp", {"data": call % (name.encode(), arguments), "headers": by_agent})
 
     found: dict[str, Any] = {
-        "agent's arrays": told("call_api", b'{"a":[' + b"[]," * (MIB // 3 - 99) + b"1]}"),
-        "agent's objects": told("call_api", b'{"a":[' + b"{}," * (MIB // 3 - 99) + b"1]}"),
-        "agent's message that ends early": told("call_api", b"[" + b"{}," * (MIB // 3 - 99)),
-        "agent's query": told("call_api", b'{"method":"GET","path":"/x","query":{"a":[' + b"1," * (MIB // 2 - 99) + b"1]}}"),
-        "agent's form": told(
+        "agent's arrays": tool_call("call_api", b'{"a":[' + b"[]," * (MIB // 3 - 99) + b"1]}"),
+        "agent's objects": tool_call("call_api", b'{"a":[' + b"{}," * (MIB // 3 - 99) + b"1]}"),
+        "agent's message that ends early": tool_call("call_api", b"[" + b"{}," * (MIB // 3 - 99)),
+        "agent's query": tool_call("call_api", b'{"method":"GET","path":"/x","query":{"a":[' + b"1," * (MIB // 2 - 99) + b"1]}}"),
+        "agent's form": tool_call(
             "call_api", b'{"method":"POST","path":"/x","body_as":"form","body":{"a":[' + b"1," * (MIB // 2 - 99) + b"1]}}"
         ),
-        "agent's search": told("find_tools", json.dumps({"query": " ".join(map(str, range(9_000)))}).encode()),
+        "agent's search": tool_call("find_tools", json.dumps({"query": " ".join(map(str, range(9_000)))}).encode()),
         "agent's GraphQL": (
             "POST", "/proxy/graphql",
             {"data": json.dumps({"query": "{" + "a " * 9_990 + "}"}), "headers": {**proxied, **by_agent}},
@@ -126,10 +126,10 @@ def shapes(agent: str) -> dict[str, Any]:
         "unknown members": import_request(**SETTINGS),
         "tags": import_request(tags=SETTINGS),
         "metadata": import_request(metadata=SETTINGS),
-        "json arrays": bare("[],"),
-        "json objects": bare("{},"),
-        "json deep": bare("["),
-        "json numbers": bare("1,"),
+        "json arrays": bare_body("[],"),
+        "json objects": bare_body("{},"),
+        "json deep": bare_body("["),
+        "json numbers": bare_body("1,"),
         "query": ("GET", "/connections?" + "a&" * 7_000, {}),
         "proxied query": ("GET", "/proxy/x?" + "a&" * 7_000, {"headers": proxied}),
         "paginate header": ("GET", "/proxy/x", {"headers": {**proxied, "Gateway-Paginate": MISSPELT}}),

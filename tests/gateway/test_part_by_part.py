@@ -99,7 +99,7 @@ def test_data_with_many_lines_is_expensive(data: bytes, dear: bool) -> None:
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
-async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
+async def test_a_body_in_chunks_of_one_byte_is_processed_in_parts_in_both_directions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool
 ) -> None:
     arrived: list[bytes] = []

@@ -170,7 +170,7 @@ def made_of_parts() -> Iterator[str]:
                         yield f"{name}.{function.name}"
 
 
-def named() -> Iterator[Used]:
+def patterns_of_modules() -> Iterator[Used]:
     """Yield patterns that are members of modules."""
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
@@ -199,7 +199,7 @@ def written() -> Iterator[Used]:
 
 
 def of_module(tree: ast.Module) -> list[ast.AST]:
-    """Return the values of the module's variables, whose patterns `named` yields."""
+    """Return the values of the module's variables, whose patterns `patterns_of_modules` yields."""
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 
@@ -222,10 +222,10 @@ def limit_of(where: str) -> int:
 
 @cache
 def inventory() -> tuple[Used, ...]:
-    return (*named(), *written(), *of_catalog())
+    return (*patterns_of_modules(), *written(), *of_catalog())
 
 
-def everything() -> list[Used]:
+def unique_patterns() -> list[Used]:
     found: dict[tuple[str | bytes, int, frozenset[str], int], Used] = {}
     for one in inventory():
         found.setdefault((one.pattern, one.flags & ~re.UNICODE, one.methods, limit_of(one.where)), one)
@@ -356,7 +356,7 @@ def assert_used_linearly(used: Used, limit: int) -> None:
 @pytest.mark.heavy
 def test_every_pattern_costs_time_in_proportion_to_its_input() -> None:
     faults = []
-    for used in everything():
+    for used in unique_patterns():
         try:
             assert_used_linearly(used, limit_of(used.where))
         except AssertionError as fault:

@@ -21,7 +21,7 @@ def pem(key: Any) -> str:
     return written.decode()
 
 
-def large(bits: int) -> rsa.RSAPrivateKey:
+def large_key(bits: int) -> rsa.RSAPrivateKey:
     """Return a consistent key with composite "primes", because finding primes of that size takes too long."""
     drawn = random.Random(3)
     while True:
@@ -45,7 +45,7 @@ def test_key_signs_after_it_was_read() -> None:
 
 
 def test_largest_key_is_read_faster_than_a_check_of_its_primes() -> None:
-    text = pem(large(MAX_RSA_BITS))
+    text = pem(large_key(MAX_RSA_BITS))
     private_key_in(text)
     begun = time.perf_counter()
     private_key_in(text)
@@ -58,7 +58,7 @@ def test_largest_key_is_read_faster_than_a_check_of_its_primes() -> None:
 
 def test_larger_key_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 8192 bits"):
-        private_key_in(pem(large(MAX_RSA_BITS + 64)))
+        private_key_in(pem(large_key(MAX_RSA_BITS + 64)))
 
 
 @pytest.mark.parametrize("part", ["d", "dmp1", "dmq1", "iqmp"])
@@ -71,7 +71,7 @@ def test_inconsistent_parts_are_refused(part: str) -> None:
         private_key_in(text)
 
 
-def test_a_jwk_needs_its_primes_and_they_have_to_fit() -> None:
+def test_a_jwk_needs_its_primes_and_they_must_match_the_modulus() -> None:
     jwk = RSAKey.generate_key(2048).as_dict(private=True)
     assert signing_key(json.dumps(jwk), "RS256").as_dict(private=True)["d"] == jwk["d"]
     for wrong in (

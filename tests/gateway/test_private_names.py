@@ -96,7 +96,7 @@ def test_no_other_private_name_of_others_is_used() -> None:
     assert private <= USED["aiohttp's RequestHandler"][1]
 
 
-def test_private_modules_are_imported_from_bounded_packages_alone() -> None:
+def test_private_modules_are_imported_only_from_packages_with_an_upper_version_bound() -> None:
     found = {
         node.module.split(".")[0]
         for _, tree in sources()

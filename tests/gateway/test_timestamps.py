@@ -26,7 +26,7 @@ def test_a_time_is_written_in_utc_to_the_millisecond() -> None:
         (None, None),
     ],
 )
-def test_a_time_is_read_from_iso_8601_alone(text: object, when: datetime | None) -> None:
+def test_a_time_is_parsed_only_from_iso_8601(text: object, when: datetime | None) -> None:
     assert moment(text) == when
 
 

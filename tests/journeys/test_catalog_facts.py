@@ -76,7 +76,7 @@ class Internet:
         return web.json_response(self.token_response)
 
 
-async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hundred_entries_behave_as_their_facts_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []
     web_of_providers = Internet()
     async with divert_requests(monkeypatch, web_of_providers.response) as port:
@@ -276,14 +276,16 @@ class ExpectedEntry:
         return {name: self.filled(text) for name, text in texts.items() if is_steady(text, known)}
 
     def proxied_url(self) -> str:
-        query = "".join(f"&{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.placed("query"))
+        query = "".join(
+            f"&{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.expected_templates("query")
+        )
         base = urlsplit(self.filled(self.facts["proxy"]["base_url"]))
         return f"{base.scheme}://{base.netloc.lower()}{base.path.rstrip('/')}/some/path?x=1{query}"
 
     def proxied_headers(self) -> dict[str, str]:
-        return dict(self.placed("headers"))
+        return dict(self.expected_templates("headers"))
 
-    def placed(self, where: str) -> Iterator[tuple[str, str]]:
+    def expected_templates(self, where: str) -> Iterator[tuple[str, str]]:
         for name, template in self.facts["proxy"].get(where, {}).items():
             # A content type is only a default for requests with a body. Values that change each time have another test.
             if name != "content-type" and is_steady(template, self.values):

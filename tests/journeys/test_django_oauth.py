@@ -42,7 +42,7 @@ async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_us
 async def test_connect_call_expire_call_again_restart_call_again(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
 ) -> None:
-    headers = _named(connected)
+    headers = _connection_headers(connected)
     assert await gateway_server.call("GET", f"{WHOAMI}?a=%2f+b", headers=headers) == (
         200,
         {"user": "ada", "query": "a=%2f+b"},
@@ -69,7 +69,7 @@ async def test_many_calls_at_expiry_share_one_token_request(
 ) -> None:
     await _until_expired(gateway_server, django_idp, connected)
     before = await django_idp.token_requests(gateway_server.session)
-    calls = [gateway_server.call("GET", WHOAMI, headers=_named(connected)) for _ in range(20)]
+    calls = [gateway_server.call("GET", WHOAMI, headers=_connection_headers(connected)) for _ in range(20)]
     assert [status for status, _ in await asyncio.gather(*calls)] == [200] * 20
     after = await django_idp.token_requests(gateway_server.session)
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
@@ -150,7 +150,7 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
         _, details = await gateway_server.call("GET", path)
         seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
         await _until_expired(gateway_server, django_idp, connected)
-        headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_named(connected)}
+        headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_connection_headers(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
             await response.read()  # on a busy machine, the new token may have expired when it arrives
     assert len(seen) >= 9
@@ -209,7 +209,8 @@ async def _until_refused_by_the_gateway(
     async with asyncio.timeout(PATIENCE_S):
         while True:
             async with gateway.session.get(
-                gateway.url + WHOAMI, headers={"Authorization": f"Bearer {gateway.secret_key}", **_named(connection_id)}
+                gateway.url + WHOAMI,
+                headers={"Authorization": f"Bearer {gateway.secret_key}", **_connection_headers(connection_id)},
             ) as response:
                 if "Gateway-Error" in response.headers:
                     return response.status, await response.json()
@@ -217,5 +218,5 @@ async def _until_refused_by_the_gateway(
             await asyncio.sleep(0.05)
 
 
-def _named(connection_id: str) -> dict[str, str]:
+def _connection_headers(connection_id: str) -> dict[str, str]:
     return {"Provider-Config-Key": "accounts", "Connection-Id": connection_id}

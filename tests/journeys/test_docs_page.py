@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.fakes.gateways import RunningGateway, in_front_of
 from tests.journeys.connect_page.browser import launched, violations
-from tests.journeys.console.test_in_chromium import SHOTS, shot
+from tests.journeys.console.test_in_chromium import SHOTS, save_screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -110,4 +110,4 @@ async def test_the_pages_fit_the_width_of_the_screen(page: Any, running: Running
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         if SHOTS and path != "/nowhere":
             name = {"/docs": "docs", "/": "start", "/guides": "guides"}.get(path, "guide")
-            await shot(page, Path(SHOTS) / f"{name}-{'phone' if width == 390 else 'light'}.webp")
+            await save_screenshot(page, Path(SHOTS) / f"{name}-{'phone' if width == 390 else 'light'}.webp")

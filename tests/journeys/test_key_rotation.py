@@ -57,7 +57,7 @@ class Load:
         number = 0
         while not self._ended:
             number += 1
-            task = asyncio.create_task(self._one(number))
+            task = asyncio.create_task(self._one_request(number))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
@@ -71,7 +71,7 @@ class Load:
         ranked = sorted(self.took_s)
         return round(1000 * ranked[min(int(share * len(ranked)), len(ranked) - 1)])
 
-    async def _one(self, number: int) -> None:
+    async def _one_request(self, number: int) -> None:
         began = time.monotonic()
         try:
             if number % 20 == 0:

@@ -142,10 +142,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     monkeypatch.setattr(clock, "now", lambda: real_now() + timedelta(seconds=ahead[0]))
     monkeypatch.setattr(clock, "monotonic", lambda: real_monotonic() + ahead[0])
 
-    def to(seconds: float) -> None:
+    def set_ahead(seconds: float) -> None:
         ahead[0] = seconds
 
-    return to
+    return set_ahead
 
 
 # ── Plaid: ES256. The key comes from Plaid's own endpoint by its ID. The token contains a digest of the body.
@@ -472,12 +472,21 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
 async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any, events: Events) -> None:
     endpoint = await start("microsoft", "state-1", client_id="id", client_secret="s")
 
-    def notices(*states: Any) -> bytes:
+    def graph_notifications(*states: Any) -> bytes:
         return json.dumps({"value": [{"clientState": state, "resource": "r"} for state in states]}).encode()
 
-    for body in (notices("state-1", "x"), notices("x"), notices(), notices(None), b"{}", b"[]", b"x", b'{"value":{}}'):
+    for body in (
+        graph_notifications("state-1", "x"),
+        graph_notifications("x"),
+        graph_notifications(),
+        graph_notifications(None),
+        b"{}",
+        b"[]",
+        b"x",
+        b'{"value":{}}',
+    ):
         assert await endpoint.send(body) == 401, body
-    good = notices("state-1", "state-1")
+    good = graph_notifications("state-1", "state-1")
     assert await endpoint.send(good) == 200
     assert await endpoint.send(good) == 200  # two notifications about the same resource are identical
     assert await events.until(2) == [good, good]

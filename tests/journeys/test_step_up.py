@@ -108,7 +108,7 @@ async def test_a_403_for_a_missing_scope_does_not_count_as_a_rejected_credential
 ) -> None:
     for _ in range(API_DEGRADED[403].count + 2):
         assert (await call(running, "/admin"))[0] == 403
-    rows = await running.runtime.store.connections.list("dev", _all())
+    rows = await running.runtime.store.connections.list("dev", _no_filter())
     assert [row.state for row in rows] == [State.ACTIVE]
     assert not running.runtime.live.rejections.suspected
 
@@ -265,7 +265,7 @@ def refusing(scope: str) -> Responding:
     return response
 
 
-def _all() -> Any:
+def _no_filter() -> Any:
     from gateway.store import ListFilter
 
     return ListFilter()

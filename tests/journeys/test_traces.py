@@ -253,7 +253,9 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
             assert running.fast_path.taken == 2
             expected = 3 if tracing and given != UNSAMPLED else 0
             await collector.until(lambda: len(collector.spans_named("GET")) >= expected)
-    comparable = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
+    comparable = [
+        [(name, "ours" if is_new_traceparent(text, given) else text) for name, text in fields] for fields in sent
+    ]
     assert comparable[0] == comparable[1] == comparable[2]
     found = dict(comparable[0])
     assert "baggage" not in found
@@ -269,7 +271,7 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
         assert (found.get("traceparent"), found["tracestate"]) == (given, "a=1")
 
 
-def ours(text: str, given: str | None) -> bool:
+def is_new_traceparent(text: str, given: str | None) -> bool:
     return text != given and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", text) is not None
 
 

@@ -50,7 +50,7 @@ class Trial:
 Scenario = Callable[[Trial], Awaitable[None]]
 
 
-async def nothing(_trial: Trial) -> None:
+async def do_nothing(_trial: Trial) -> None:
     await asyncio.sleep(10)
 
 
@@ -124,7 +124,7 @@ async def skewed(trial: Trial, *, skew_s: int) -> None:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
-    "nothing happens": nothing,
+    "nothing happens": do_nothing,
     "workers killed, 9 times": worker_killed,
     "parents killed, 6 times": parent_killed,
     "parent and worker killed, 6 times": machine_killed,

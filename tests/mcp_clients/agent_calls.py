@@ -34,7 +34,7 @@ async def by_mcp(url: str, key: str, mode: str) -> Found:
         transport = streamable_http_client(url, http_client=http)
         async with Client(transport, mode=mode, elicitation_callback=opened) as client:
             tools = (await client.list_tools()).tools
-            results = [shown(await tried(client.call_tool, *call)) for call in CALLS]
+            results = [result_dict(await call_or_error(client.call_tool, *call)) for call in CALLS]
     return {"tools": [tool.name for tool in tools], "asked": asked, "results": results}
 
 
@@ -44,7 +44,7 @@ async def by_fastmcp(url: str, key: str, _mode: str) -> Found:
 
     async with Client(StreamableHttpTransport(url, headers=bearer(key))) as client:
         tools = await client.list_tools()
-        results = [shown(await client.call_tool(*call, raise_on_error=False)) for call in CALLS]
+        results = [result_dict(await client.call_tool(*call, raise_on_error=False)) for call in CALLS]
     return {"tools": [tool.name for tool in tools], "asked": [], "results": results}
 
 
@@ -53,7 +53,7 @@ async def by_openai_agents(url: str, key: str, _mode: str) -> Found:
 
     async with MCPServerStreamableHttp(params={"url": url, "headers": bearer(key)}) as server:
         tools = await server.list_tools()
-        results = [shown(await server.call_tool(*call)) for call in CALLS]
+        results = [result_dict(await server.call_tool(*call)) for call in CALLS]
     return {"tools": [tool.name for tool in tools], "asked": [], "results": results}
 
 
@@ -68,7 +68,7 @@ async def by_langchain(url: str, key: str, _mode: str) -> Found:
             results.append({"error": True, "text": "Rule: rules (not listed)", "structured": None})
             continue
         said = await tools[name].ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-        results.append({"error": said.status == "error", "text": flat(said.content), "structured": None})
+        results.append({"error": said.status == "error", "text": as_text(said.content), "structured": None})
     return {"tools": list(tools), "asked": [], "results": results}
 
 
@@ -88,7 +88,7 @@ async def by_pydantic_ai(url: str, key: str, _mode: str) -> Found:
     return {"tools": [tool.name for tool in tools], "asked": [], "results": results}
 
 
-async def tried(call: Callable[..., Awaitable[Any]], name: str, arguments: dict[str, Any]) -> Any:
+async def call_or_error(call: Callable[..., Awaitable[Any]], name: str, arguments: dict[str, Any]) -> Any:
     """Return the result, or the protocol error."""
     try:
         return await call(name, arguments)
@@ -96,7 +96,7 @@ async def tried(call: Callable[..., Awaitable[Any]], name: str, arguments: dict[
         return fault
 
 
-def shown(result: Any) -> dict[str, Any]:
+def result_dict(result: Any) -> dict[str, Any]:
     if isinstance(result, Exception):
         error = getattr(result, "error", None)
         return {"error": True, "text": f"{result} {getattr(error, 'data', '')}", "structured": None}
@@ -106,7 +106,7 @@ def shown(result: Any) -> dict[str, Any]:
     return {"error": bool(failed), "text": text, "structured": structured}
 
 
-def flat(content: Any) -> str:
+def as_text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, default=str)
 
 

@@ -30,8 +30,8 @@ OF_2025: Final[dict[str, Any]] = {**CAPABILITIES, "logging": {}, "resources": {"
 Send = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
 
 
 def form(**properties: Any) -> dict[str, Any]:
@@ -52,8 +52,8 @@ ROOTS: Final[dict[str, Any]] = {"method": "roots/list", "params": {}}
 IMAGE: Final = {"type": "image", "data": PNG, "mimeType": "image/png"}
 
 
-def embedded(uri: str, media_type: str, said: str) -> dict[str, Any]:
-    return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "text": said}}
+def embedded(uri: str, media_type: str, content: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "text": content}}
 
 
 SIMPLE: Final[dict[str, list[dict[str, Any]]]] = {
@@ -228,7 +228,7 @@ class ConformanceApplication:
                 raise rpc.RpcError(rpc.MISSING_CAPABILITY, "This tool needs sampling.", needed)
             return {"content": [text("sampling is there")]}
         if name == ROUNDS:
-            return self._round(message) or {"content": [text("Both rounds are over.")]}
+            return self._ask_in_rounds(message) or {"content": [text("Both rounds are over.")]}
         if name not in INPUT:
             raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name}")
         return self._asked(message, name) or {
@@ -248,7 +248,7 @@ class ConformanceApplication:
         asked: dict[str, Any] = {"resultType": "input_required", "inputRequests": wanted}
         return {**asked, "requestState": self._seals.seal(name)} if name in WITH_STATE else asked
 
-    def _round(self, message: rpc.RpcRequest) -> dict[str, Any] | None:
+    def _ask_in_rounds(self, message: rpc.RpcRequest) -> dict[str, Any] | None:
         state = message.params.get("requestState")
         step = 1 if state is None else int(self._opened(state, None)) + 1
         if step > 2:
@@ -268,17 +268,19 @@ class ConformanceApplication:
     def _prompt(self, message: rpc.RpcRequest) -> dict[str, Any]:
         name, given = message.params.get("name"), message.params.get("arguments", {})
         if name == "test_input_required_result_prompt":
-            return self._asked(message, name) or {"messages": [said(text("Prompt with context."))]}
+            return self._asked(message, name) or {"messages": [user_message(text("Prompt with context."))]}
         if name == "test_simple_prompt":
-            return {"messages": [said(text("This is a simple prompt for testing."))]}
+            return {"messages": [user_message(text("This is a simple prompt for testing."))]}
         if name == "test_prompt_with_arguments":
             shown = f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'"
-            return {"messages": [said(text(shown))]}
+            return {"messages": [user_message(text(shown))]}
         if name == "test_prompt_with_embedded_resource":
             block = embedded(given["resourceUri"], "text/plain", "Embedded resource content for testing.")
-            return {"messages": [said(block), said(text("Please process the embedded resource above."))]}
+            return {
+                "messages": [user_message(block), user_message(text("Please process the embedded resource above."))]
+            }
         if name == "test_prompt_with_image":
-            return {"messages": [said(IMAGE), said(text("Please analyze the image above."))]}
+            return {"messages": [user_message(IMAGE), user_message(text("Please analyze the image above."))]}
         raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown prompt: {name}")
 
     # ── Streams: messages before the result, and the responses of a client of 2025 to questions on a stream.
@@ -299,14 +301,14 @@ class ConformanceApplication:
             await event({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
             return await reply
 
-        result = await self._told(message, send, ask)
+        result = await self._call_with_messages(message, send, ask)
         reply = rpc.result_reply(message, result, SERVER, None)
         assert reply.body is not None
         await event(reply.body)
         await response.write_eof()
         return response
 
-    async def _told(self, message: rpc.RpcRequest, send: Send, ask: Any) -> dict[str, Any]:
+    async def _call_with_messages(self, message: rpc.RpcRequest, send: Send, ask: Any) -> dict[str, Any]:
         name, given = message.params["name"], message.params.get("arguments", {})
         if name in ("test_tool_with_logging", "test_logging_tool"):
             for data in ("Tool execution started", "Tool processing data", "Tool execution completed"):
@@ -324,8 +326,8 @@ class ConformanceApplication:
             return {"content": [text(f"LLM response: {response['content']['text']}")]}
         wanted = {"message": given.get("message", "Please fill in the form"), "requestedSchema": FORMS[name]}
         response = await ask("elicitation/create", wanted)
-        said = f"action={response['action']}, content={json.dumps(response.get('content', {}))}"
-        return {"content": [text(f"Elicitation completed: {said}; User response: {said}")]}
+        outcome = f"action={response['action']}, content={json.dumps(response.get('content', {}))}"
+        return {"content": [text(f"Elicitation completed: {outcome}; User response: {outcome}")]}
 
     def _responded(self, body: Any) -> None:
         waiting = self._waiting.pop(body.get("id"), None) if isinstance(body, dict) else None
@@ -337,7 +339,7 @@ def asks_first(message: Any) -> bool:
     return isinstance(message, rpc.RpcRequest) and message.method == "initialize"
 
 
-def said(content: dict[str, Any]) -> dict[str, Any]:
+def user_message(content: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 

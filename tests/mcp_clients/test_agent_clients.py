@@ -28,7 +28,7 @@ OPENS_LINKS = ("auto", "2026-07-28")
 RULES = "GET /base/v1/search as search_issues", "GET /base/v1/me as get_me"
 
 
-async def ran(*command: str | Path, folder: Path) -> str:
+async def run_program(*command: str | Path, folder: Path) -> str:
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
         env=environments.environ(),
@@ -46,10 +46,10 @@ async def ran(*command: str | Path, folder: Path) -> str:
 async def responded(client: str, url: str, key: str) -> dict[str, Any]:
     if client in OF_NODE:
         node, modules = await asyncio.to_thread(environments.node)
-        out = await ran(node, HERE / "agent_calls.mjs", client, f"{url}/mcp", key, folder=modules.parent)
+        out = await run_program(node, HERE / "agent_calls.mjs", client, f"{url}/mcp", key, folder=modules.parent)
     else:
         interpreter = await asyncio.to_thread(environments.python, OF_PYTHON[client])
-        out = await ran(interpreter, HERE / "agent_calls.py", client, f"{url}/mcp", key, folder=HERE)
+        out = await run_program(interpreter, HERE / "agent_calls.py", client, f"{url}/mcp", key, folder=HERE)
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 
@@ -82,7 +82,7 @@ async def test_a_published_client_shows_why_its_key_is_refused(tmp_path: Path, c
     interpreter = await asyncio.to_thread(environments.python, OF_PYTHON[client])
     async with agents(tmp_path) as door:
         script = (HERE / "agent_calls.py", client, f"{door.running.url}/mcp", "gw_sk_replaced", "--raised")
-        found = json.loads((await ran(interpreter, *script, folder=HERE)).splitlines()[-1])
+        found = json.loads((await run_program(interpreter, *script, folder=HERE)).splitlines()[-1])
     assert "Invalid secret key" in found["raised"], found
 
 
@@ -97,7 +97,7 @@ async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Pat
         for shown, real in named.items():
             assert shown in example
             example = example.replace(shown, real)
-        out = await ran(interpreter, "-c", example, folder=tmp_path)
+        out = await run_program(interpreter, "-c", example, folder=tmp_path)
     assert out.splitlines()[0] == "['search_issues', 'get_me']"
     assert "/base/v1/search?jql=project" in out
 
@@ -118,7 +118,7 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
                 "--header",
                 f"Authorization: Bearer {key}",
             )
-            return json.loads(await ran(node, inspector, *address, *more, folder=tmp_path))
+            return json.loads(await run_program(node, inspector, *address, *more, folder=tmp_path))
 
         listed = await asked("--method", "tools/list")
         assert [tool["name"] for tool in listed["tools"]] == ["search_issues", "get_me"]

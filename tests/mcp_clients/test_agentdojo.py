@@ -16,7 +16,7 @@ import aiohttp
 
 from tests.journeys.test_demo import demo
 from tests.mcp_clients import environments
-from tests.mcp_clients.test_agent_clients import ran
+from tests.mcp_clients.test_agent_clients import run_program
 
 SEARCH, ISSUE, NEW, ME = ("GET", "/search"), ("GET", "/issue/ACME-1"), ("POST", "/issue"), ("GET", "/myself")
 MAPPED: Final = {
@@ -51,7 +51,9 @@ async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> No
     environments.only_when_asked()
     interpreter = await asyncio.to_thread(environments.python, "agentdojo")
     tasks = json.loads(
-        (await ran(interpreter, Path(__file__).with_name("injection_tasks.py"), folder=tmp_path)).splitlines()[-1]
+        (await run_program(interpreter, Path(__file__).with_name("injection_tasks.py"), folder=tmp_path)).splitlines()[
+            -1
+        ]
     )
     wanted = [(task, name, arguments) for task in tasks for name, arguments in task["calls"]]
     assert len(tasks) >= 30

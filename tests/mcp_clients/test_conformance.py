@@ -59,7 +59,7 @@ async def test_all_scenarios_that_a_revision_requires_pass(tmp_path: Path, revis
 
 
 @pytest.mark.parametrize(("revision", "scenario"), [(one, name) for one in REVISIONS for name in AT_THE_DOOR[one]])
-async def test_scenarios_without_tools_of_their_own_pass_at_the_door(
+async def test_scenarios_without_their_own_tools_pass_at_the_mcp_endpoint(
     tmp_path: Path, revision: str, scenario: str
 ) -> None:
     environments.only_when_asked()

@@ -130,7 +130,7 @@ async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, RecordingS
         await gateway.stop()
 
 
-def hides(text: str) -> bool:
+def hides_bot_key(text: str) -> bool:
     return not any(spelt in text for spelt in (BOT, quote(BOT, safe=""), quote(BOT), "very"))
 
 
@@ -147,7 +147,7 @@ async def test_no_key_sees_a_credential_in_the_base_url(
     async with gateway.http.get(f"{gateway.url}/proxy/getMe", headers=names) as response:
         text = await response.text()
     assert response.status == 200
-    assert hides(text)
+    assert hides_bot_key(text)
     assert json.loads(text)["url"] == f"{api.url}/bot${{apiKey}}/getMe"
     assert ["x-pass", "***"] in json.loads(text)["headers"]
     assert api.received == []
@@ -188,7 +188,7 @@ async def test_capability_sees_no_credential_in_the_base_url(bots: tuple[Running
     made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     async with gateway.http.get(f"{made['base_url']}/getMe", headers=DRY) as response:
         text = await response.text()
-    assert (response.status, hides(text), "/getMe" in text) == (200, True, True)
+    assert (response.status, hides_bot_key(text), "/getMe" in text) == (200, True, True)
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}?x=1"])
@@ -201,7 +201,7 @@ async def test_redirect_that_repeats_the_base_url_is_masked(
         api.location = spelling.format(f"{start}{path}")
         async with gateway.call_proxy("c1", "/x", integration="bots", allow_redirects=False) as response:
             assert response.status == 302
-            assert hides(response.headers["Location"])
+            assert hides_bot_key(response.headers["Location"])
             assert "/y" in response.headers["Location"]
 
 

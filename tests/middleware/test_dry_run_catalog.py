@@ -144,7 +144,7 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     return open_connection(row, integration, entry, mode, held, {})
 
 
-def dry(one: Opened, *, has_body: bool = False) -> dict[str, Any]:
+def dry_run_of(one: Opened, *, has_body: bool = False) -> dict[str, Any]:
     base = one.base
     request = UpstreamRequest(
         "POST" if has_body else "GET", base.scheme, base.host, base.port, f"{base.path}/x?a=b",
@@ -160,7 +160,7 @@ def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str)
     entry, markers = CATALOG.providers[name], Markers(awkward)
     there = opened(entry, markers)
     for has_body in (False, True):
-        assert leaks(dry(there, has_body=has_body), markers.made) == []
+        assert leaks(dry_run_of(there, has_body=has_body), markers.made) == []
 
 
 def test_search_finds_an_unmasked_credential() -> None:

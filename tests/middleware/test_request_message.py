@@ -101,7 +101,7 @@ async def test_content_type_without_a_body_is_accepted(serve: Serve) -> None:
     assert (await send_to_api(serve, "Content-Type: application/json\r\n")).status == 200
 
 
-async def test_a_body_of_the_limit_is_read_whole_whatever_the_host_application_allows(serve: Serve) -> None:
+async def test_a_body_at_the_limit_is_read_even_if_the_host_application_allows_less(serve: Serve) -> None:
     body = b'"' + b"x" * (MAX_JSON_BYTES - 2) + b'"'
     assert (await send_to_api(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
 
@@ -128,7 +128,7 @@ async def test_slow_body_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatc
     assert response.headers["connection"] == "close"
 
 
-async def arrived(bodies: limits.ArrivingBodies, size: int) -> None:
+async def wait_for_bytes(bodies: limits.ArrivingBodies, size: int) -> None:
     """Wait until the unfinished bodies have `size` bytes together."""
     async with asyncio.timeout(PATIENCE_S):
         while bodies.size != size:
@@ -144,7 +144,7 @@ async def test_bodies_that_have_not_arrived_completely_have_limited_memory_toget
     head = b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 90\r\n\r\n"
     async with dial(port) as stalled, dial(port) as later:
         stalled.send(head + b'"' + b"a" * 59)
-        await arrived(bodies, 60)
+        await wait_for_bytes(bodies, 60)
         later.send(head + b'"' + b"b" * 59)
         refused = await stalled.response()
         later.send(b"b" * 29 + b'"')
@@ -154,7 +154,9 @@ async def test_bodies_that_have_not_arrived_completely_have_limited_memory_toget
     assert bodies.size == 0
 
 
-async def test_body_that_alone_needs_too_much_memory_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_single_body_that_needs_too_much_memory_is_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bodies = limits.ArrivingBodies(100)
     monkeypatch.setattr(limits, "ARRIVING_BODIES", bodies)
     port = await serve(API, show)
@@ -170,8 +172,8 @@ async def test_memory_is_free_again_if_the_client_disconnects(serve: Serve, monk
     port = await serve(API, show)
     async with dial(port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 90\r\n\r\n" + b" " * 60)
-        await arrived(bodies, 60)
-    await arrived(bodies, 0)
+        await wait_for_bytes(bodies, 60)
+    await wait_for_bytes(bodies, 0)
     assert bodies.size == 0
 
 

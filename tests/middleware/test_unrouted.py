@@ -11,7 +11,7 @@ LONG = "x" * 20_000
 
 
 @pytest.fixture
-def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
+def recorded_exchanges(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
     """The records that reach the call log's queue, and through the queue the metrics."""
     seen: list[ExchangeRecord] = []
     monkeypatch.setattr(running.runtime.call_queue, "_observe", seen.append)
@@ -40,11 +40,17 @@ async def sent(running: RunningGateway, head: str) -> bytes:
     ],
 )
 async def test_unrouted_request_is_recorded_once(
-    running: RunningGateway, noted: list[ExchangeRecord], head: str, method: str, path: str, status: int, code: str
+    running: RunningGateway,
+    recorded_exchanges: list[ExchangeRecord],
+    head: str,
+    method: str,
+    path: str,
+    status: int,
+    code: str,
 ) -> None:
     response = await sent(running, head)
     assert response.startswith(f"HTTP/1.1 {status} ".encode())
-    (one,) = noted
+    (one,) = recorded_exchanges
     assert (one.status, one.error_code) == (status, code)
     assert (one.method, one.path) == (method, path)
     assert f"Gateway-Request-Id: {one.request_id}".encode() in response

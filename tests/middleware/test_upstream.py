@@ -163,7 +163,7 @@ async def test_path_of_a_base_url_override_is_kept() -> None:
     "override",
     ["https://other.example.com", "http://127.0.0.1:8001", "https://127.0.0.1:8000", "http://sub.allowed.example.com"],
 )
-async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(override: str) -> None:
+async def test_other_schemes_hosts_and_ports_are_refused_with_the_allowed_ones(override: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
         await upstream_for(
             "/proxy/a", override=parse_url(override), allowed_origins=["https://allowed.example.com:443"]

@@ -100,7 +100,7 @@ async def test_all_faults_of_the_header_are_reported(tmp_path: Path, wish: str, 
             assert response.trailer["complete"]
 
 
-async def test_without_an_entry_and_without_fields_the_header_says_what_to_do(tmp_path: Path) -> None:
+async def test_without_an_entry_and_without_fields_the_error_says_what_to_send(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3), None) as list_:
         response = await list_.call()
         assert issues(response) == [("gateway-paginate",)]

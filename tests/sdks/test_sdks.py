@@ -50,7 +50,7 @@ class SdkGateway:
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[SdkGateway]:
+async def sdk_gateway(tmp_path: Path) -> AsyncIterator[SdkGateway]:
     async with AsyncExitStack() as stack:
         vendors = {kind.name: kind() for kind in VENDORS}
         for vendor in vendors.values():
@@ -87,18 +87,18 @@ def cases() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("name", "way"), list(cases()))
 async def test_an_sdk_works_as_the_page_says_and_nothing_of_ours_leaves(
-    there: SdkGateway, tmp_path: Path, name: str, way: str
+    sdk_gateway: SdkGateway, tmp_path: Path, name: str, way: str
 ) -> None:
-    vendor = there.vendors[VENDOR.get(name, name.partition("-")[0])]
-    capability = await there.capability(vendor.name) if way == "capability" else ""
+    vendor = sdk_gateway.vendors[VENDOR.get(name, name.partition("-")[0])]
+    capability = await sdk_gateway.capability(vendor.name) if way == "capability" else ""
     language, text = snippet(name, way)
-    filled = text.replace("http://127.0.0.1:3003", there.gateway.url).replace("<CAPABILITY>", capability)
+    filled = text.replace("http://127.0.0.1:3003", sdk_gateway.gateway.url).replace("<CAPABILITY>", capability)
     filled = filled.replace("<CONNECTION_ID>", "u1").replace("<CLOUD_ID>", CLOUD)
     for real in ("https://api.github.com", "https://api.atlassian.com"):
         filled = filled.replace(real, vendor.origin)
     assert SECRET_KEY not in filled
     await (run_python if language == "python" else run_node)(filled, name, tmp_path)
-    assert_nothing_leaked(there.vendors, [SECRET_KEY, *([capability] if capability else [])])
+    assert_nothing_leaked(sdk_gateway.vendors, [SECRET_KEY, *([capability] if capability else [])])
     assert len(vendor.seen) >= 3
 
 
@@ -181,7 +181,7 @@ def test_the_detector_detects() -> None:
     assert_nothing_leaked({"openai": vendor}, [SECRET_KEY])
 
 
-def test_every_sdk_of_the_page_has_an_exercise_and_both_ways() -> None:
+def test_every_sdk_of_the_page_has_an_exercise_through_proxy_and_capability() -> None:
     assert {path.stem for path in EXERCISES.iterdir() if path.suffix in (".py", ".mjs")} == {
         name.replace("-", "_") for name in NAMES
     }

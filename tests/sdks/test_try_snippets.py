@@ -19,7 +19,7 @@ BODY = """{"it's": "\\"quoted\\"", "ü": "{}"}"""
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Paged]:
+async def snippet_gateway(tmp_path: Path) -> AsyncIterator[Paged]:
     async def echo(request: web.Request) -> web.Response:
         text = {"method": request.method, "target": request.raw_path, "body": (await request.read()).decode()}
         return web.json_response({**text, "mine": request.headers.get("X-Mine")})
@@ -42,18 +42,23 @@ async def printed(folder: Path, *command: str) -> str:
     return output.decode()
 
 
-def calls(there: Paged) -> list[SentCall]:
+def calls(snippet_gateway: Paged) -> list[SentCall]:
     fields = {"X-Mine": "a 'b' \"c\""}
-    get = SentCall(there.gateway.url, "GET", "/a%2Fb?x=%271&y=%20", "tracker", "c1", fields)
+    get = SentCall(snippet_gateway.gateway.url, "GET", "/a%2Fb?x=%271&y=%20", "tracker", "c1", fields)
     typed = {**fields, "Content-Type": "application/json"}
-    return [get, SentCall(there.gateway.url, "PATCH", "/x", "tracker", "c1", typed, TypedBody(BODY.encode(), "a file"))]
+    return [
+        get,
+        SentCall(
+            snippet_gateway.gateway.url, "PATCH", "/x", "tracker", "c1", typed, TypedBody(BODY.encode(), "a file")
+        ),
+    ]
 
 
 @pytest.mark.skipif(not ALL, reason="too slow for every run; `make sdks` runs it")
-async def test_the_requests_snippet_makes_the_same_call(there: Paged, tmp_path: Path) -> None:
+async def test_the_requests_snippet_makes_the_same_call(snippet_gateway: Paged, tmp_path: Path) -> None:
     (tmp_path / "a file").write_text(BODY)
     interpreter = await asyncio.to_thread(environments.python)
-    for sent in calls(there):
+    for sent in calls(snippet_gateway):
         status, _, output = (await printed(tmp_path, str(interpreter), "-c", requests(sent))).partition(" ")
         arrived = json.loads(output)
         assert (status, arrived["method"], arrived["target"]) == ("200", sent.method, f"/v1{sent.target}")
@@ -61,10 +66,10 @@ async def test_the_requests_snippet_makes_the_same_call(there: Paged, tmp_path: 
 
 
 @pytest.mark.skipif(not ALL, reason="too slow for every run; `make sdks` runs it")
-async def test_the_nango_snippet_makes_the_same_call(there: Paged, tmp_path: Path) -> None:
+async def test_the_nango_snippet_makes_the_same_call(snippet_gateway: Paged, tmp_path: Path) -> None:
     (tmp_path / "a file").write_text(BODY)
     (tmp_path / "node_modules").symlink_to(await asyncio.to_thread(environments.node_modules))
-    for sent in calls(there):
+    for sent in calls(snippet_gateway):
         text = nango(sent).replace(
             "console.log(response.status, response.data)",
             "console.log(JSON.stringify([response.status, response.data]))",

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.fakes.postgres import PostgresServer
 from tests.selftest.crash import ALL, Outcome, crash
-from tests.selftest.cuts import CUTS, cut
+from tests.selftest.cuts import CUTS, refresh_and_cut
 from tests.selftest.full_disk import full_disk
 from tests.selftest.refreshes import RefreshTally, kills_during_refreshes
 from tests.selftest.restart import postgres_restart
@@ -109,7 +109,7 @@ async def network(_plan: Plan) -> AsyncIterator[TrialResult]:
     for forgiving in PROVIDERS:
         for place in CUTS:
             with tempfile.TemporaryDirectory() as folder:
-                yield await cut(place, Path(folder), forgiving=forgiving)
+                yield await refresh_and_cut(place, Path(folder), forgiving=forgiving)
 
 
 async def stall(_plan: Plan) -> AsyncIterator[TrialResult]:

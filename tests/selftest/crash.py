@@ -137,7 +137,7 @@ async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tr
         (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
         before = tracker.calls["refresh_token"]
         calling = asyncio.create_task(call(serving.port, name))
-        await asked(tracker, before)
+        await wait_for_token_request(tracker, before)
         for pid in serving.workers():
             os.kill(pid, signal.SIGKILL)
         if point == AT_PROVIDER:
@@ -157,7 +157,7 @@ async def _kill_parent(point: str, name: str, serving: Serving, tracker: Tracker
     tracker.hold_response.clear()
     before = tracker.calls["refresh_token"]
     calling = asyncio.create_task(call(serving.port, name))
-    await asked(tracker, before)
+    await wait_for_token_request(tracker, before)
     if point == PARENT_AND_WORKER:
         serving.kill_all()
     else:
@@ -184,7 +184,7 @@ async def _wait_until_served(serving: Serving, name: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def asked(tracker: Tracker, before: int = 0) -> None:
+async def wait_for_token_request(tracker: Tracker, before: int = 0) -> None:
     """Wait until the token endpoint has received more requests than `before`."""
     async with asyncio.timeout(LIMIT_S):
         while tracker.calls["refresh_token"] <= before:

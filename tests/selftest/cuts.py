@@ -55,7 +55,7 @@ class CuttingTracker(Tracker):
         return super().refreshed(token)
 
 
-async def cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
+async def refresh_and_cut(place: str, folder: Path, *, forgiving: bool) -> TrialResult:
     """Run one refresh and cut its connection at `place`. Call until the status is not 503."""
     tracker = CuttingTracker()
     tracker.place, tracker.forgiving = place, forgiving

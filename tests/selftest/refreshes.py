@@ -72,12 +72,12 @@ class RefreshTally:
     def __str__(self) -> str:
         return "; ".join(f"{victim}: {count}" for victim, count in self.counts.items())
 
-    def of(self, victim: str) -> Count:
+    def count_for(self, victim: str) -> Count:
         return {WORKER: self.worker, PARENT: self.parent, BOTH: self.both}[victim]
 
     @property
     def counts(self) -> dict[str, Count]:
-        return {victim: self.of(victim) for victim in WEIGHTS}
+        return {victim: self.count_for(victim) for victim in WEIGHTS}
 
     @property
     def kills(self) -> int:
@@ -90,17 +90,17 @@ class RefreshTally:
 
     def add(self, other: "RefreshTally") -> None:
         for victim, count in other.counts.items():
-            ours = self.of(victim)
+            ours = self.count_for(victim)
             for member in fields(Count):
                 total = getattr(ours, member.name) + getattr(count, member.name)
                 setattr(ours, member.name, total)
         self.unexpected += other.unexpected
 
-    def judge(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
+    def count_connection(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
         """Count one connection. `status`: of the last request. `reason`: of the connection's state."""
         if status == 200:
             return
-        count = self.of(victim)
+        count = self.count_for(victim)
         if status == 424 and reason == "rotation_lost":
             count.reported += 1
             if victim != WORKER:
@@ -178,14 +178,14 @@ class _Trial:
             await serving.process.wait()
             self._serving = None
         ended = await asyncio.gather(*calls, return_exceptions=True)
-        count = self._tally.of(victim)
+        count = self._tally.count_for(victim)
         count.kills += 1
         count.cut += sum(status != 200 for status in ended)
         port = self._serving.port if self._serving is not None else (await self._running()).port
         for name, (status, reason) in zip(
             names, await asyncio.gather(*(_final_state(port, n) for n in names)), strict=True
         ):
-            self._tally.judge(victim, name, status, reason)
+            self._tally.count_connection(victim, name, status, reason)
             if status != 200:
                 self.reported.add(name)
 

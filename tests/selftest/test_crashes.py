@@ -90,10 +90,10 @@ async def test_kills_during_many_refreshes_lose_no_token_unreported_and_killed_w
 
 def test_a_loss_is_counted_by_the_killed_process_and_whether_it_was_reported() -> None:
     tally = RefreshTally()
-    tally.judge(PARENT, "c1", 424, "rotation_lost")
-    tally.judge(PARENT, "c2", 200, "authorized")
+    tally.count_connection(PARENT, "c1", 424, "rotation_lost")
+    tally.count_connection(PARENT, "c2", 200, "authorized")
     assert (tally.parent.reported, tally.parent.silent, tally.fine) == (1, 0, True)
-    tally.judge(WORKER, "c3", 424, "rotation_lost")
-    tally.judge(BOTH, "c4", 424, "invalid_grant")
-    tally.judge(BOTH, "c5", 503, "token_endpoint_unavailable")
+    tally.count_connection(WORKER, "c3", 424, "rotation_lost")
+    tally.count_connection(BOTH, "c4", 424, "invalid_grant")
+    tally.count_connection(BOTH, "c5", 503, "token_endpoint_unavailable")
     assert (tally.worker.reported, tally.both.silent, len(tally.unexpected), tally.fine) == (1, 2, 3, False)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.postgres import PostgresServer
-from tests.selftest.cuts import CUTS, INSIDE, cut
+from tests.selftest.cuts import CUTS, INSIDE, refresh_and_cut
 from tests.selftest.full_disk import full_disk
 from tests.selftest.restart import postgres_restart
 from tests.selftest.stall import stalled_holder
@@ -28,7 +28,7 @@ def test_missing_write_is_detected() -> None:
 
 @pytest.mark.parametrize(("place", "forgiving"), [*((place, False) for place in CUTS), (INSIDE, True)])
 async def test_a_cut_network_loses_no_token_without_a_report(tmp_path: Path, place: str, forgiving: bool) -> None:
-    result = await cut(place, tmp_path, forgiving=forgiving)
+    result = await refresh_and_cut(place, tmp_path, forgiving=forgiving)
     assert result.fine, result
 
 

@@ -45,12 +45,12 @@ GRANT: dict[str, Any] = {
 NOTHING = Corrections({}, {}, {}, {})
 
 
-def made(facts: list[dict[str, Any]], corrections: Corrections = NOTHING) -> dict[str, Any]:
+def entries_from(facts: list[dict[str, Any]], corrections: Corrections = NOTHING) -> dict[str, Any]:
     return {name: yaml.safe_load(text) for name, text in catalog_texts(facts, corrections, {}).items()}
 
 
 def test_the_key_is_placed_as_the_facts_say_without_guesses() -> None:
-    entry = made([KEY])["mail-api"]
+    entry = entries_from([KEY])["mail-api"]
     assert "homepage" not in entry
     assert entry["docs"] == "https://docs.example.com"
     assert entry["credentials"] == {"apiKey": {"secret": True}}
@@ -62,7 +62,7 @@ def test_the_key_is_placed_as_the_facts_say_without_guesses() -> None:
 
 
 def test_an_oauth_entry_has_the_field_names_of_the_catalog() -> None:
-    entry = made([GRANT])["tracker"]
+    entry = entries_from([GRANT])["tracker"]
     assert entry["disable_pkce"] is True
     assert "scope_separator" not in entry
     assert entry["authorization_params"] == {"session": "false"}
@@ -73,7 +73,7 @@ def test_an_oauth_entry_has_the_field_names_of_the_catalog() -> None:
 
 
 def test_a_setting_has_a_description_and_its_format() -> None:
-    forms = made([GRANT])["tracker"]["connection_config"]
+    forms = entries_from([GRANT])["tracker"]["connection_config"]
     assert forms["subdomain"] == {
         "description": "The part of your Tracker address before .example.com.",
         "pattern": "[A-Za-z0-9][A-Za-z0-9-]*",
@@ -93,9 +93,9 @@ def test_corrections_are_merged_and_null_removes_a_field() -> None:
         "proxy": {"retry": None},
         "sources+": ["https://docs.example.com/x"],
     }
-    entry = made([KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}, {"mail-api": "Mail"}))[
-        "mail-api"
-    ]
+    entry = entries_from(
+        [KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}, {"mail-api": "Mail"})
+    )["mail-api"]
     assert "docs" not in entry
     assert "retry" not in entry["proxy"]
     assert entry["display_name"] == "Mail"
@@ -104,9 +104,9 @@ def test_corrections_are_merged_and_null_removes_a_field() -> None:
 
 
 def test_providers_that_are_left_out_are_not_generated_and_unknown_ones_are_refused() -> None:
-    assert list(made([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}, {}))) == ["mail-api"]
+    assert list(entries_from([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}, {}))) == ["mail-api"]
     with pytest.raises(SystemExit, match="nobody"):
-        made([KEY], Corrections({"nobody": {}}, {}, {}, {}))
+        entries_from([KEY], Corrections({"nobody": {}}, {}, {}, {}))
 
 
 def test_generated_yaml_is_a_valid_entry(tmp_path: Path) -> None:
@@ -118,7 +118,9 @@ def test_generated_yaml_is_a_valid_entry(tmp_path: Path) -> None:
 def test_an_entry_of_a_family_has_only_its_own_fields() -> None:
     head = {**GRANT, "name": "google", "display_name": "Google", "docs": "https://docs.example.com"}
     member = {**GRANT, "name": "google-x", "display_name": "X", "family": "google", "categories": ["email"]}
-    entries = made([head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}, {}))
+    entries = entries_from(
+        [head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}, {})
+    )
     assert entries["google"]["token_url"] == "https://new.example.com/token"
     assert entries["google-x"]["alias"] == "google"
     assert "token_url" not in entries["google-x"]

@@ -8,7 +8,7 @@ from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further_providers import further_facts
 
 
-def made(**fact: Any) -> dict[str, Any]:
+def entry_from(**fact: Any) -> dict[str, Any]:
     told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "amp"}], "confidence": "sourced"} | fact
     (one,) = further_facts({"facts": {"acme": told}})
     return entry_of(one)
@@ -28,29 +28,29 @@ BEARER = {"in": "header", "name": "Authorization", "prefix": "Bearer "}
     ],
 )
 def test_a_setting_is_named_by_its_part_of_the_url(base: str, name: str, form: dict[str, str]) -> None:
-    entry = made(auth_mode="API_KEY", base_url=base, placement=BEARER)
+    entry = entry_from(auth_mode="API_KEY", base_url=base, placement=BEARER)
     assert list(entry["connection_config"]) == [name]
     assert form.items() <= entry["connection_config"][name].items()
     assert "${connectionConfig." + name + "}" in entry["proxy"]["base_url"]
 
 
 def test_place_of_the_credential_is_converted() -> None:
-    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement=BEARER)
+    entry = entry_from(auth_mode="API_KEY", base_url="https://api.acme.com", placement=BEARER)
     assert entry["proxy"]["headers"] == {"authorization": "Bearer ${apiKey}"}
-    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement={"in": "query", "name": "key"})
+    entry = entry_from(auth_mode="API_KEY", base_url="https://api.acme.com", placement={"in": "query", "name": "key"})
     assert entry["proxy"]["query"] == {"key": "${apiKey}"}
     labels = {"in": "header", "name": "Authorization", "username": "API key", "password": "empty"}
-    entry = made(auth_mode="BASIC", base_url="https://api.acme.com", placement=labels)
+    entry = entry_from(auth_mode="BASIC", base_url="https://api.acme.com", placement=labels)
     assert entry["credentials"]["username"] == {"title": "API key", "secret": True}
     assert entry["credentials"]["password"]["hidden"] is True
 
 
 def test_a_verification_call_may_be_below_the_base_url_or_elsewhere() -> None:
     proof = {"method": "GET", "address": "https://api.acme.com/v1/me", "account": {"id": "id", "label": ["email"]}}
-    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com/v1", placement=BEARER, verification=proof)
+    entry = entry_from(auth_mode="API_KEY", base_url="https://api.acme.com/v1", placement=BEARER, verification=proof)
     assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
     assert entry["account"] == {"endpoint": "/me", "id": "id", "label": ["email"]}
-    entry = made(auth_mode="API_KEY", base_url="https://acme.com/v1", placement=BEARER, verification=proof)
+    entry = entry_from(auth_mode="API_KEY", base_url="https://acme.com/v1", placement=BEARER, verification=proof)
     assert entry["proxy"]["verification"] == {"endpoints": ["/v1/me"], "base_url_override": "https://api.acme.com"}
 
 
@@ -60,6 +60,6 @@ def test_fact_without_a_source_is_not_used() -> None:
 
 
 def test_a_url_that_is_only_in_public_code_is_unconfirmed() -> None:
-    seen = made(auth_mode="API_KEY", base_url="https://a.example", placement=BEARER, confidence="host-sourced")
+    seen = entry_from(auth_mode="API_KEY", base_url="https://a.example", placement=BEARER, confidence="host-sourced")
     assert seen["provenance"] == "unconfirmed"
     assert seen["sources"] == ["amp-labs"]

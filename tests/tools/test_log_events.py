@@ -67,10 +67,10 @@ def test_lines_of_calls_have_the_listed_fields() -> None:
     ],
 )
 def test_events_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, names: list[str]) -> None:
-    assert sorted(found(tmp_path, monkeypatch, code)) == sorted([*names, "exchange"])
+    assert sorted(events_in(tmp_path, monkeypatch, code)) == sorted([*names, "exchange"])
 
 
-def found(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, events.LogEvent]:
+def events_in(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, events.LogEvent]:
     (folder / "module.py").write_text(code)
     monkeypatch.setattr(events, "ROOT", folder)
     monkeypatch.setattr(events, "packages", lambda: iter([("gateway.some", folder)]))
@@ -79,7 +79,7 @@ def found(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str,
 
 def test_event_without_a_literal_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"module\.py:2: write the event's name as a literal"):
-        found(tmp_path, monkeypatch, 'name = "one"\nlog.info(name)')
+        events_in(tmp_path, monkeypatch, 'name = "one"\nlog.info(name)')
 
 
 def test_fields_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def f(row):
     log.warning("one", **log_fields(row), **why, exc_info=row)
     log.error("one", detail=1)
 """
-    event = found(tmp_path, monkeypatch, code)["one"]
+    event = events_in(tmp_path, monkeypatch, code)["one"]
     assert list(event.levels) == ["warning", "error"]
     assert list(event.fields) == [
         "environment",

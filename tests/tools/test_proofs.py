@@ -9,7 +9,7 @@ from tools.catalog_from_facts.proofs import expected, with_verification
 BASE: dict[str, Any] = {"auth_mode": "API_KEY", "proxy": {"base_url": "https://api.example.com"}}
 
 
-def made(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None, **fact: Any) -> dict[str, Any]:
+def proof_from(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None, **fact: Any) -> dict[str, Any]:
     usual = {
         "method": "GET",
         "address": "https://api.example.com/me",
@@ -23,7 +23,7 @@ def made(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None,
 
 
 def test_verification_call_and_account_come_from_the_fact() -> None:
-    entry = made()
+    entry = proof_from()
     assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
     assert entry["account"] == {"endpoint": "/me", "id": "data.id", "label": ["data.mail"]}
 
@@ -37,31 +37,31 @@ def test_verification_call_and_account_come_from_the_fact() -> None:
     ],
 )
 def test_call_that_may_reject_a_valid_credential_is_not_used(fact: dict[str, Any]) -> None:
-    assert "verification" not in made(**fact)["proxy"]
+    assert "verification" not in proof_from(**fact)["proxy"]
 
 
 def test_a_call_with_an_unknown_setting_or_a_body_other_than_json_is_not_used() -> None:
-    assert made(path_below_base_url="/${username}") is BASE
-    assert made(method="POST", body="action=getdevice") is BASE
-    assert made(method="POST", body="[]") is BASE
+    assert proof_from(path_below_base_url="/${username}") is BASE
+    assert proof_from(method="POST", body="action=getdevice") is BASE
+    assert proof_from(method="POST", body="[]") is BASE
 
 
 def test_if_a_wrong_credential_gets_a_200_the_response_decides() -> None:
     fact = {"expect": {"status": 200, "body": "member ok is true (HTTP status is 200 either way)"}}
-    assert made(**fact)["proxy"]["verification"] == {"endpoints": ["/me"], "expect": {"ok": True}}
+    assert proof_from(**fact)["proxy"]["verification"] == {"endpoints": ["/me"], "expect": {"ok": True}}
     own = {"proxy": {"verification": {"endpoints": ["/me"]}}}
-    assert made(correction=own, **fact)["proxy"]["verification"] == {"expect": {"ok": True}}
+    assert proof_from(correction=own, **fact)["proxy"]["verification"] == {"expect": {"ok": True}}
 
 
 def test_a_call_by_post() -> None:
-    entry = made(method="POST", body='{"query":"{me{id}}"}')
+    entry = proof_from(method="POST", body='{"query":"{me{id}}"}')
     assert entry["account"] | {"method": "POST", "data": {"query": "{me{id}}"}} == entry["account"]
     assert entry["proxy"]["verification"] == {
         "method": "POST",
         "data": {"query": "{me{id}}"},
         "endpoints": ["/me"],
     }
-    assert "data" not in made(method="POST", body="null (or no body and no Content-Type)")["account"]
+    assert "data" not in proof_from(method="POST", body="null (or no body and no Content-Type)")["account"]
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,15 @@ def test_descriptions_in_words_become_fields(words: str, fields: dict[str, Any])
 
 
 def test_an_id_in_a_list_of_several_items_is_not_used() -> None:
-    assert "account" not in made(account={"id": "items.0.id", "label": ["items.0.name"]})
+    assert "account" not in proof_from(account={"id": "items.0.id", "label": ["items.0.name"]})
 
 
 def test_the_subject_of_an_id_token_stays_the_account_id() -> None:
-    entry = made({**BASE, "default_scopes": ["openid"]})
+    entry = proof_from({**BASE, "default_scopes": ["openid"]})
     assert entry["account"] == {"endpoint": "/me", "label": ["data.mail"]}
 
 
 def test_fields_of_an_entry_or_its_correction_are_kept() -> None:
-    assert "account" not in made(correction={"account": {"id": "team.id"}})
+    assert "account" not in proof_from(correction={"account": {"id": "team.id"}})
     own = {**BASE, "proxy": {**BASE["proxy"], "verification": {"endpoints": ["/own"]}}}
-    assert made(own)["proxy"]["verification"] == {"endpoints": ["/own"]}
+    assert proof_from(own)["proxy"]["verification"] == {"endpoints": ["/own"]}

@@ -8,23 +8,23 @@ HMAC = {"scheme": "hmac-sha256", "header": "x-sig", "encoding": "hex", "signed":
 OURS = {"scheme": "hmac-sha256", "header": "x-sig", "encoding": "hex", "signed_payload": "raw body"}
 
 
-def made(entries: dict[str, Any], **fact: Any) -> dict[str, Any]:
+def signature_from(entries: dict[str, Any], **fact: Any) -> dict[str, Any]:
     whole = {"entries": list(entries), "signature": HMAC, "signature_confidence": "sourced", **fact}
     return signatures({"acme": whole}, entries)
 
 
 def test_a_plain_hmac_that_a_source_states_is_added() -> None:
-    assert made({"acme": {}}) == {"acme": OURS}
-    assert made({"acme": {}}, signature=HMAC | {"prefix": "sha256=", "key": "verifier token"}) == {
+    assert signature_from({"acme": {}}) == {"acme": OURS}
+    assert signature_from({"acme": {}}, signature=HMAC | {"prefix": "sha256=", "key": "verifier token"}) == {
         "acme": OURS | {"prefix": "sha256=", "key": "verifier token"}
     }
 
 
 def test_unconfirmed_signatures_and_other_schemes_are_not_added() -> None:
-    assert made({"acme": {}}, signature_confidence="knowledge") == {}
-    assert made({"acme": {}}, signature=HMAC | {"signed": "{t}.{raw body}"}) == {}
-    assert made({"acme": {}}, signature={"scheme": "none"}) == {}
-    assert made({"acme": {}}, signature=None) == {}
+    assert signature_from({"acme": {}}, signature_confidence="knowledge") == {}
+    assert signature_from({"acme": {}}, signature=HMAC | {"signed": "{t}.{raw body}"}) == {}
+    assert signature_from({"acme": {}}, signature={"scheme": "none"}) == {}
+    assert signature_from({"acme": {}}, signature=None) == {}
 
 
 def test_entries_of_one_api_get_the_same_signature_and_existing_ones_stay() -> None:
@@ -36,4 +36,4 @@ def test_entries_of_one_api_get_the_same_signature_and_existing_ones_stay() -> N
         "acme-heir": {"alias": "acme"},
     }
     without_client = {"scheme": "hmac-sha1", "header": "x-other"}
-    assert made(entries) == {"acme-cc": known, "acme-key": without_client}
+    assert signature_from(entries) == {"acme-cc": known, "acme-key": without_client}

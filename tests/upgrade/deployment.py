@@ -115,7 +115,7 @@ class Client:
         return await self.call(options.pop("method", "GET"), f"/proxy{path}", headers=names, **options)
 
 
-def copied(source: Path, folder: Path) -> None:
+def copy_version(source: Path, folder: Path) -> None:
     """Copy the files of a version, with the permissions that an operator uses."""
     shutil.copytree(source, folder, dirs_exist_ok=True)
     for path in folder.rglob("*"):

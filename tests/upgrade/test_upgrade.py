@@ -19,7 +19,7 @@ from standardwebhooks.webhooks import Webhook
 from gateway.store.preflight_checks import REVISIONS, VERSION_TABLE
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres, move_sqlite
+from tests.upgrade.deployment import KEYS, Client, Deployment, copy_version, load_postgres, move_sqlite
 from tests.upgrade.provider import Provider
 from tests.upgrade.recorded_responses import differences, responses
 
@@ -46,7 +46,7 @@ async def fake_provider(tmp_path: Path) -> AsyncIterator[Provider]:
 
 @pytest.fixture
 def deployment(version: Path, fake_provider: Provider, tmp_path: Path) -> Deployment:
-    copied(version, tmp_path / "deployment")
+    copy_version(version, tmp_path / "deployment")
     return Deployment(tmp_path / "deployment", fake_provider)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.upgrade import provider
-from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres
+from tests.upgrade.deployment import KEYS, Client, Deployment, copy_version, load_postgres
 from tests.upgrade.provider import Provider
 from tests.upgrade.recorded_responses import mask_differences, responses
 
@@ -97,7 +97,7 @@ async def main() -> int:
 
 
 async def _write(target: Path, scratch: Path, fake_provider: Provider, postgres: PostgresServer) -> None:
-    copied(HERE / "given", target)
+    copy_version(HERE / "given", target)
     expected = dict[str, Any]()
     sqlite = _deployment(scratch / "sqlite", fake_provider)
     known, written_at = await _filled(sqlite), _now()
@@ -132,7 +132,7 @@ def _now() -> str:
 
 
 def _deployment(folder: Path, fake_provider: Provider, store_url: str = "sqlite:///gateway.db") -> Deployment:
-    copied(HERE / "given", folder)
+    copy_version(HERE / "given", folder)
     return Deployment(folder, fake_provider, store_url)
 
 

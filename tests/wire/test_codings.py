@@ -89,7 +89,9 @@ BROKEN_BODIES = table(
 
 
 @pytest.mark.parametrize(("coding", "coded"), BROKEN_BODIES)
-async def test_a_broken_coding_never_looks_complete(bench: Bench, coding: bytes, coded: bytes) -> None:
+async def test_a_response_with_an_invalid_coding_never_looks_complete(
+    bench: Bench, coding: bytes, coded: bytes
+) -> None:
     response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
     assert response.end == "torn" or (response.status, response.code) == (502, "upstream_protocol")
 

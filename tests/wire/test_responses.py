@@ -160,7 +160,7 @@ REFERENCES = table(
 
 
 @pytest.mark.parametrize(("name", "theirs", "ours"), REFERENCES)
-async def test_a_link_into_the_base_url_leads_through_the_gateway(
+async def test_a_link_below_the_base_url_is_rewritten_to_the_gateway(
     bench: Bench, name: bytes, theirs: bytes, ours: bytes
 ) -> None:
     def filled(text: bytes) -> bytes:

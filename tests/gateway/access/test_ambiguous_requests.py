@@ -61,7 +61,7 @@ def test_ambiguous_path_matches_no_rule(path: str) -> None:
     assert path_ambiguity(path) is not None
 
 
-def test_refusal_of_an_ambiguous_path_says_what_to_write() -> None:
+def test_refusal_of_an_ambiguous_path_shows_the_unambiguous_form() -> None:
     policy = Policy((), (KeyLimits(rules=("GET /v1/**",)),))
     breach = policy.decision(SentRequest("GET", "api.example.com", "/v1/%6b", "", frozenset()))
     assert isinstance(breach, Breach)

@@ -73,7 +73,7 @@ def test_tool_rule_allows_only_calls_of_its_tools() -> None:
         assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
 
 
-def test_only_mcp_setup_and_list_messages_are_allowed_beside_named_tools() -> None:
+def test_besides_named_tools_only_mcp_setup_and_list_messages_are_allowed() -> None:
     key = policy(TOOLS)
     for method in ("initialize", "notifications/initialized", "tools/list", "ping", "server/discover"):
         assert decision(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS

@@ -87,10 +87,10 @@ def test_a_later_catalog_neither_widens_nor_narrows_a_key(tmp_path: Path) -> Non
     written(tmp_path, mail=FILE.replace("get_mail\t", "get_other\t") + "list_users\tGET\t/users\tread\n")
     assert "list_users" in names(rule, own)
 
-    def may(path: str) -> bool:
+    def is_allowed(path: str) -> bool:
         return not isinstance(key.decision(SentRequest("GET", "api.example.com", path, "", ())), Breach)
 
-    assert (may("/v1/mails"), may("/v1/mails/7"), may("/v1/users")) == (True, True, False)
+    assert (is_allowed("/v1/mails"), is_allowed("/v1/mails/7"), is_allowed("/v1/users")) == (True, True, False)
 
 
 def test_a_key_is_shown_with_the_number_of_its_operations_and_stored_with_all(catalog: Catalog) -> None:

@@ -25,7 +25,7 @@ SEARCH = "GET /ex/*/rest/api/3/search*"
         ("GET /v1/*:cancel", "GET", "/v1/7:cancel"),
     ],
 )
-def test_rule_matches_what_it_describes(rule: str, method: str, path: str) -> None:
+def test_rule_matches_the_described_requests(rule: str, method: str, path: str) -> None:
     assert parse_rule(rule).fits(method, path)
 
 

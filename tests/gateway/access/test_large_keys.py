@@ -83,7 +83,7 @@ async def list_tools(gateway: TwoConnectionGateway, key: str) -> None:
 
 
 @pytest.mark.parametrize("rules_of", [long_rules, long_body_rules])
-async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
+async def test_minting_and_first_use_of_a_large_key_delay_no_other_call(
     gateway: TwoConnectionGateway, rules_of: Callable[[int], list[str]]
 ) -> None:
     """The rules must not be compiled on the event loop: this took 0.25 s for a new key, 0.75 s with its ancestors."""
@@ -108,7 +108,7 @@ async def test_minting_and_first_use_of_a_large_key_hold_up_nobody(
     assert max(*listing, *listing_after_a_change) <= longest_hold_s, (listing, listing_after_a_change)
 
 
-async def test_minting_and_first_use_of_a_key_with_many_operations_hold_up_nobody(tmp_path: Path) -> None:
+async def test_minting_and_first_use_of_a_key_with_many_operations_delay_no_other_call(tmp_path: Path) -> None:
     """The operations of providers must not be read or unpacked on the event loop, neither at minting nor at the first
     use.
     """

@@ -36,11 +36,11 @@ async def statuses(url: str, key: str, count: int) -> list[int]:
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as http:
 
-        async def one() -> int:
+        async def send_call() -> int:
             async with http.get(f"{url}/proxy/x", headers=names) as response:
                 return response.status
 
-        return list(await asyncio.gather(*(one() for _ in range(count))))
+        return list(await asyncio.gather(*(send_call() for _ in range(count))))
 
 
 async def until_refused(url: str, key: str, count: int = 1) -> None:
@@ -70,8 +70,8 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
     try:
         await here.import_connection(tracker.grant())
         key = await mint_key(here.http, here.url, here.headers)
-        for one in (here, there):
-            assert await statuses(one.url, key["secret"], 2) == [200, 200]
+        for node in (here, there):
+            assert await statuses(node.url, key["secret"], 2) == [200, 200]
         await here.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
         assert await statuses(here.url, key["secret"], 1) == [401], (
             "the application that revoked the key refuses it immediately"

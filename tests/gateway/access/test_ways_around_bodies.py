@@ -197,40 +197,50 @@ async def test_no_other_tool_is_called(door: Agents) -> None:
         assert door.provider.calls == [], name
 
 
-def asked(query: Any, **more: Any) -> bytes:
+def graphql_body(query: Any, **more: Any) -> bytes:
     return json.dumps({"query": query, **more}).encode()
 
 
 DELETE = "mutation { issueDelete(id: 1) { success } }"
 GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
-    ("another mutation", asked(DELETE), None, ""),
-    ("another field", asked("{ users { id } }"), None, ""),
-    ("one field more", asked("{ viewer { id } users { id } }"), None, ""),
-    ("under an alias", asked("{ viewer: users { id } }"), None, ""),
-    ("in a fragment", asked("{ ...F } fragment F on Query { users { id } }"), None, ""),
+    ("another mutation", graphql_body(DELETE), None, ""),
+    ("another field", graphql_body("{ users { id } }"), None, ""),
+    ("one field more", graphql_body("{ viewer { id } users { id } }"), None, ""),
+    ("under an alias", graphql_body("{ viewer: users { id } }"), None, ""),
+    ("in a fragment", graphql_body("{ ...F } fragment F on Query { users { id } }"), None, ""),
     (
         "in a fragment of a fragment",
-        asked("{ ...F } fragment F on Query { ...G } fragment G on Query { users { id } }"),
+        graphql_body("{ ...F } fragment F on Query { ...G } fragment G on Query { users { id } }"),
         None,
         "",
     ),
-    ("in a fragment without a name", asked("{ viewer { id } ... on Query { users { id } } }"), None, ""),
-    ("under a directive", asked("query($x: Boolean!) { viewer { id } users @include(if: $x) { id } }"), None, ""),
-    ("behind the name of an operation", asked("mutation viewer { issueDelete(id: 1) { success } }"), None, ""),
-    ("a mutation's field in a query", asked("{ commentCreate { id } }"), None, ""),
-    ("a query's field in a mutation", asked("mutation { viewer { id } }"), None, ""),
-    ("a subscription", asked("subscription { issues { id } }"), None, ""),
-    ("the schema", asked("{ __schema { types { name } } }"), None, ""),
-    ("two operations", asked("query A { viewer { id } } mutation B { issueDelete(id: 1) { success } }"), None, ""),
+    ("in a fragment without a name", graphql_body("{ viewer { id } ... on Query { users { id } } }"), None, ""),
+    (
+        "under a directive",
+        graphql_body("query($x: Boolean!) { viewer { id } users @include(if: $x) { id } }"),
+        None,
+        "",
+    ),
+    ("behind the name of an operation", graphql_body("mutation viewer { issueDelete(id: 1) { success } }"), None, ""),
+    ("a mutation's field in a query", graphql_body("{ commentCreate { id } }"), None, ""),
+    ("a query's field in a mutation", graphql_body("mutation { viewer { id } }"), None, ""),
+    ("a subscription", graphql_body("subscription { issues { id } }"), None, ""),
+    ("the schema", graphql_body("{ __schema { types { name } } }"), None, ""),
+    (
+        "two operations",
+        graphql_body("query A { viewer { id } } mutation B { issueDelete(id: 1) { success } }"),
+        None,
+        "",
+    ),
     (
         "two operations, one chosen",
-        asked("query A { viewer { id } } " + DELETE.replace("{", "B {", 1), operationName="B"),
+        graphql_body("query A { viewer { id } } " + DELETE.replace("{", "B {", 1), operationName="B"),
         None,
         "",
     ),
-    ("another operation chosen", asked("query A { viewer { id } }", operationName="B"), None, ""),
-    ("a chosen operation without a name", asked("{ viewer { id } }", operationName=""), None, ""),
-    ("a batch", b"[" + asked("{ viewer { id } }") + b"," + asked(DELETE) + b"]", None, ""),
+    ("another operation chosen", graphql_body("query A { viewer { id } }", operationName="B"), None, ""),
+    ("a chosen operation without a name", graphql_body("{ viewer { id } }", operationName=""), None, ""),
+    ("a batch", b"[" + graphql_body("{ viewer { id } }") + b"," + graphql_body(DELETE) + b"]", None, ""),
     ("the query twice", b'{"query":"{ viewer { id } }","query":"mutation { issueDelete { id } }"}', None, ""),
     (
         "the query twice, once in capitals",
@@ -240,30 +250,30 @@ GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ),
     (
         "a persisted query",
-        asked("{ viewer { id } }", extensions={"persistedQuery": {"version": 1, "sha256Hash": "0" * 64}}),
+        graphql_body("{ viewer { id } }", extensions={"persistedQuery": {"version": 1, "sha256Hash": "0" * 64}}),
         None,
         "",
     ),
     ("a persisted query alone", b'{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"00"}}}', None, ""),
-    ("a stored document", asked("{ viewer { id } }", documentId="evil"), None, ""),
-    ("a stored query", asked("{ viewer { id } }", id="evil"), None, ""),
-    ("a stored query of Facebook", asked("{ viewer { id } }", doc_id="1"), None, ""),
-    ("a mutation beside the query", asked("{ viewer { id } }", mutation=DELETE), None, ""),
-    ("variables as a text", asked("{ viewer { id } }", variables='{"a":1}'), None, ""),
-    ("a query that is no text", asked(["{ viewer { id } }", DELETE]), None, ""),
-    ("the query in the URL", asked("{ viewer { id } }"), None, "?query=mutation%7BissueDelete%7D"),
-    ("the operation in the URL", asked("query A { viewer { id } }"), None, "?operationName=B"),
+    ("a stored document", graphql_body("{ viewer { id } }", documentId="evil"), None, ""),
+    ("a stored query", graphql_body("{ viewer { id } }", id="evil"), None, ""),
+    ("a stored query of Facebook", graphql_body("{ viewer { id } }", doc_id="1"), None, ""),
+    ("a mutation beside the query", graphql_body("{ viewer { id } }", mutation=DELETE), None, ""),
+    ("variables as a text", graphql_body("{ viewer { id } }", variables='{"a":1}'), None, ""),
+    ("a query that is no text", graphql_body(["{ viewer { id } }", DELETE]), None, ""),
+    ("the query in the URL", graphql_body("{ viewer { id } }"), None, "?query=mutation%7BissueDelete%7D"),
+    ("the operation in the URL", graphql_body("query A { viewer { id } }"), None, "?operationName=B"),
     ("a document as its own type", DELETE.encode(), {"Content-Type": "application/graphql"}, ""),
     ("a form", b"query=mutation%7BissueDelete%7D", {"Content-Type": "application/x-www-form-urlencoded"}, ""),
     ("parts", b"--a\r\n\r\n--a--", {"Content-Type": "multipart/form-data; boundary=a"}, ""),
-    ("compressed", gzip.compress(asked(DELETE)), {**JSON, "Content-Encoding": "gzip"}, ""),
-    ("a comment that another reader ends", asked("{ viewer { id } # \u2028 users { id }\n }"), None, ""),
-    ("a comment and a carriage return", asked("{ viewer { id } # \r users { id }\n }"), None, ""),
-    ("a block string", asked('{ viewer(x: """ " ) { id } users(x: " """) { id } }'), None, ""),
-    ("a quote that is not escaped", asked('{ viewer(x: "\\\\") { id } users(x: "") { id } }'), None, ""),
-    ("a definition beside it", asked("{ viewer { id } } extend type Query { users: [User] }"), None, ""),
-    ("a byte order mark in the document", asked("\ufeff{ viewer { id } }"), None, ""),
-    ("a mutation behind a bracket too many", asked("{ viewer { id } } } " + DELETE), None, ""),
+    ("compressed", gzip.compress(graphql_body(DELETE)), {**JSON, "Content-Encoding": "gzip"}, ""),
+    ("a comment that another reader ends", graphql_body("{ viewer { id } # \u2028 users { id }\n }"), None, ""),
+    ("a comment and a carriage return", graphql_body("{ viewer { id } # \r users { id }\n }"), None, ""),
+    ("a block string", graphql_body('{ viewer(x: """ " ) { id } users(x: " """) { id } }'), None, ""),
+    ("a quote that is not escaped", graphql_body('{ viewer(x: "\\\\") { id } users(x: "") { id } }'), None, ""),
+    ("a definition beside it", graphql_body("{ viewer { id } } extend type Query { users: [User] }"), None, ""),
+    ("a byte order mark in the document", graphql_body("\ufeff{ viewer { id } }"), None, ""),
+    ("a mutation behind a bracket too many", graphql_body("{ viewer { id } } } " + DELETE), None, ""),
     ("an MCP call", call("get_issue"), None, ""),
 )
 
@@ -278,7 +288,7 @@ async def test_no_other_field_is_requested(door: Agents) -> None:
         assert door.provider.calls == [], name
 
 
-async def test_the_keys_do_what_they_are_for_with_the_very_bytes(door: Agents) -> None:
+async def test_keys_allow_their_tools_and_the_exact_bytes_are_sent(door: Agents) -> None:
     key = await door.key(TOOLS, QUERY, MUTATION)
     spaced = json.dumps(json.loads(GOOD), indent=3).encode()
     for path, body, headers in (
@@ -310,10 +320,16 @@ async def test_the_keys_do_what_they_are_for_with_the_very_bytes(door: Agents) -
         ("/mcp", b'{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found"}}', None),
         (
             "/graphql",
-            asked("query A($n: Int) { viewer { id } issues(first: $n) { id } }", operationName="A", variables={"n": 1}),
+            graphql_body(
+                "query A($n: Int) { viewer { id } issues(first: $n) { id } }", operationName="A", variables={"n": 1}
+            ),
             None,
         ),
-        ("/graphql", asked('mutation { commentCreate(body: "mutation { issueDelete }") { id } }', extensions={}), None),
+        (
+            "/graphql",
+            graphql_body('mutation { commentCreate(body: "mutation { issueDelete }") { id } }', extensions={}),
+            None,
+        ),
     ):
         status, _ = await post(door, key, path, body, headers)
         assert status == 200, (path, body[:80])
@@ -347,7 +363,7 @@ async def test_many_names_are_compared_with_many_patterns_away_from_the_event_lo
 
     monkeypatch.setattr(Policy, "decision", decision)
     for document, expected in (("{ viewer issues }", 200), (f"{{ {' '.join(f'f{n}' for n in range(100))} }}", 403)):
-        status, _ = await post(door, key, "/graphql", asked(document))
+        status, _ = await post(door, key, "/graphql", graphql_body(document))
         assert status == expected
     assert [one is threading.main_thread() for one in threads] == [True, False]
 
@@ -417,7 +433,7 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
             assert [tool["name"] for tool in found["result"]["tools"]] == expected, kind
 
 
-async def test_a_list_that_cannot_be_read_in_one_way_is_not_passed_on(door: Agents) -> None:
+async def test_an_ambiguous_tool_list_is_not_passed_on(door: Agents) -> None:
     key = await door.key(TOOLS)
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
     for text, headers in (
@@ -441,7 +457,7 @@ async def test_dry_run_gets_the_same_decision_as_the_call(door: Agents) -> None:
     assert door.provider.calls == []
 
 
-async def test_the_door_offers_graphql_and_leaves_a_servers_tools_to_the_server(door: Agents) -> None:
+async def test_the_mcp_endpoint_offers_graphql_but_not_the_tools_of_an_mcp_server(door: Agents) -> None:
     key = await door.key(TOOLS, f"{QUERY} as ask")
     assert list(await door.tools(key)) == ["ask"]
     assert (await door.call(key, "ask", {"body": {"query": "{ viewer { id } }"}}))["isError"] is False

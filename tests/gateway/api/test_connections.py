@@ -212,7 +212,7 @@ async def test_error_names_the_wrong_query_parameter_of_the_list(shared: Running
     assert body["error"]["code"] == "invalid_query_params"
 
 
-async def test_a_connection_id_may_hold_slashes_and_blanks(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_connection_id_can_contain_slashes_and_spaces(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant(), "c 1/x")
     body = await running.json("GET", "/connections/c%201/x?provider_config_key=tracker", expect=200)
     assert body["connection_id"] == "c 1/x"

@@ -287,9 +287,7 @@ async def test_connection_keeps_the_end_user_of_a_session_that_ends_during_conse
     assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u7", "x")
 
 
-async def test_a_browser_cannot_choose_what_the_protocol_or_the_scopes_decide(
-    running: RunningGateway, tracker: Tracker
-) -> None:
+async def test_a_browser_cannot_set_protocol_parameters_or_scopes(running: RunningGateway, tracker: Tracker) -> None:
     query = "&authorization_params[scope]=admin&authorization_params[redirect_uri]=https://evil.example"
     await walk_flow(running, await running.session_token(), f"{query}&authorization_params[prompt]=login")
     asked = tracker.authorize_query
@@ -344,7 +342,7 @@ async def test_invalid_link_shows_an_error_page(shared: RunningGateway, token: s
         ("", "neither a code nor an error back. Start again from the application"),
     ],
 )
-async def test_a_failure_is_reported_in_whole_sentences_with_the_next_step(
+async def test_a_failure_is_reported_in_sentences_with_the_next_step(
     running: RunningGateway, tracker: Tracker, sent: str, shown: str
 ) -> None:
     state = dict(parse_qsl(urlsplit(await callback_url(running, tracker)).query))["state"]

@@ -91,7 +91,7 @@ async def test_provider_with_a_routing_script_has_a_webhook_url(running: Running
     assert body["data"]["webhook_url"] == f"{running.url}/webhook/dev/j"
 
 
-async def test_webhook_url_of_a_key_with_special_characters_is_quoted_and_leads_to_it(running: RunningGateway) -> None:
+async def test_webhook_url_of_a_key_with_special_characters_is_quoted_and_works(running: RunningGateway) -> None:
     jira = {"provider": "jira", "unique_key": "a b@c:d~e", "credentials": CLIENT, "allow_unsigned_webhooks": True}
     await running.json("POST", "/integrations", json=jira, expect=200)
     body = await running.json("GET", "/integrations/a%20b@c:d~e?include=webhook", expect=200)
@@ -295,7 +295,7 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
 async def test_another_node_learns_of_every_change(
     running: RunningGateway, second_node: RunningGateway, tracker: Tracker
 ) -> None:
-    async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
+    async def wait_for_second_node(status: int, name: str = "display_name", value: str | None = None) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with second_node.http.get(
@@ -307,14 +307,14 @@ async def test_another_node_learns_of_every_change(
                 await asyncio.sleep(0.02)
 
     await create_integration(running)
-    await until(200)
+    await wait_for_second_node(200)
     await import_connection(second_node, tracker)
     async with second_node.call_proxy("c1", integration="made") as response:
         assert response.status == 200
     await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
-    await until(200, value="New")
+    await wait_for_second_node(200, value="New")
     await running.json("DELETE", "/integrations/made", expect=200)
-    await until(404)
+    await wait_for_second_node(404)
     async with second_node.call_proxy("c1", integration="made") as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_provider_config")
 

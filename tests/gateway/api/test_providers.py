@@ -254,7 +254,7 @@ async def test_an_unknown_logo_is_404(client: Client) -> None:
         ("…", "?"),
     ],
 )
-def test_initials_are_what_people_would_expect(shown: str, letters: str) -> None:
+def test_initials_are_the_first_letters_of_the_name(shown: str, letters: str) -> None:
     assert initials(shown) == letters
 
 

@@ -63,7 +63,7 @@ async def test_a_failed_attempt_is_shown_only_while_its_session_shows_its_tags(
         assert (await polled(running, session, key))[0] == expected
 
 
-async def test_a_key_limited_to_tags_completes_and_spoils_nothing_of_others(
+async def test_a_key_limited_to_tags_cannot_complete_or_disturb_other_connections(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     """It could send five wrong verifiers, with which the gateway deletes a pending connection."""

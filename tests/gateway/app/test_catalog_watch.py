@@ -32,7 +32,7 @@ MAIL = {
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_watch, "QUIET_MS", 20)
 
 
@@ -49,7 +49,7 @@ async def watching_gateway(running: RunningGateway) -> AsyncIterator[RunningGate
         yield running
 
 
-async def until(true: Callable[[], Any]) -> None:
+async def wait_until(true: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0.005)
@@ -67,13 +67,13 @@ async def test_added_changed_and_deleted_files_take_effect(
     watching_gateway: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
     write_entry(watching_gateway.folder, "mail", MAIL)
-    await until(lambda: "mail" in provider_names(watching_gateway))
+    await wait_until(lambda: "mail" in provider_names(watching_gateway))
     assert (await watching_gateway.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
     write_entry(watching_gateway.folder, "mail", {**MAIL, "display_name": "Post"})
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "Post")
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "Post")
     assert (await watching_gateway.json("GET", "/providers/mail"))["data"]["display_name"] == "Post"
     (watching_gateway.folder / "catalog" / "mail.yaml").unlink()
-    await until(lambda: "mail" not in provider_names(watching_gateway))
+    await wait_until(lambda: "mail" not in provider_names(watching_gateway))
     await watching_gateway.json("GET", "/providers/mail", expect=404)
     kinds = [set(entry) & {"added", "changed", "removed"} for entry in events(log_events, "catalog_changed")]
     assert kinds == [{"added"}, {"changed"}, {"removed"}]
@@ -81,9 +81,9 @@ async def test_added_changed_and_deleted_files_take_effect(
 
 async def test_shipped_entry_is_used_again_after_its_override_is_deleted(watching_gateway: RunningGateway) -> None:
     write_entry(watching_gateway.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
     (watching_gateway.folder / "catalog" / "jira.yaml").unlink()
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Jira")
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["jira"].display_name == "Jira")
     assert (await watching_gateway.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
 
 
@@ -95,9 +95,11 @@ async def test_next_request_uses_the_new_entry_and_a_running_one_the_old(
         assert (await response.json())["path"] == "/x"
     tracker.hold_api.clear()
     under_way = asyncio.ensure_future(watching_gateway.call_proxy("c1", "/slow"))
-    await until(lambda: any(request.path == "/slow" for request in tracker.seen))
+    await wait_until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watching_gateway.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
+    await wait_until(
+        lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2")
+    )
     tracker.hold_api.set()
     async with watching_gateway.call_proxy("c1") as response:
         assert (await response.json())["path"] == "/v2/x"
@@ -115,7 +117,7 @@ async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
     lane_before = watching_gateway.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watching_gateway.folder, "tracker", entry)
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.headers)
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.headers)
     async with watching_gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
@@ -130,9 +132,9 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     sound = path.read_text()
     path.write_text(sound + "tokn_url: https://x.test\n")
     write_entry(watching_gateway.folder, "one", MAIL)
-    await until(lambda: "one" in provider_names(watching_gateway) and events(log_events, "fault"))
+    await wait_until(lambda: "one" in provider_names(watching_gateway) and events(log_events, "fault"))
     write_entry(watching_gateway.folder, "two", MAIL)
-    await until(lambda: "two" in provider_names(watching_gateway))
+    await wait_until(lambda: "two" in provider_names(watching_gateway))
     faults = [entry["detail"] for entry in events(log_events, "fault")]
     assert len(faults) == 1
     line = sound.count("\n") + 1
@@ -140,12 +142,12 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     assert watching_gateway.runtime.generation.catalog.providers["tracker"] == before
     assert watching_gateway.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
-    await until(lambda: events(log_events, "catalog_fault_over"))
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
+    await wait_until(lambda: events(log_events, "catalog_fault_over"))
     (over,) = events(log_events, "catalog_fault_over")
     assert [Path(name).name for name in over["files"]] == ["tracker.yaml"]
     path.write_text("]")
-    await until(lambda: len(events(log_events, "fault")) == 2)
+    await wait_until(lambda: len(events(log_events, "fault")) == 2)
     assert watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
@@ -154,9 +156,9 @@ async def test_entries_based_on_a_faulty_entry_stay_too(
 ) -> None:
     write_entry(watching_gateway.folder, "base", MAIL)
     write_entry(watching_gateway.folder, "heir", {"alias": "base", "display_name": "Heir"})
-    await until(lambda: "heir" in provider_names(watching_gateway))
+    await wait_until(lambda: "heir" in provider_names(watching_gateway))
     write_entry(watching_gateway.folder, "base", {**MAIL, "proxy": {}})
-    await until(lambda: len(events(log_events, "fault")) == 2)
+    await wait_until(lambda: len(events(log_events, "fault")) == 2)
     assert {"base", "heir"} <= provider_names(watching_gateway)
 
 
@@ -165,7 +167,7 @@ async def test_entry_that_an_integration_needs_stays_after_its_file_is_deleted(
 ) -> None:
     await watching_gateway.import_connection(tracker.grant())
     (watching_gateway.folder / "catalog" / "tracker.yaml").unlink()
-    await until(lambda: events(log_events, "fault"))
+    await wait_until(lambda: events(log_events, "fault"))
     assert "the catalog has no provider 'tracker'" in events(log_events, "fault")[0]["detail"]
     assert events(log_events, "catalog_fault")[0]["kept"] == ["tracker"]
     async with watching_gateway.call_proxy("c1") as response:
@@ -176,10 +178,10 @@ async def test_entries_stay_after_their_folder_is_removed(
     watching_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
 ) -> None:
     write_entry(watching_gateway.folder, "mail", MAIL)
-    await until(lambda: "mail" in provider_names(watching_gateway))
+    await wait_until(lambda: "mail" in provider_names(watching_gateway))
     monkeypatch.setattr(catalog_watch, "RECHECK_S", 0.02)
     shutil.move(watching_gateway.folder / "catalog", watching_gateway.folder / "away")
-    await until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
+    await wait_until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
     assert {"mail", "tracker"} <= provider_names(watching_gateway)
     (fault,) = events(log_events, "catalog_fault")
     assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
@@ -194,10 +196,10 @@ async def test_replaced_symlink_is_noticed(watching_gateway: RunningGateway) -> 
         (catalog / f"..{version}" / "mail.yaml").write_text(entry)
     (catalog / "..data").symlink_to("..one")
     (catalog / "mail.yaml").symlink_to("..data/mail.yaml")
-    await until(lambda: "mail" in provider_names(watching_gateway))
+    await wait_until(lambda: "mail" in provider_names(watching_gateway))
     (catalog / "..new").symlink_to("..two")
     (catalog / "..new").rename(catalog / "..data")
-    await until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "two")
+    await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["mail"].display_name == "two")
     assert (await watching_gateway.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
 
 
@@ -205,14 +207,14 @@ async def test_changes_between_start_and_watch_are_applied(running: RunningGatew
     write_entry(running.folder, "mail", MAIL)
     assert "mail" not in provider_names(running)
     async with beside(CatalogWatch(running.app).run()):
-        await until(lambda: "mail" in provider_names(running))
+        await wait_until(lambda: "mail" in provider_names(running))
 
 
 async def test_nothing_is_read_while_nothing_changes(
     watching_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_entry(watching_gateway.folder, "mail", MAIL)
-    await until(lambda: "mail" in provider_names(watching_gateway))
+    await wait_until(lambda: "mail" in provider_names(watching_gateway))
     read: list[Any] = []
     monkeypatch.setattr(catalog_watch, "read_catalog_again", lambda *given: read.append(given))
     looks = 0
@@ -226,7 +228,7 @@ async def test_nothing_is_read_while_nothing_changes(
     monkeypatch.setattr(catalog_watch, "folders_state", counted)
     before = watching_gateway.runtime
     (watching_gateway.folder / "catalog" / "notes.txt").write_text("no entry")
-    await until(lambda: looks)
+    await wait_until(lambda: looks)
     assert read == []
     assert watching_gateway.runtime is before
 
@@ -240,16 +242,16 @@ async def test_host_application_watches_the_catalog_with_one_line(tmp_path: Path
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(content))
     app = gateway.create_app(tmp_path / "gateway.yaml")
     app.cleanup_ctx.append(gateway.watch)
-    async with _started(app):
+    async with _start_watch(app):
         write_entry(tmp_path, "post", MAIL)
         from gateway.runtime import RUNTIME
 
         assert "post" not in app[RUNTIME].generation.catalog.providers
-        await until(lambda: "post" in app[RUNTIME].generation.catalog.providers)
+        await wait_until(lambda: "post" in app[RUNTIME].generation.catalog.providers)
 
 
 @asynccontextmanager
-async def _started(app: web.Application) -> AsyncIterator[None]:
+async def _start_watch(app: web.Application) -> AsyncIterator[None]:
     runner = web.AppRunner(app)
     await runner.setup()
     try:

@@ -299,10 +299,10 @@ async def test_audit_records_that_cannot_be_sealed_are_reported(
 ) -> None:
     keeper = running.runtime.audit_keeper
 
-    async def away() -> int:
+    async def raise_unavailable() -> int:
         raise Unavailable("store_unavailable", "away")
 
-    monkeypatch.setattr(running.runtime.store.audit, "append_to_chain", away)
+    monkeypatch.setattr(running.runtime.store.audit, "append_to_chain", raise_unavailable)
     running.runtime.store.trail.noted.set()
     async with asyncio.timeout(PATIENCE_S):
         while not keeper.failing:

@@ -16,14 +16,14 @@ async def test_a_start_that_fails_closes_the_store(tmp_path: Path, monkeypatch: 
     closed: list[Store] = []
     close = Store.close
 
-    async def closing(store: Store) -> None:
+    async def close_and_count(store: Store) -> None:
         await close(store)
         closed.append(store)
 
     async def reconcile(_store: Any) -> None:
         raise Unavailable("store_unavailable", "The database does not respond.", retry_after_s=5)
 
-    monkeypatch.setattr(Store, "close", closing)
+    monkeypatch.setattr(Store, "close", close_and_count)
     monkeypatch.setattr(lifetime, "reconcile", reconcile)
     settings = document([]) | {"catalog": []}
     settings["store"]["url"] = f"sqlite:///{tmp_path}/gateway.db"

@@ -65,7 +65,7 @@ async def reload_gateway(running: RunningGateway) -> tuple[Generation, Generatio
     return before, after
 
 
-async def until(found: Callable[[], Any]) -> None:
+async def wait_until(found: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not found():
             await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     tracker.ttl_s = 3600
     tracker.hold.clear()
     begun = asyncio.create_task(status(event_gateway))
-    await until(lambda: tracker.calls["refresh_token"])
+    await wait_until(lambda: tracker.calls["refresh_token"])
     runtime = event_gateway.runtime
     journals = runtime.journals
     before, _ = await reload_gateway(event_gateway)
@@ -100,7 +100,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     row = await runtime.store.connections.get(C1)
     assert row is not None
     assert (row.version, row.lease, row.intent) == (2, None, None)
-    await until(lambda: not list(runtime.retired))
+    await wait_until(lambda: not list(runtime.retired))
 
 
 async def test_a_refresh_in_the_queue_keeps_its_turn(event_gateway: RunningGateway, tracker: Tracker) -> None:
@@ -137,7 +137,7 @@ async def test_change_by_another_process_is_noticed_after_a_reload(
     await event_gateway.runtime.store.connections.delete(
         C1, now=clock.now()
     )  # without the cache, as another process does
-    await until(lambda: event_gateway.runtime.live.entry_count == 0)
+    await wait_until(lambda: event_gateway.runtime.live.entry_count == 0)
 
 
 async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGateway) -> None:
@@ -157,7 +157,7 @@ async def test_retried_and_running_deliveries_arrive_once(
 ) -> None:
     receiver.hold.clear()
     await event_gateway.import_connection(tracker.grant())
-    await until(lambda: receiver.held)
+    await wait_until(lambda: receiver.held)
     await reload_gateway(event_gateway)
     receiver.hold.set()
     await receiver.until_taken(1)
@@ -227,7 +227,7 @@ async def test_outstanding_calls_stay_counted_and_a_waiting_one_starts(event_gat
     gate = event_gateway.runtime.egress_limits.for_origin(("http", "127.0.0.1", 1))
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
-    await until(lambda: gate.concurrency.waiting)
+    await wait_until(lambda: gate.concurrency.waiting)
     await reload_gateway(event_gateway)  # the new configuration allows two outstanding calls
     assert await asyncio.wait_for(waiting, PATIENCE_S) is False
     assert (gate.concurrency.outstanding, gate.concurrency.waiting) == (2, 0)
@@ -278,7 +278,7 @@ async def test_authorization_in_progress_creates_its_connection(
     await reload_gateway(event_gateway)  # a reload between the start of the authorization and its callback
     tracker.hold.clear()
     back = asyncio.ensure_future(event_gateway.http.get(consent))
-    await until(lambda: tracker.calls["authorization_code"])
+    await wait_until(lambda: tracker.calls["authorization_code"])
     await reload_gateway(event_gateway)  # a reload while the code is exchanged
     assert not back.done()
     tracker.hold.set()
@@ -317,7 +317,7 @@ async def test_running_deletion_completes(
     path = "/connections/c1?provider_config_key=tracker"
     begun = asyncio.create_task(event_gateway.json("DELETE", path, expect=200))
     deleter = event_gateway.runtime.deleter
-    await until(lambda: begun_deletes)
+    await wait_until(lambda: begun_deletes)
     await reload_gateway(event_gateway)
     assert len(begun_deletes) == 1
     closing = asyncio.create_task(deleter.close())
@@ -343,7 +343,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
 
     monkeypatch.setattr(rows, "end", slow)
     begun = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
-    await until(lambda: begun_ends)
+    await wait_until(lambda: begun_ends)
     await reload_gateway(event_gateway)
     again = asyncio.create_task(
         event_gateway.runtime.api_integrations.resume_deletions()
@@ -537,24 +537,24 @@ async def test_no_part_is_another_object_after_a_reload(event_gateway: RunningGa
     assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
 
 
-async def test_part_classified_as_stateless_holds_no_state(event_gateway: RunningGateway) -> None:
+async def test_part_classified_as_stateless_has_no_state(event_gateway: RunningGateway) -> None:
     """It holds only other parts of the runtime, objects made only of those, and functions."""
     runtime = event_gateway.runtime
     parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
 
-    def holds(part: object) -> list[str]:
+    def attributes_held(part: object) -> list[str]:
         found = []
         for name, value in vars(part).items():
             if isinstance(value, FunctionType | MethodType | Current) or any(value is one for one in parts):
                 continue
             if isinstance(value, Revoker | AuthDialogueRunner):
-                found += holds(value)
+                found += attributes_held(value)
             else:
                 found.append(f"{type(part).__name__}.{name}")
         return found
 
-    assert [one for name in sorted(HOLDS_NOTHING) for one in holds(getattr(runtime, name))] == []
-    assert holds(runtime.deleter), "a part that holds state is found"
+    assert [one for name in sorted(HOLDS_NOTHING) for one in attributes_held(getattr(runtime, name))] == []
+    assert attributes_held(runtime.deleter), "a part that holds state is found"
 
 
 # ── The generation.
@@ -585,11 +585,11 @@ async def test_request_in_flight_finishes_over_its_original_network(
     assert await status(event_gateway) == 200
     tracker.hold_api.clear()
     begun = asyncio.create_task(status(event_gateway))
-    await until(lambda: tracker.calls["api"] == 2)
+    await wait_until(lambda: tracker.calls["api"] == 2)
     event_gateway.document["egress"]["allow"] = []
     before, _ = await reload_gateway(event_gateway)
     tracker.hold_api.set()
     assert await begun == 200
     assert await status(event_gateway) == 400
-    await until(lambda: not list(event_gateway.runtime.retired))
+    await wait_until(lambda: not list(event_gateway.runtime.retired))
     assert list(before.egress.load()) == []

@@ -86,7 +86,7 @@ def sign(signer: OAuth1Signer, target: str = "/x", body: bytes | None = b"", **h
     return request
 
 
-def test_every_attempt_has_a_nonce_of_its_own() -> None:
+def test_every_attempt_has_a_new_nonce() -> None:
     signer = OAuth1Signer(keys("t", "s"))
     request = sign(signer)
     first = request.headers.getall("Authorization")

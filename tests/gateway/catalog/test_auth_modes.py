@@ -98,7 +98,7 @@ def test_entry_with_many_fields_has_no_faults(tmp_path: Path, entry: str) -> Non
         (GRANT.replace("DELETE", "PURGE"), "9: revocation.method must be 'POST', 'DELETE' or 'GET'"),
     ],
 )
-def test_field_that_does_not_fit_the_auth_mode_is_a_fault(tmp_path: Path, entry: str, result: str) -> None:
+def test_field_of_another_auth_mode_is_a_fault(tmp_path: Path, entry: str, result: str) -> None:
     found = faults(tmp_path, entry)
     assert any(fault.startswith(result) for fault in found), found
 

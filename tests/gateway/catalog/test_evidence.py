@@ -52,7 +52,7 @@ def test_the_older_level_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Pa
     assert any("'reviewed' is shown as unconfirmed" in one.message for one in lint([tmp_path]))
 
 
-def test_lint_warns_of_what_is_assumed_and_of_old_sources(tmp_path: Path) -> None:
+def test_lint_warns_of_assumed_facts_and_of_old_sources(tmp_path: Path) -> None:
     (tmp_path / "acme.yaml").write_text(BASE.replace("2026-11-22", "2020-01-31"))
     messages = {one.message for one in lint([tmp_path])}
     assert any("has a default without a source" in text and text.startswith("Client") for text in messages)

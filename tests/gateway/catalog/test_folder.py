@@ -227,7 +227,7 @@ def test_yaml_1_1_words_stay_text(tmp_path: Path, written: str, value: object) -
     assert read_yaml(tmp_path / "a.yaml").value == {"a": value, "<<": "b"}
 
 
-def test_a_name_that_no_url_can_hold_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_not_valid_in_a_url_is_refused(tmp_path: Path) -> None:
     assert "cannot name a provider" in faults(tmp_path, PLAIN, "my tracker.yaml")[0]
 
 

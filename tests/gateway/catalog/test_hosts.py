@@ -113,7 +113,7 @@ def test_a_host_of_allowed_hosts(text: str, fits: tuple[str, int], does_not: tup
     assert not pattern.fits(*does_not, "https")
 
 
-def test_a_suffix_alone_is_not_a_host() -> None:
+def test_a_public_suffix_is_not_a_host() -> None:
     assert not HostPattern(".example.com", suffix=True).fits(".example.com", 443, "https")
 
 

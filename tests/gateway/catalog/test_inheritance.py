@@ -86,7 +86,7 @@ def test_cycle_of_aliases_is_a_fault_in_each_of_its_entries(tmp_path: Path) -> N
     assert "a ▸ b ▸ c ▸ a" in found[0]
 
 
-def test_an_entry_cannot_inherit_from_itself_alone(tmp_path: Path) -> None:
+def test_an_entry_cannot_inherit_only_from_itself(tmp_path: Path) -> None:
     assert faults(folder(tmp_path, a="alias: a\n"))[0].startswith(
         "a.yaml:1: alias: there is no entry 'a' to inherit from"
     )
@@ -132,7 +132,7 @@ def test_an_entry_that_names_itself_changes_the_shipped_one(tmp_path: Path) -> N
     assert provider.authorization_url == "https://auth.atlassian.com/authorize"
 
 
-def test_lint_of_a_folder_alone_knows_what_it_inherits_from(tmp_path: Path) -> None:
+def test_lint_of_a_folder_finds_base_entries_of_the_shipped_catalog(tmp_path: Path) -> None:
     mine = folder(tmp_path, my_jira="alias: jira\ndisplay_name: Our Jira\n", mail=MAIL)
     assert any("no entry 'jira'" in str(fault) for fault in lint([mine]))
     assert [fault for fault in lint([mine], base_folders=[SHIPPED]) if fault.level == "fault"] == []

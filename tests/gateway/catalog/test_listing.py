@@ -63,7 +63,7 @@ def test_invalid_cursor_is_refused(cursor: str) -> None:
         name_in(cursor)
 
 
-def test_one_provider_has_a_body_and_an_entity_tag_of_its_own(catalog: Catalog) -> None:
+def test_each_provider_has_its_own_body_and_entity_tag(catalog: Catalog) -> None:
     listing = Listing(catalog, URL)
     one, other = listing.provider_body("ant"), listing.provider_body("bee")
     assert one is not None

@@ -18,7 +18,7 @@ SEARCH = Paginate(
 ALTERNATIVES = (OFFSET, SEARCH)
 
 
-def ways(
+def schemes_for(
     path: str = "/x", query: tuple[str, ...] = (), paginate: Paginate | None = CURSOR, **fields: str
 ) -> list[PagingScheme]:
     return paging_schemes(paginate, ALTERNATIVES if paginate else (), PaginationOptions(path, query, fields))
@@ -33,37 +33,39 @@ def test_every_paginate_field_of_an_entry_is_used() -> None:
 
 
 def test_without_a_hint_all_rules_may_apply_the_entrys_first() -> None:
-    assert types(*ways()) == ["cursor", "offset", "link"]
+    assert types(*schemes_for()) == ["cursor", "offset", "link"]
 
 
 def test_alternative_for_the_path_is_chosen() -> None:
-    assert types(*ways("/search/issues")) == ["link"]
+    assert types(*schemes_for("/search/issues")) == ["link"]
 
 
 def test_parameter_of_the_caller_selects_the_rule() -> None:
-    assert types(*ways(query=("startAt", "x"))) == ["offset"]
-    assert types(*ways(query=("after",))) == ["cursor"]
+    assert types(*schemes_for(query=("startAt", "x"))) == ["offset"]
+    assert types(*schemes_for(query=("after",))) == ["cursor"]
 
 
 def test_type_in_the_callers_header_selects_the_method() -> None:
-    assert ways(type="offset") == [PagingScheme("offset", offset_name_in_request="startAt", response_path="values")]
+    assert schemes_for(type="offset") == [
+        PagingScheme("offset", offset_name_in_request="startAt", response_path="values")
+    ]
 
 
 def test_the_callers_fields_override_the_entrys() -> None:
-    overridden = ways(response_path="threads")
+    overridden = schemes_for(response_path="threads")
     assert [way.response_path for way in overridden] == ["threads"] * 3
     assert types(*overridden) == ["cursor", "offset", "link"]
-    assert ways("/search/x", limit_name_in_request="n")[0].limit_name_in_request == "n"
-    assert ways(type="cursor", response_path="")[0].response_path is None
+    assert schemes_for("/search/x", limit_name_in_request="n")[0].limit_name_in_request == "n"
+    assert schemes_for(type="cursor", response_path="")[0].response_path is None
 
 
 def test_complete_header_fields_replace_the_entrys() -> None:
-    alone = ways(type="offset", offset_name_in_request="skip")
+    alone = schemes_for(type="offset", offset_name_in_request="skip")
     assert alone == [PagingScheme("offset", offset_name_in_request="skip")]
 
 
 @pytest.mark.parametrize("paginate", [None, CURSOR])
-def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Paginate | None) -> None:
+def test_without_an_entry_only_the_header_describes_the_pages(paginate: Paginate | None) -> None:
     result: dict[str, str] = {
         "type": "offset",
         "offset_name_in_request": "page",
@@ -73,11 +75,11 @@ def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Pagi
         "response_path": "a.b",
     }
     expected: dict[str, Any] = {**result, "offset_start_value": 1}
-    assert ways(paginate=paginate, **result) == [PagingScheme(**expected)]
+    assert schemes_for(paginate=paginate, **result) == [PagingScheme(**expected)]
 
 
 def test_a_field_name_may_be_shortened_at_an_underscore() -> None:
-    cut = ways(paginate=None, type="cursor", cursor_path="n", cursor_name="c", has_more="m", limit_name="l")
+    cut = schemes_for(paginate=None, type="cursor", cursor_path="n", cursor_name="c", has_more="m", limit_name="l")
     assert cut == [
         PagingScheme(
             "cursor",
@@ -113,7 +115,7 @@ def test_a_field_name_may_be_shortened_at_an_underscore() -> None:
 )
 def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> None:
     with pytest.raises(InvalidPagination) as wrong:
-        ways(paginate=None, **result)
+        schemes_for(paginate=None, **result)
     assert len(wrong.value.faults) == len(faults)
     for expected, fault in zip(faults, wrong.value.faults, strict=True):
         assert expected in fault

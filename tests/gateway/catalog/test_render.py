@@ -69,7 +69,7 @@ def test_an_empty_value_is_a_value() -> None:
     assert header == "Basic dTo="
 
 
-def test_template_functions_return_what_their_names_say() -> None:
+def test_template_functions_return_the_named_result() -> None:
     values = {"k": "key, with comma", "m": "ü(x)"}
     assert render_text("${base64(${m})}", values) == base64.b64encode("ü(x)".encode()).decode()
     assert render_text("${sha256Hex(a${m}b)}", values) == hashlib.sha256("aü(x)b".encode()).hexdigest()

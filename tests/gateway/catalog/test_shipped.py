@@ -50,17 +50,17 @@ def test_lint_reports_only_missing_credential_verification() -> None:
 
 def test_more_than_1150_providers_in_every_auth_mode(catalog: Catalog) -> None:
     assert len(catalog.providers) >= 1150
-    modes = Counter(row["auth_mode"] for row in shown(catalog))
+    modes = Counter(row["auth_mode"] for row in provider_jsons(catalog))
     assert set(modes) == set(AUTH_MODES)
     assert modes["OAUTH2"] > 300
 
 
-def shown(catalog: Catalog) -> list[dict[str, Any]]:
+def provider_jsons(catalog: Catalog) -> list[dict[str, Any]]:
     return [catalog.provider_json(name, "https://gw.example.com") for name in catalog.providers]
 
 
 def test_every_entry_has_the_required_fields_and_no_null(catalog: Catalog) -> None:
-    for entry in shown(catalog):
+    for entry in provider_jsons(catalog):
         required = {"name", "display_name", "logo_url", "categories", "auth_mode", "proxy", "docs"}
         assert required <= set(entry)
         assert entry["proxy"]["base_url"].startswith(("https://", "${connectionConfig.", "http://127.0.0.1:3004"))
@@ -73,7 +73,7 @@ def test_every_entry_has_the_required_fields_and_no_null(catalog: Catalog) -> No
             assert all(isinstance(setting, str) for setting in entry["connection_configuration"])
 
 
-def test_an_entry_without_a_page_of_its_own_names_our_guide(catalog: Catalog) -> None:
+def test_an_entry_without_docs_links_to_the_guide(catalog: Catalog) -> None:
     assert "docs" not in json.loads(catalog.providers.contents["airlabs"])
     assert (
         catalog.provider_json("airlabs", "https://gw.example.com")["docs"]
@@ -87,7 +87,7 @@ WITH_A_DEFAULT_PLACE = frozenset({"BASIC", "INSTALL_PLUGIN"})
 
 
 def test_every_entry_has_a_place_for_the_credential(catalog: Catalog) -> None:
-    for entry in shown(catalog):
+    for entry in provider_jsons(catalog):
         proxy = entry["proxy"]
         templates = [*proxy.get("headers", {}).values(), *proxy.get("query", {}).values(), proxy["base_url"]]
         if entry["auth_mode"] not in SIGNED | WITH_A_DEFAULT_PLACE:
@@ -100,7 +100,7 @@ def test_stored_entry_is_read_back_unchanged(catalog: Catalog) -> None:
 
 
 def test_every_entry_has_evidence(catalog: Catalog) -> None:
-    for entry in shown(catalog):
+    for entry in provider_jsons(catalog):
         if entry["name"] == "sandbox":
             continue
         assert entry["provenance"] in {"confirmed", "sourced", "unconfirmed"}, entry["name"]

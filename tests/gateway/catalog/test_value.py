@@ -41,7 +41,9 @@ def fault(value: str, **setting: Any) -> str | None:
         ("https://ada@example.com", {"format": "uri"}, "must be a URL"),
     ],
 )
-def test_a_value_fits_its_setting_or_the_rule_is_named(value: str, setting: dict[str, Any], why: str | None) -> None:
+def test_a_value_that_breaks_a_rule_of_its_setting_names_the_rule(
+    value: str, setting: dict[str, Any], why: str | None
+) -> None:
     assert fault(value, **setting) == why
 
 

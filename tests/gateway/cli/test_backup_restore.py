@@ -80,7 +80,7 @@ def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     assert "3 values encrypted again" in run_command_text("keys", "rotate", "--data-keys", "-c", file)
 
 
-def test_rewrapping_alone_is_reported_as_such(folder: Path) -> None:
+def test_rotation_with_wrap_only_is_reported_as_such(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
     assert "1 data key encrypted again" in run_command_text("keys", "rotate", "--wrap-only", "-c", file)
     assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
@@ -176,7 +176,7 @@ def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | No
     assert (folder / "gateway.db").read_bytes() == before
 
 
-def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Path) -> None:
+def test_for_postgresql_its_own_tools_are_named_without_the_password(tmp_path: Path) -> None:
     file = str(write(tmp_path, KEY, url="postgresql://gw:hidden@db.example:5433/prod?sslmode=require"))
     output = run_command_text("backup", "my copy.dump", "-c", file, code=1)
     wanted = "pg_dump --format=custom --file='my copy.dump' 'postgresql://gw@db.example:5433/prod?sslmode=require'"

@@ -105,7 +105,7 @@ def test_gateway_listens_on_the_host_and_port_of_a_loopback_url(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("url", ["http://gw.example.com", "gw.example.com", "https://x/?y", "https://u:p@x"])
-def test_an_unfit_public_url_is_wrong_usage_and_writes_nothing(tmp_path: Path, url: str) -> None:
+def test_an_invalid_public_url_is_a_usage_error_and_writes_nothing(tmp_path: Path, url: str) -> None:
     result = init("--dir", str(tmp_path / "new"), "--public-url", url)
     assert result.exit_code == 2
     assert "Invalid value for --public-url" in result.stderr
@@ -155,10 +155,10 @@ def test_written_files_are_removed_when_the_rest_fails(tmp_path: Path) -> None:
 def test_a_half_written_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --force, an empty encryption key would be kept."""
 
-    def full(_descriptor: int) -> None:
+    def raise_disk_full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(OSError, match="No space left"):
         write_private({tmp_path / "encryption_key": "1"})
     assert list(tmp_path.iterdir()) == []
@@ -193,7 +193,7 @@ def test_suggested_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"\n  3. gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in output
 
 
-def test_the_first_integration_is_declared_and_what_it_needs_is_reported(tmp_path: Path) -> None:
+def test_the_first_integration_is_declared_and_its_requirements_are_reported(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--provider", "jira")
     environ = {"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"}
     jira = load(tmp_path / "gateway.yaml", environ=environ).environments["dev"].integrations["jira"]
@@ -219,7 +219,7 @@ def test_an_unknown_provider_is_wrong_usage_with_the_nearest(tmp_path: Path) -> 
     assert not (tmp_path / "new").exists()
 
 
-def test_a_database_password_lies_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_database_password_is_written_to_a_separate_file(tmp_path: Path) -> None:
     url = "postgresql://gateway:database-password@db.example.com/gateway?sslmode=verify-full"
     result = init("--dir", str(tmp_path), "--store-url", url)
     assert result.exit_code == 0

@@ -115,11 +115,11 @@ async def test_follow_reads_only_new_rows_once_per_second(
     done: list[OperationFilter | float] = []
     find, sleep, own = log.find, clock.sleep, asyncio.current_task()
 
-    async def asked(wanted: OperationFilter) -> OperationPage:
+    async def record_search(wanted: OperationFilter) -> OperationPage:
         done.append(wanted)
         return await find(wanted)
 
-    async def slept(seconds: float) -> None:
+    async def record_sleep(seconds: float) -> None:
         if asyncio.current_task() is not own:
             await sleep(seconds)
             return
@@ -127,8 +127,8 @@ async def test_follow_reads_only_new_rows_once_per_second(
         if len(done) == 8:
             raise EOFError
 
-    monkeypatch.setattr(log, "find", asked)
-    monkeypatch.setattr(clock, "sleep", slept)
+    monkeypatch.setattr(log, "find", record_search)
+    monkeypatch.setattr(clock, "sleep", record_sleep)
     with pytest.raises(EOFError):
         await logs_command.follow_log(running.runtime, OperationFilter("dev", limit=10), as_json=True)
     assert done[1::2] == [1.0] * 4

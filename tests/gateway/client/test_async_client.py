@@ -26,7 +26,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 
 
 @pytest.fixture
-async def echo() -> AsyncIterator[Lists]:
+async def echo_server() -> AsyncIterator[Lists]:
     """A server that replaces the gateway and returns the request."""
 
     async def response(request: web.Request) -> web.Response:
@@ -63,8 +63,8 @@ def call(request: pytest.FixtureRequest, list_: Paged) -> Call:
 
 
 @pytest.fixture(params=["async", "sync"])
-def echo_call(request: pytest.FixtureRequest, echo: Lists) -> Call:
-    return calling(request.param, echo.url)
+def echo_call(request: pytest.FixtureRequest, echo_server: Lists) -> Call:
+    return calling(request.param, echo_server.url)
 
 
 async def test_connections_are_imported_listed_read_and_deleted_through_the_client(call: Call) -> None:
@@ -169,10 +169,10 @@ async def test_metadata_is_sent_in_the_apis_format(
     seen: list[Asked] = []
     async with AsyncClient("http://gw", "k", provider_config_key="tracker", connection_id="c1") as client:
 
-        async def noted(one: Asked) -> Any:
+        async def record_call(one: Asked) -> Any:
             seen.append(one)
 
-        monkeypatch.setattr(client, "_call_api", noted)
+        monkeypatch.setattr(client, "_call_api", record_call)
         await getattr(client, method)(*args)
     verb, body = sent
     assert [(one.method, one.target, one.body) for one in seen] == [
@@ -188,10 +188,10 @@ async def test_a_reconnect_session_names_the_connection(echo_call: Call) -> None
     }
 
 
-async def test_a_connection_is_changed_under_its_encoded_name(echo_call: Call, echo: Lists) -> None:
+async def test_a_connection_is_changed_under_its_encoded_name(echo_call: Call, echo_server: Lists) -> None:
     await echo_call("update_connection", {"tags": {"a": "b"}}, connection_id="a/b c")
     await echo_call("delete_connection", connection_id="a/b c", revoke=False)
-    assert echo.seen == [
+    assert echo_server.seen == [
         "/connections/a%2Fb%20c?provider_config_key=tracker",
         "/connections/a%2Fb%20c?provider_config_key=tracker&revoke=false",
     ]

@@ -50,7 +50,7 @@ def test_absolute_url_is_refused_with_a_hint(endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["/https://x.example/y", "/x?u=https://x.example/", "a:b//c", "x//y"])
-def test_a_path_may_hold_a_url(endpoint: str) -> None:
+def test_a_path_can_contain_a_url(endpoint: str) -> None:
     assert proxied_url(BASE, endpoint, None).startswith(f"{BASE}/proxy/")
 
 

@@ -216,11 +216,11 @@ async def test_stream_yields_pieces_as_they_arrive(list_: Paged) -> None:
         seen = bytearray()
         async with client.stream("GET", "/cut") as response:
             with pytest.raises(CutShort):
-                await into(seen, response)
+                await append_lines(seen, response)
         assert seen == b"line 1\nline"
 
 
-async def into(seen: bytearray, response: AsyncStream) -> None:
+async def append_lines(seen: bytearray, response: AsyncStream) -> None:
     async for piece in response:
         seen += piece
 
@@ -278,7 +278,7 @@ client.close()
 """
 
 
-async def test_a_forked_process_has_a_thread_of_its_own(list_: Paged) -> None:
+async def test_a_forked_process_starts_its_own_thread(list_: Paged) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, list_.gateway.url, SECRET_KEY)
     async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0

@@ -15,7 +15,7 @@ Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def something(response: Response) -> AsyncIterator[str]:
+async def server_that_writes(response: Response) -> AsyncIterator[str]:
     """Run a server that writes `response` to each request. Yield its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def test_error_for_an_unknown_host_names_the_host() -> None:
 
 
 async def test_server_that_is_not_a_gateway_is_reported() -> None:
-    async def greet(writer: asyncio.StreamWriter) -> None:
+    async def write_ssh_banner(writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
         await writer.drain()
 
@@ -63,11 +63,11 @@ async def test_server_that_is_not_a_gateway_is_reported() -> None:
     async def wait(_: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async with something(greet) as url:
+    async with server_that_writes(write_ssh_banner) as url:
         assert "something other than a valid HTTP response" in await message_of(url)
-    async with something(hang_up) as url:
+    async with server_that_writes(hang_up) as url:
         assert "it closed the connection without a response" in await message_of(url)
-    async with something(wait) as url:
+    async with server_that_writes(wait) as url:
         assert "silence_s" in await message_of(url, silence_s=0.05)
 
 
@@ -77,7 +77,7 @@ async def test_error_of_a_server_that_is_not_a_gateway_says_so() -> None:
         await writer.drain()
 
     not_a_gateway = r"^the server is not a gateway: its response \(404 Not Found\) has no Gateway-Request-Id; "
-    async with something(not_found) as url, AsyncClient(url, "k" * 16) as client:
+    async with server_that_writes(not_found) as url, AsyncClient(url, "k" * 16) as client:
         with pytest.raises(GatewayError, match=not_a_gateway) as refused:
             await client.list_integrations()
         assert refused.value.code == ""

@@ -42,7 +42,7 @@ def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     return seen
 
 
-async def into(seen: list[Any], pages: AsyncPages) -> None:
+async def append_records(seen: list[Any], pages: AsyncPages) -> None:
     """Append the records to `seen`, which keeps the records before an error."""
     async for record in pages:
         seen.append(record)  # noqa: PERF401
@@ -248,7 +248,7 @@ async def test_repeated_interruptions_raise_an_error(tmp_path: Path, recorded_wa
     assert len(recorded_waits) == 3
 
 
-def failing(at: int, responses: list[web.Response]) -> Page:
+def failing_pages(at: int, responses: list[web.Response]) -> Page:
     def page(request: web.Request) -> web.StreamResponse:
         if int(request.query.get("after", "0")) == at and responses:
             return responses.pop(0)
@@ -264,7 +264,7 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, record
         web.Response(status=429, headers={"Retry-After": "200"}),
         web.Response(status=429, headers={"Retry-After": "100"}),
     ]
-    async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, failing_pages(2, late)) as list_, client_of(list_) as client:
         pages = client.paginate("/list")
         assert [record async for record in pages] == ALL
     assert [round(wait, -1) for wait in recorded_waits] == [
@@ -276,10 +276,10 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, record
 async def test_permanent_provider_error_ends_the_list_with_a_cursor(
     tmp_path: Path, recorded_waits: list[float]
 ) -> None:
-    async with paged(tmp_path, failing(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
+    async with paged(tmp_path, failing_pages(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
         pages, seen = client.paginate("/list"), list[Any]()
         with pytest.raises(PagingBroken) as raised:
-            await into(seen, pages)
+            await append_records(seen, pages)
         assert (seen, recorded_waits) == (ALL[:4], [])
         assert (raised.value.code, raised.value.payload["status"]) == ("page_failed", 403)
         assert raised.value.request_id
@@ -290,7 +290,7 @@ async def test_permanent_provider_error_ends_the_list_with_a_cursor(
 
 async def test_too_long_wait_ends_the_list(tmp_path: Path, recorded_waits: list[float]) -> None:
     late = [web.Response(status=429, headers={"Retry-After": "3600"})]
-    async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, failing_pages(2, late)) as list_, client_of(list_) as client:
         with pytest.raises(PagingBroken, match="429"):
             [record async for record in client.paginate("/list")]
     assert recorded_waits == []
@@ -303,7 +303,7 @@ async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, reco
     async with paged(tmp_path, page) as list_, client_of(list_) as client:
         seen: list[Any] = []
         with pytest.raises(PagingBroken, match="next_page_refused"):
-            await into(seen, client.paginate("/list"))
+            await append_records(seen, client.paginate("/list"))
     assert (len(seen), recorded_waits) == (2, [])
 
 

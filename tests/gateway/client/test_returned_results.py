@@ -90,7 +90,7 @@ def parts_of(url: str) -> tuple[Any, Any, str]:
     return opened[0], opened[1], signature
 
 
-def forged(header: Any, claims: Any, key: bytes) -> str:
+def forged_result(header: Any, claims: Any, key: bytes) -> str:
     said = ".".join(
         base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in (header, claims)
     )
@@ -102,12 +102,12 @@ def test_token_signed_with_the_signing_key_itself_is_refused() -> None:
     header, claims, _ = parts_of(returned_to())
     for key in (KEY.reveal().encode(), standard_key(KEY)):
         with pytest.raises(InvalidReturn, match="signing key"):
-            verify_return(forged(header, claims, key), KEY.reveal(), audience=APP)
+            verify_return(forged_result(header, claims, key), KEY.reveal(), audience=APP)
 
 
 def test_signature_of_an_event_is_not_valid_for_a_result() -> None:
     header, claims, _ = parts_of(returned_to())
-    unsigned = forged(header, claims, b"").rpartition(".")[0]
+    unsigned = forged_result(header, claims, b"").rpartition(".")[0]
     event = signature_fields(unsigned.encode(), "", 0, [KEY])
     for proof in (event["X-Nango-Hmac-Sha256"], event["X-Nango-Signature"]):
         encoded = base64.urlsafe_b64encode(bytes.fromhex(proof)).rstrip(b"=").decode()
@@ -118,17 +118,17 @@ def test_signature_of_an_event_is_not_valid_for_a_result() -> None:
 def test_another_algorithm_type_or_content_is_refused() -> None:
     header, claims, signature = parts_of(returned_to())
     key = signing.result_key(KEY).reveal().encode()
-    assert verify_return(forged(header, claims, key), KEY.reveal(), audience=APP).connection_id == "u1"
-    unsigned = forged({**header, "alg": "none"}, claims, b"").rpartition(".")[0] + "."
+    assert verify_return(forged_result(header, claims, key), KEY.reveal(), audience=APP).connection_id == "u1"
+    unsigned = forged_result({**header, "alg": "none"}, claims, b"").rpartition(".")[0] + "."
     wrong = [
         unsigned,
-        forged({**header, "alg": "none"}, claims, key),
-        forged({"alg": "HS256", "typ": "JWT"}, claims, key),
-        forged({"alg": "HS256"}, claims, key),
-        forged(header, {name: one for name, one in claims.items() if name != "exp"}, key),
-        forged(header, {name: one for name, one in claims.items() if name != "aud"}, key),
-        forged(header, {name: one for name, one in claims.items() if name != "session_id"}, key),
-        forged(header, {**claims, "connection_id": "another"}, b"") + signature,
+        forged_result({**header, "alg": "none"}, claims, key),
+        forged_result({"alg": "HS256", "typ": "JWT"}, claims, key),
+        forged_result({"alg": "HS256"}, claims, key),
+        forged_result(header, {name: one for name, one in claims.items() if name != "exp"}, key),
+        forged_result(header, {name: one for name, one in claims.items() if name != "aud"}, key),
+        forged_result(header, {name: one for name, one in claims.items() if name != "session_id"}, key),
+        forged_result(header, {**claims, "connection_id": "another"}, b"") + signature,
         "",
         "a.b.c",
         "https://app.example.com/?result=",

@@ -61,7 +61,7 @@ def test_the_commented_part_of_the_reference_loads_too(tmp_path: Path) -> None:
     assert (jira.provider, jira.client_id, jira.site_selection) == ("jira", "id", "match")
 
 
-def test_the_reference_holds_no_secret() -> None:
+def test_the_reference_contains_no_secret() -> None:
     text = (ROOT / "gateway.yaml").read_text()
     assert not re.search(r"[A-Za-z0-9+/_-]{32,}", text)
 

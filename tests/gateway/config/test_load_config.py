@@ -192,7 +192,7 @@ def test_json_syntax_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
     assert load(tmp_path / "gateway.json", environ={}).server.port == 3003
 
 
-def test_top_level_keys_with_x_are_ignored_and_may_hold_anchors(tmp_path: Path) -> None:
+def test_top_level_keys_with_x_are_ignored_and_can_define_anchors(tmp_path: Path) -> None:
     text = "x-jira: &jira {provider: jira, client_id: '${ID}'}\nenvironments:\n"
     text += "  dev: {integrations: {jira: *jira}}\n  prod: {integrations: {jira: {<<: *jira, display_name: Tracker}}}\n"
     (tmp_path / "gateway.yaml").write_text(text + f"store: {{encryption_keys: [{KEY}]}}\n")
@@ -201,7 +201,7 @@ def test_top_level_keys_with_x_are_ignored_and_may_hold_anchors(tmp_path: Path) 
     assert loaded.environments["dev"].integrations["jira"].client_id == "abc"
 
 
-def test_a_configuration_made_in_python_may_hold_paths_tuples_and_secrets(tmp_path: Path) -> None:
+def test_a_configuration_from_python_can_contain_paths_tuples_and_secrets(tmp_path: Path) -> None:
     loaded = parse({"store": {"encryption_keys": (Secret(KEY),)}, "catalog": (tmp_path,)}, base=Path.cwd(), environ={})
     assert loaded.catalog == (tmp_path,)
     assert loaded.store.encryption_keys == (Secret(KEY),)

@@ -41,7 +41,7 @@ def put(entries: CacheEntries, entry: CacheEntry, max_entries: int = 9, max_byte
     return entry
 
 
-def due(entries: CacheEntries, now: float) -> list[str]:
+def due_ids(entries: CacheEntries, now: float) -> list[str]:
     return [entry.connection.ref.connection_id for entry in entries.due(now)]
 
 
@@ -63,28 +63,28 @@ def test_due_entries_come_once_and_in_order() -> None:
     entries = CacheEntries()
     for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
         put(entries, new_entry(name, used_at=0.0, refresh_at=at))
-    assert due(entries, 9.0) == []
-    assert due(entries, 30.0) == ["soon", "late"]
-    assert due(entries, 30.0) == []
-    assert due(entries, 99.0) == ["later"]
+    assert due_ids(entries, 9.0) == []
+    assert due_ids(entries, 30.0) == ["soon", "late"]
+    assert due_ids(entries, 30.0) == []
+    assert due_ids(entries, 99.0) == ["later"]
 
 
 def test_replaced_entry_is_due_only_at_its_new_time() -> None:
     entries = CacheEntries()
     put(entries, new_entry(used_at=0.0, refresh_at=10.0))
     put(entries, new_entry(used_at=0.0, refresh_at=20.0))
-    assert due(entries, 15.0) == []
-    assert due(entries, 20.0) == ["a"]
+    assert due_ids(entries, 15.0) == []
+    assert due_ids(entries, 20.0) == ["a"]
 
 
 def test_checked_entry_is_due_again() -> None:
     entries = CacheEntries()
     entry = put(entries, new_entry(used_at=0.0, refresh_at=10.0))
-    assert due(entries, 10.0) == ["a"]
+    assert due_ids(entries, 10.0) == ["a"]
     entry.refresh_at = None
     entries.schedule_entry(entry, TTL_S)
-    assert due(entries, 599.0) == []
-    assert due(entries, 600.0) == ["a"]
+    assert due_ids(entries, 599.0) == []
+    assert due_ids(entries, 600.0) == ["a"]
 
 
 def test_removed_entry_is_not_due() -> None:
@@ -92,10 +92,10 @@ def test_removed_entry_is_not_due() -> None:
     put(entries, new_entry("a", used_at=0.0, refresh_at=10.0))
     put(entries, new_entry("b", used_at=0.0, refresh_at=10.0))
     entries.drop(ConnectionRef("dev", "jira", "a"))
-    assert due(entries, 10.0) == ["b"]
+    assert due_ids(entries, 10.0) == ["b"]
     put(entries, new_entry("c", used_at=0.0, refresh_at=10.0))
     entries.clear()
-    assert due(entries, 99.0) == []
+    assert due_ids(entries, 99.0) == []
     assert len(entries) == 0
 
 
@@ -104,8 +104,8 @@ def test_outdated_due_times_do_not_accumulate() -> None:
     for n in range(1000):
         put(entries, new_entry(used_at=float(n), opened=OPENED, good_until=n + 60.0))
     assert len(entries._due) < 100
-    assert due(entries, 999 + 59.0) == []
-    assert due(entries, 999 + 60.0) == ["a"]
+    assert due_ids(entries, 999 + 59.0) == []
+    assert due_ids(entries, 999 + 60.0) == ["a"]
 
 
 def test_oldest_entry_is_evicted() -> None:

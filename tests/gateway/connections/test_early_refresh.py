@@ -9,13 +9,13 @@ from tests.fakes.tracker import Tracker
 
 
 async def statuses(running: RunningGateway, count: int = 1, method: str = "GET") -> list[int]:
-    async def one() -> int:
+    async def call_once() -> int:
         async with running.call_proxy("c1", method=method) as response:
             await response.read()
             status: int = response.status
             return status
 
-    return list(await asyncio.gather(*(one() for _ in range(count))))
+    return list(await asyncio.gather(*(call_once() for _ in range(count))))
 
 
 async def connect_and_withdraw_token(running: RunningGateway, tracker: Tracker) -> None:

@@ -23,7 +23,7 @@ ENTRY: dict[str, Any] = {
 PROVIDER = Provider.model_validate(ENTRY)
 
 
-def drift(raw: Any, *needed: str) -> ScopeDrift:
+def drift_of(raw: Any, *needed: str) -> ScopeDrift:
     return scope_drift({"raw": raw}, PROVIDER, None, needed or None)
 
 
@@ -42,30 +42,30 @@ def drift(raw: Any, *needed: str) -> ScopeDrift:
     ],
 )
 def test_granted_scopes_are_read_from_the_token_response(raw: Any, granted: tuple[str, ...] | None) -> None:
-    assert drift(raw).granted == granted
+    assert drift_of(raw).granted == granted
 
 
 def test_no_scope_is_missing_if_the_response_names_none() -> None:
-    assert (drift({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
+    assert (drift_of({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
 
 
 def test_needed_scope_that_was_not_granted_is_missing() -> None:
-    assert drift({"scope": "read"}).missing == ("write",)
-    assert drift({"scope": "read write admin"}).missing == ()
-    assert drift({"scope": "read"}, "read", "admin").missing == ("admin",)
+    assert drift_of({"scope": "read"}).missing == ("write",)
+    assert drift_of({"scope": "read write admin"}).missing == ()
+    assert drift_of({"scope": "read"}, "read", "admin").missing == ("admin",)
 
 
 def test_short_name_and_url_of_a_scope_are_the_same_scope() -> None:
     graph = "https://graph.microsoft.com/Mail.Read"
-    assert drift({"scope": graph}, "mail.read", "openid").missing == ()
-    assert drift({"scope": "Mail.Read"}, graph, "https://graph.microsoft.com/.default").missing == ()
-    assert drift({"scope": graph}, "Mail.ReadWrite", "Read").missing == ("Mail.ReadWrite", "Read")
+    assert drift_of({"scope": graph}, "mail.read", "openid").missing == ()
+    assert drift_of({"scope": "Mail.Read"}, graph, "https://graph.microsoft.com/.default").missing == ()
+    assert drift_of({"scope": graph}, "Mail.ReadWrite", "Read").missing == ("Mail.ReadWrite", "Read")
 
 
 def test_union_has_the_needed_and_the_known_granted_scopes() -> None:
     requested = ("read", "write", "offline_access")
-    assert drift({"scope": "read admin identify"}).union(("read", "admin")) == (*requested, "admin")
-    assert drift({"scope": "read admin"}).union() == requested
+    assert drift_of({"scope": "read admin identify"}).union(("read", "admin")) == (*requested, "admin")
+    assert drift_of({"scope": "read admin"}).union() == requested
 
 
 def drift_after_refusal(raw: Any, *scopes: str, provider: Provider = PROVIDER) -> ScopeDrift:

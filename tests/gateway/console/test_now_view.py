@@ -57,7 +57,7 @@ async def test_chart_of_a_day_uses_the_stored_totals(running: RunningGateway) ->
         assert len(await console.page("/dev")) <= 40_000
 
 
-async def test_a_connection_that_expires_soon_is_shown_beside_many_that_have_expired(
+async def test_a_connection_that_expires_soon_is_shown_among_many_expired_ones(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     grant = {name: value for name, value in tracker.grant().items() if name != "refresh_token"}

@@ -77,8 +77,8 @@ async def test_groups_decide_who_may_act(
         assert (response.status, "Sign in with your identity provider" in await response.text()) == (401, True)
     status, page = await sign_in(browser, running)
     assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
-    (asked,) = idp.authorize_queries
-    assert (asked["code_challenge_method"], asked["scope"], asked["response_type"]) == ("S256", "openid groups", "code")
+    (query,) = idp.authorize_queries
+    assert (query["code_challenge_method"], query["scope"], query["response_type"]) == ("S256", "openid groups", "code")
     await running.runtime.audit_keeper.once()
     (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     body = record.as_json()
@@ -86,7 +86,7 @@ async def test_groups_decide_who_may_act(
     assert body["actor"]["name"] == "ada"
 
 
-async def test_over_https_both_cookies_are_of_this_host_alone(running: RunningGateway, idp: IdentityProvider) -> None:
+async def test_over_https_both_cookies_are_bound_to_this_host(running: RunningGateway, idp: IdentityProvider) -> None:
     from dataclasses import replace
 
     config = running.runtime.generation.config
@@ -138,7 +138,7 @@ FORGED_TOKENS: dict[str, Callable[[IdentityProvider, dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("forged", FORGED_TOKENS)
-async def test_a_forged_id_token_signs_nobody_in(
+async def test_a_forged_id_token_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, forged: str
 ) -> None:
     idp.sign = FORGED_TOKENS[forged]
@@ -183,7 +183,7 @@ WRONG_CLAIMS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_CLAIMS)
-async def test_wrong_claims_sign_nobody_in(
+async def test_wrong_claims_are_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, wrong: str
 ) -> None:
     idp.change = WRONG_CLAIMS[wrong]
@@ -348,7 +348,7 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
 ) -> None:
     """The cookies of the requests do not matter: a polled page without cookies, and a page with a made-up cookie."""
 
-    async def asked(name: str, group: str, **more: str) -> None:
+    async def assert_role(name: str, group: str, **more: str) -> None:
         headers = {**identity_headers(group, name), **more}
         async with (
             aiohttp.ClientSession() as session,
@@ -357,12 +357,12 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
             assert response.status == 200
 
     trust_proxy(running, "127.0.0.0/8")
-    await asked("eve", "platform", Cookie="gw-console=made-up")
-    await asyncio.gather(*(asked("ada", "platform") for _ in range(20)))
-    await asked("ada", "support")
+    await assert_role("eve", "platform", Cookie="gw-console=made-up")
+    await asyncio.gather(*(assert_role("ada", "platform") for _ in range(20)))
+    await assert_role("ada", "support")
     now = clock.now()
     monkeypatch.setattr("gateway.clock.now", lambda: now + timedelta(hours=12, seconds=1))
-    await asked("ada", "platform")
+    await assert_role("ada", "platform")
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     names = sorted((one.as_json()["actor"]["name"], one.as_json()["detail"]["role"]) for one in found)
@@ -397,7 +397,7 @@ async def test_identity_header_is_ignored_without_trusted_proxies(running: Runni
     ],
     ids=["no group", "another group", "two users", "two lists of groups"],
 )
-async def test_incomplete_headers_of_a_trusted_proxy_sign_nobody_in(
+async def test_incomplete_headers_of_a_trusted_proxy_are_refused(
     running: RunningGateway, headers: list[tuple[str, str]]
 ) -> None:
     trust_proxy(running, "127.0.0.1/32")

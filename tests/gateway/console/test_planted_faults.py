@@ -195,7 +195,7 @@ async def test_a_wrong_redirect_url_is_explained(running: RunningGateway, tracke
         assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
 
 
-async def test_a_dead_webhook_receiver_is_explained(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_webhook_receiver_that_is_down_is_explained(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     log, wanted = running.runtime.store.call_log, OperationFilter("dev", kind="delivery")
     async with asyncio.timeout(PATIENCE_S):
@@ -266,7 +266,7 @@ async def test_an_unwritable_call_log_is_explained(running: RunningGateway) -> N
     running.runtime.call_queue.unwritable = None
 
 
-async def test_a_failure_that_does_not_go_on_is_dimmed(running: RunningGateway) -> None:
+async def test_a_failure_that_has_ended_is_dimmed(running: RunningGateway) -> None:
     rows = [
         Operation("call", datetime.now(UTC) - age, "r", "dev", "tracker", "c1", "GET", "", "/x", status)
         for age, status in ((timedelta(0), 404), (timedelta(hours=2), 429))
@@ -311,10 +311,10 @@ async def test_an_outage_of_the_store_is_explained(running: RunningGateway, monk
                 == []
             )
 
-        async def away(*_: object, **__: object) -> None:
+        async def raise_unavailable(*_: object, **__: object) -> None:
             raise Unavailable("store_unavailable", "The store cannot be reached: no route.", retry_after_s=5)
 
-        monkeypatch.setattr(ConsoleSessionStore, "get", away)
+        monkeypatch.setattr(ConsoleSessionStore, "get", raise_unavailable)
         page = await console.page("/dev", expect=503)
         assert "The store cannot be reached" in page
         assert "This page reloads every 15 s" in page

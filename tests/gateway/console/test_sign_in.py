@@ -123,7 +123,7 @@ async def test_a_wrong_link_or_cookie_takes_no_turn_of_the_writes(
     assert writes == []
 
 
-async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGateway) -> None:
+async def test_over_https_the_cookie_is_bound_to_this_host(running: RunningGateway) -> None:
 
     config = running.runtime.generation.config
     running.configure(server=replace(config.server, public_url="https://gw.example.com"))

@@ -74,7 +74,7 @@ async def until_resolved() -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_request_that_holds_it(
+async def test_a_replaced_egress_serves_its_running_requests_and_is_then_dropped(
     addresses: dict[str, list[str]],
 ) -> None:
     retired = RetiredEgress()
@@ -229,7 +229,7 @@ async def test_server_without_tls_is_reported_as_a_tls_error() -> None:
     assert failure.value.kind == "tls"
 
 
-async def test_through_the_outbound_proxy_the_tunnel_leads_to_the_checked_address(
+async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address(
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
     server, trusting = certified(HOST, tmp_path)

@@ -24,7 +24,7 @@ from gateway.egress.limits import (
 ORIGIN = ("https", "api.example.com", 443)
 
 
-async def turns() -> None:
+async def run_ready_tasks() -> None:
     """Let every ready task run."""
     for _ in range(5):
         await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_places_are_granted_in_order() -> None:
         concurrency.release()
 
     tasks = [asyncio.create_task(call(number)) for number in range(3)]
-    await turns()
+    await run_ready_tasks()
     assert concurrency.waiting == 3
     concurrency.release()
     await asyncio.gather(*tasks)
@@ -50,17 +50,17 @@ async def test_places_are_granted_in_order() -> None:
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
-async def test_cancelled_call_holds_no_place_even_if_it_was_just_granted() -> None:
+async def test_cancelled_call_releases_its_place_even_if_it_was_just_granted() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     concurrency.try_acquire()
     impatient, late = (asyncio.create_task(concurrency.acquire()) for _ in range(2))
-    await turns()
+    await run_ready_tasks()
     impatient.cancel()
-    await turns()
+    await run_ready_tasks()
     concurrency.release()
     await late
     third = asyncio.create_task(concurrency.acquire())
-    await turns()
+    await run_ready_tasks()
     concurrency.release()
     third.cancel()  # the place is granted at the moment in which the waiting call is cancelled
     with suppress(asyncio.CancelledError):
@@ -77,15 +77,15 @@ async def test_cancelled_calls_leave_no_objects_in_the_queue() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 60, 10))
     concurrency.try_acquire()
     first = asyncio.create_task(concurrency.acquire())
-    await turns()
+    await run_ready_tasks()
     before = futures()
     impatient = [asyncio.create_task(concurrency.acquire()) for _ in range(50)]
-    await turns()
+    await run_ready_tasks()
     last = asyncio.create_task(concurrency.acquire())
-    await turns()
+    await run_ready_tasks()
     for _ in range(50):
         impatient.pop().cancel()
-    await turns()
+    await run_ready_tasks()
     assert (concurrency.waiting, futures() - before) == (2, 1)
     concurrency.release()
     await first
@@ -111,14 +111,14 @@ async def test_new_limits_apply_to_waiting_and_outstanding_calls() -> None:
     concurrency = egress_limits.for_origin(ORIGIN).concurrency
     assert concurrency.try_acquire()
     waiting = [asyncio.create_task(concurrency.acquire()) for _ in range(3)]
-    await turns()
+    await run_ready_tasks()
     egress_limits.apply_settings(ConcurrencySettings(3, 5, 10))
-    await turns()
+    await run_ready_tasks()
     assert (concurrency.outstanding, concurrency.waiting) == (3, 1)
     egress_limits.apply_settings(ConcurrencySettings(1, 5, 10))
     concurrency.release()
     concurrency.release()
-    await turns()
+    await run_ready_tasks()
     assert (concurrency.outstanding, concurrency.waiting) == (1, 1), "above the lower limit no place is given on"
     concurrency.release()
     await asyncio.gather(*waiting)

@@ -15,7 +15,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_key_holds_half_at_most_and_another_key_gets_memory_immediately() -> None:
+async def test_a_key_reserves_at_most_half_so_another_key_gets_memory_immediately() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
     third = asyncio.create_task(memory.reserve("a", 25, LONG_S))
@@ -27,7 +27,7 @@ async def test_a_key_holds_half_at_most_and_another_key_gets_memory_immediately(
     assert memory.peak == 100
 
 
-async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
+async def test_freed_memory_goes_to_the_key_with_the_least_memory() -> None:
     memory, order = PageMemory(lambda: 100), list[str]()
     held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
     held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
@@ -64,7 +64,7 @@ async def test_large_page_is_not_starved() -> None:
     assert small.done()
 
 
-async def test_a_call_that_waits_too_long_is_refused_and_leaves_nothing_behind() -> None:
+async def test_a_call_that_waits_too_long_is_refused_and_reserves_no_memory() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
     with pytest.raises(NoPageMemory):
@@ -82,7 +82,7 @@ async def test_single_call_proceeds_with_a_page_above_a_lowered_limit() -> None:
     assert (await memory.reserve("a", 50, LONG_S)).size == 5
 
 
-async def test_memory_bound_holds_in_any_order_and_all_memory_is_released() -> None:
+async def test_memory_limit_is_kept_in_any_order_and_all_memory_is_released() -> None:
     memory, chance = PageMemory(lambda: 1000), random.Random(7)
 
     async def call(key: int) -> None:

@@ -166,7 +166,7 @@ async def test_a_body_without_framing_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 67108864", "Transfer-Encoding: chunked"])
-async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
+async def test_a_slow_reader_slows_the_provider_down(framing: str) -> None:
     sent = 0
     piece = bytes(65536)
 

@@ -26,7 +26,7 @@ HOOK_SECRET = "a-webhook-secret"
 JSON_PAGES = {"/object": {"a": 1}, "/list": {"items": [{"n": 1}], "others": [{"m": 1}]}}
 
 
-async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _faulty_provider(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A provider that does what the path says."""
     while True:
         head, _ = await read_message(reader)
@@ -45,7 +45,7 @@ async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class Stage:
-    """`refused` and `fine` call the gateway; `seen` collects the error codes."""
+    """`refused` and `call_successfully` call the gateway; `seen` collects the error codes."""
 
     def __init__(self, gateway: RunningGateway, tracker: Tracker) -> None:
         self.gateway = gateway
@@ -67,7 +67,7 @@ class Stage:
         assert not error or (error["code"] == code and _is_sentence(error["message"]))
         return error
 
-    async def fine(self, method: str, path: str, **options: Any) -> Any:
+    async def call_successfully(self, method: str, path: str, **options: Any) -> Any:
         """Make a call that must succeed."""
         response, text = await self._asked(method, path, options)
         assert response.status < 400, text
@@ -100,7 +100,7 @@ class Stage:
         """Create a connection with an API key."""
         held = {"type": "API_KEY", "apiKey": "k"}
         body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **more}
-        await self.fine("POST", "/connections", json=body)
+        await self.call_successfully("POST", "/connections", json=body)
 
     async def reload(self, **changes: Any) -> None:
         """Reload another configuration."""
@@ -121,7 +121,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     shown, _ = certified("elsewhere.example", folder)
     secure = TestServer(web.Application(), scheme="https")
     await secure.start_server(ssl=shown)
-    async with raw_provider(_odd) as odd, raw_provider() as closed:
+    async with raw_provider(_faulty_provider) as odd, raw_provider() as closed:
         free = free_port()
         for name, base in {
             "keyed": odd.origin,

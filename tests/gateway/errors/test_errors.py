@@ -64,7 +64,7 @@ def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
         stage.gateway.runtime.serving = True
 
 
-def plays(code: Code) -> Callable[[Play], Play]:
+def produces(code: Code) -> Callable[[Play], Play]:
     def register(play: Play) -> Play:
         assert code not in PLAYS
         PLAYS[code] = play
@@ -77,66 +77,66 @@ ONE = "/connections/c1?provider_config_key=keyed"
 MODIFIED = {"Content-Type": "application/json"}
 
 
-@plays("missing_auth_header")
+@produces("missing_auth_header")
 async def _(stage: Stage) -> None:
     await stage.refused("missing_auth_header", 401, "GET", "/integrations", headers={})
-    await stage.fine("GET", "/integrations")
+    await stage.call_successfully("GET", "/integrations")
 
 
-@plays("malformed_auth_header")
+@produces("malformed_auth_header")
 async def _(stage: Stage) -> None:
     key = stage.gateway.headers["Authorization"].removeprefix("Bearer ")
     await stage.refused("malformed_auth_header", 401, "GET", "/integrations", headers={"Authorization": key})
-    await stage.fine("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
+    await stage.call_successfully("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
 
 
-@plays("unknown_account")
+@produces("unknown_account")
 async def _(stage: Stage) -> None:
     wrong = {"Authorization": f"Bearer {secrets.token_hex(16)}"}
     result = await stage.refused("unknown_account", 401, "GET", "/integrations", headers=wrong)
     assert "environments.<name>.secret_keys" in result["message"]
     (key, *_) = stage.gateway.document["environments"]["dev"]["secret_keys"]
-    await stage.fine("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
+    await stage.call_successfully("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
 
 
-@plays("invalid_connect_session_token_format")
+@produces("invalid_connect_session_token_format")
 async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     await stage.refused(
         "invalid_connect_session_token_format", 401, "POST", f"{typed}x", headers={}, json={"apiKey": "k"}
     )
     token = await stage.gateway.session_token()
-    await stage.fine("POST", typed + token, headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + token, headers={}, json={"apiKey": "k"})
 
 
-@plays("unknown_connect_session_token")
+@produces("unknown_connect_session_token")
 async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     unknown = "nango_connect_session_" + "0" * 64
     await stage.refused("unknown_connect_session_token", 401, "POST", typed + unknown, headers={}, json={"apiKey": "k"})
-    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
 
 
-@plays("integration_not_allowed")
+@produces("integration_not_allowed")
 async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     other = await stage.gateway.session_token(allowed_integrations=["tracker"])
     await stage.refused("integration_not_allowed", 400, "POST", typed + other, headers={}, json={"apiKey": "k"})
     right = await stage.gateway.session_token(allowed_integrations=["keyed"])
-    await stage.fine("POST", typed + right, headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + right, headers={}, json={"apiKey": "k"})
 
 
-@plays("connect_session_used")
+@produces("connect_session_used")
 async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     once = await stage.gateway.session_token(max_connections=1)
-    await stage.fine("POST", typed + once, headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + once, headers={}, json={"apiKey": "k"})
     body = await stage.refused("connect_session_used", 403, "POST", typed + once, headers={}, json={"apiKey": "k"})
     assert "new link" in body["message"]
-    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
 
 
-@plays("connect_session_in_use")
+@produces("connect_session_in_use")
 async def _(stage: Stage) -> None:
     path = "/oauth/connect/tracker?connect_session_token="
     once = await stage.gateway.session_token(single_use=True)
@@ -147,7 +147,7 @@ async def _(stage: Stage) -> None:
     assert "new link" in result["message"]
 
 
-@plays("not_confirmed")
+@produces("not_confirmed")
 async def _(stage: Stage) -> None:
     gateway = stage.gateway
     async with gateway.http.get(
@@ -160,44 +160,44 @@ async def _(stage: Stage) -> None:
     assert (await submit(gateway.http, address)).status == 200
 
 
-@plays("invalid_code_verifier")
+@produces("invalid_code_verifier")
 async def _(stage: Stage) -> None:
     verifier = new_code_verifier()
     wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
-    session = (await stage.fine("POST", "/connect/sessions", json=wish))["data"]
+    session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
     typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
     wrong = {"code_verifier": new_code_verifier()}
     await stage.refused("invalid_code_verifier", 403, "POST", path, json=wrong)
-    await stage.fine("POST", path, json={"code_verifier": verifier})
+    await stage.call_successfully("POST", path, json={"code_verifier": verifier})
 
 
-@plays("connection_id_required")
+@produces("connection_id_required")
 async def _(stage: Stage) -> None:
     verifier = new_code_verifier()
     wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
-    session = (await stage.fine("POST", "/connect/sessions", json=wish))["data"]
+    session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
     typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
     for _ in range(2):
-        await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
+        await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
     response = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
     for one in response["payload"]["pending"]:
         body = {"code_verifier": verifier, "connection_id": one["connection_id"]}
-        await stage.fine("POST", path, json=body)
+        await stage.call_successfully("POST", path, json=body)
 
 
-@plays("invalid_auth_mode")
+@produces("invalid_auth_mode")
 async def _(stage: Stage) -> None:
     token = await stage.gateway.session_token()
     wrong = f"/api-auth/basic/keyed?connect_session_token={token}"
     body = await stage.refused("invalid_auth_mode", 400, "POST", wrong, headers={}, json={"username": "u"})
     assert "API_KEY" in body["message"]
-    await stage.fine("POST", wrong.replace("basic", "api-key"), headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", wrong.replace("basic", "api-key"), headers={}, json={"apiKey": "k"})
 
 
-@plays("invalid_connection")
+@produces("invalid_connection")
 async def _(stage: Stage) -> None:
     bound = {"integration_id": "keyed", "connection_id": "gone"}
     defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
@@ -205,7 +205,7 @@ async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     body = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
     assert "Connect again" in body["message"]
-    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
 
 
 async def machine(stage: Stage, body: dict[str, str]) -> dict[str, Any]:
@@ -220,38 +220,38 @@ def granted() -> web.Response:
     return web.json_response({"access_token": "a", "expires_in": 3600, "token_type": "Bearer"})
 
 
-@plays("missing_client_id")
+@produces("missing_client_id")
 async def _(stage: Stage) -> None:
     stage.tracker.response = granted()
     await stage.refused("missing_client_id", 400, "POST", **await machine(stage, {"client_secret": "s"}))
-    await stage.fine("POST", **await machine(stage, GOOD))
+    await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
 
 
-@plays("missing_client_secret")
+@produces("missing_client_secret")
 async def _(stage: Stage) -> None:
     stage.tracker.response = granted()
     await stage.refused("missing_client_secret", 400, "POST", **await machine(stage, {"client_id": "i"}))
-    await stage.fine("POST", **await machine(stage, GOOD))
+    await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
 
 
-@plays("client_credentials_fetch_error")
+@produces("client_credentials_fetch_error")
 async def _(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
     stage.tracker.response = granted()  # with the client that the provider knows
-    await stage.fine("POST", **await machine(stage, GOOD))
+    await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
 
 
-@plays("bad_framing")
+@produces("bad_framing")
 async def _(stage: Stage) -> None:
     await stage.raw("POST /health HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 1", "bad_framing", 400)
     await stage.raw("GET /health HTTP/1.1\r\nContent-Length: 0")
 
 
-@plays("bad_path")
+@produces("bad_path")
 async def _(stage: Stage) -> None:
     key = stage.gateway.headers["Authorization"]
     named = f"Authorization: {key}\r\nProvider-Config-Key: keyed\r\nConnection-Id: c1"
@@ -259,113 +259,115 @@ async def _(stage: Stage) -> None:
     await stage.raw(f"GET /proxy/b HTTP/1.1\r\n{named}")
 
 
-@plays("headers_too_large")
+@produces("headers_too_large")
 async def _(stage: Stage) -> None:
     await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 20_000}", "headers_too_large", 431)
     await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 10_000}")
 
 
-@plays("not_supported")
+@produces("not_supported")
 async def _(stage: Stage) -> None:
     await stage.raw("get /health HTTP/1.1", "not_supported", 501)
     await stage.raw("GET /health HTTP/1.1")  # in upper case, as the message says
 
 
-@plays("method_not_allowed")
+@produces("method_not_allowed")
 async def _(stage: Stage) -> None:
     result = await stage.refused("method_not_allowed", 405, "PUT", "/integrations/tracker")
     allowed = result["message"].removesuffix(".").rpartition("only ")[2].split(", ")
     assert "GET" in allowed
-    await stage.fine("GET", "/integrations/tracker")
+    await stage.call_successfully("GET", "/integrations/tracker")
 
 
-@plays("invalid_headers")
+@produces("invalid_headers")
 async def _(stage: Stage) -> None:
     half = {**stage.gateway.headers, "Provider-Config-Key": "keyed"}
     result = await stage.refused("invalid_headers", 400, "GET", "/proxy/x", headers=half)
     assert result["errors"][0]["path"] == ["connection-id"]
-    await stage.fine("GET", "/proxy/x", headers={**half, "Connection-Id": "c1"})
+    await stage.call_successfully("GET", "/proxy/x", headers={**half, "Connection-Id": "c1"})
 
 
-@plays("invalid_body")
+@produces("invalid_body")
 async def _(stage: Stage) -> None:
     response = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
     wrong = response["errors"][0]["path"][0]
     body = {name: value for name, value in {"tgas": {}, "tags": {"a": "b"}}.items() if name != wrong}
-    await stage.fine("PATCH", ONE, json=body)
+    await stage.call_successfully("PATCH", ONE, json=body)
 
 
-@plays("invalid_json")
+@produces("invalid_json")
 async def _(stage: Stage) -> None:
     headers = {**stage.gateway.headers, **MODIFIED}
     await stage.refused("invalid_json", 400, "PATCH", ONE, data='{"tags": {}', headers=headers)
-    await stage.fine("PATCH", ONE, data='{"tags": {}}', headers=headers)
+    await stage.call_successfully("PATCH", ONE, data='{"tags": {}}', headers=headers)
 
 
-@plays("invalid_content_type")
+@produces("invalid_content_type")
 async def _(stage: Stage) -> None:
     plain = {**stage.gateway.headers, "Content-Type": "text/plain"}
     result = await stage.refused("invalid_content_type", 415, "PATCH", ONE, data="{}", headers=plain)
     kind = re.search(r"Content-Type: (\S+)'", result["message"])
     assert kind is not None
-    await stage.fine("PATCH", ONE, data="{}", headers={**plain, "Content-Type": kind[1]})
+    await stage.call_successfully("PATCH", ONE, data="{}", headers={**plain, "Content-Type": kind[1]})
 
 
-@plays("body_too_large")
+@produces("body_too_large")
 async def _(stage: Stage) -> None:
     def body(size: int) -> dict[str, Any]:
         metadata = {"connection_id": "c1", "provider_config_key": "keyed", "metadata": {"a": "x" * size}}
         return {"data": BytesIO(json.dumps(metadata).encode()), "headers": {**stage.gateway.headers, **MODIFIED}}
 
     await stage.refused("body_too_large", 413, "PATCH", "/connections/metadata", **body(1 << 20))
-    await stage.fine("PATCH", "/connections/metadata", **body(60_000))
+    await stage.call_successfully("PATCH", "/connections/metadata", **body(60_000))
 
 
-@plays("invalid_query_params")
+@produces("invalid_query_params")
 async def _(stage: Stage) -> None:
     result = await stage.refused("invalid_query_params", 400, "GET", "/connections?limit=0")
     assert "from 1 to 2000" in result["message"]
-    await stage.fine("GET", "/connections?limit=1")
+    await stage.call_successfully("GET", "/connections?limit=1")
 
 
-@plays("invalid_uri_params")
+@produces("invalid_uri_params")
 async def _(stage: Stage) -> None:
     await stage.refused("invalid_uri_params", 400, "GET", f"/integrations/{'x' * 256}")
-    await stage.fine("GET", "/integrations/tracker")
+    await stage.call_successfully("GET", "/integrations/tracker")
 
 
-@plays("not_found")
+@produces("not_found")
 async def _(stage: Stage) -> None:
     result = await stage.refused("not_found", 404, "GET", "/providers/trakcer")
     assert "GET /providers?search=" in result["message"]
-    found = await stage.fine("GET", "/providers?search=tracker&limit=50")
-    await stage.fine("GET", f"/providers/{next(one['name'] for one in found['data'] if one['name'] == 'tracker')}")
+    found = await stage.call_successfully("GET", "/providers?search=tracker&limit=50")
+    await stage.call_successfully(
+        "GET", f"/providers/{next(one['name'] for one in found['data'] if one['name'] == 'tracker')}"
+    )
 
 
-@plays("unknown_provider_config")
+@produces("unknown_provider_config")
 async def _(stage: Stage) -> None:
     result = await stage.refused("unknown_provider_config", 404, "GET", "/proxy/x", **stage.on_behalf("keyd"))
     meant = re.search(r"Did you mean '(\w+)'", result["message"])
     assert meant is not None
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf(meant[1]))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf(meant[1]))
 
 
-@plays("unknown_connection")
+@produces("unknown_connection")
 async def _(stage: Stage) -> None:
     result = await stage.refused("unknown_connection", 404, "GET", "/proxy/x", **stage.on_behalf("keyed", "new"))
     assert "POST /connect/sessions" in result["message"]
     token = await stage.gateway.session_token()
     typed = f"/api-auth/api-key/keyed?connect_session_token={token}"
-    made = await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed", made["connectionId"]))
+    made = await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed", made["connectionId"]))
 
 
-@plays("unknown_provider_template")
+@produces("unknown_provider_template")
 async def _(stage: Stage) -> None:
     folder = stage.gateway.folder
     write_entry(folder, "passing", {**ENTRY, "proxy": {"base_url": "https://api.example.com"}})
     await stage.reload()
-    await stage.fine("POST", "/integrations", json={"provider": "passing", "unique_key": "passing"})
+    await stage.call_successfully("POST", "/integrations", json={"provider": "passing", "unique_key": "passing"})
     entry = (folder / "catalog" / "passing.yaml").read_text()
     (folder / "catalog" / "passing.yaml").unlink()
     await stage.reload()
@@ -373,13 +375,13 @@ async def _(stage: Stage) -> None:
     body = {"provider_config_key": "passing", "credentials": held}
     response = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
     assert "Put its entry back" in response["message"]
-    await stage.fine("GET", "/integrations/passing")
+    await stage.call_successfully("GET", "/integrations/passing")
     (folder / "catalog" / "passing.yaml").write_text(entry)
     await stage.reload()
-    await stage.fine("POST", "/connections", json=body)
+    await stage.call_successfully("POST", "/connections", json=body)
 
 
-@plays("conflict")
+@produces("conflict")
 async def _(stage: Stage) -> None:
     wish = {"display_name": "Other"}
     body = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
@@ -387,29 +389,29 @@ async def _(stage: Stage) -> None:
     environments = stage.gateway.document["environments"]
     environments["dev"]["integrations"]["keyed"] |= wish
     await stage.reload()
-    assert (await stage.fine("GET", "/integrations/keyed"))["data"]["display_name"] == "Other"
+    assert (await stage.call_successfully("GET", "/integrations/keyed"))["data"]["display_name"] == "Other"
 
 
-@plays("connection_validation_failed")
+@produces("connection_validation_failed")
 async def _(stage: Stage) -> None:
     grant = stage.tracker.grant()
     held = {"type": "OAUTH2", "access_token": grant["access_token"]}
     body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
     response = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
     assert "acme" in response["message"]
-    await stage.fine("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
+    await stage.call_successfully("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
 
 
-@plays("connection_test_failed")
+@produces("connection_test_failed")
 async def _(stage: Stage) -> None:
     def body(token: str) -> dict[str, Any]:
         return {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": token}}
 
     await stage.refused("connection_test_failed", 400, "POST", "/connections", json=body("stolen"))
-    await stage.fine("POST", "/connections", json=body(stage.tracker.grant()["access_token"]))
+    await stage.call_successfully("POST", "/connections", json=body(stage.tracker.grant()["access_token"]))
 
 
-def hook(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str, Any]:
+def webhook_options(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str, Any]:
     """Return the options of a webhook whose sender has signed that body; None: not signed."""
     headers = dict(MODIFIED)
     if signed is not None:
@@ -417,21 +419,23 @@ def hook(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str, Any]:
     return {"headers": headers, "data": b'{"webhookEvent": "jira:issue_created"}'}
 
 
-@plays("invalid_webhook_signature")
+@produces("invalid_webhook_signature")
 async def _(stage: Stage) -> None:
-    signed = hook(None)["data"]
-    await stage.refused("invalid_webhook_signature", 401, "POST", "/webhook/dev/hooked", **hook(signed, "another"))
-    await stage.fine("POST", "/webhook/dev/hooked", **hook(signed))
+    signed = webhook_options(None)["data"]
+    await stage.refused(
+        "invalid_webhook_signature", 401, "POST", "/webhook/dev/hooked", **webhook_options(signed, "another")
+    )
+    await stage.call_successfully("POST", "/webhook/dev/hooked", **webhook_options(signed))
 
 
-@plays("unresolved_setting")
+@produces("unresolved_setting")
 async def _(stage: Stage) -> None:
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
     response = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
     assert "region" in response["message"]
-    await stage.fine("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("regional"))
+    await stage.call_successfully("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("regional"))
 
 
 async def authorized(stage: Stage) -> str:
@@ -439,44 +443,44 @@ async def authorized(stage: Stage) -> str:
     return f"/oauth/connect/tracker?connect_session_token={token}"
 
 
-@plays("invalid_state")
+@produces("invalid_state")
 async def _(stage: Stage) -> None:
     await stage.refused("invalid_state", 400, "GET", "/oauth/callback?state=unknown&code=c", headers={})
-    await stage.fine("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
-@plays("invalid_issuer")
+@produces("invalid_issuer")
 async def _(stage: Stage) -> None:
     stage.tracker.callback_extra = {"iss": "https://somebody-else.example"}
     await stage.refused("invalid_issuer", 400, "GET", await authorized(stage), headers={})
     stage.tracker.callback_extra = {}
-    await stage.fine("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
-@plays("invalid_nonce")
+@produces("invalid_nonce")
 async def _(stage: Stage) -> None:
     claims = base64.urlsafe_b64encode(b'{"nonce": "of another authorization"}').decode().rstrip("=")
     stage.tracker.token_extra = {"id_token": f"e30.{claims}.c2ln"}
     began = f"{await authorized(stage)}&authorization_params[nonce]=of-this-one"
     await stage.refused("invalid_nonce", 400, "GET", began, headers={})
     stage.tracker.token_extra = {}
-    await stage.fine("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
-@plays("authorization_refused")
+@produces("authorization_refused")
 async def _(stage: Stage) -> None:
     stage.tracker.callback_extra = {"error": "access_denied"}
     await stage.refused("authorization_refused", 400, "GET", await authorized(stage), headers={})
     stage.tracker.callback_extra = {}
-    await stage.fine("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
-@plays("token_request_failed")
+@produces("token_request_failed")
 async def _(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await stage.refused("token_request_failed", 400, "GET", await authorized(stage), headers={})
     stage.tracker.response = None
-    await stage.fine("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
 async def expired(stage: Stage, connection_id: str) -> None:
@@ -484,20 +488,20 @@ async def expired(stage: Stage, connection_id: str) -> None:
     held = {"type": "OAUTH2", "access_token": grant["access_token"], "refresh_token": grant["refresh_token"]}
     held["expires_at"] = "2020-01-01T00:00:00Z"
     body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": held}
-    await stage.fine("POST", "/connections", json=body)
+    await stage.call_successfully("POST", "/connections", json=body)
 
 
-@plays("reconnect_needed")
+@produces("reconnect_needed")
 async def _(stage: Stage) -> None:
     await expired(stage, "dead")
     stage.tracker.grants[-1].revoked = True
     asked = stage.on_behalf("tracker", "dead")
     await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
     await stage.gateway.import_connection(stage.tracker.grant(), "dead")  # the result of authorizing again
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
 
 
-@plays("token_endpoint_unavailable")
+@produces("token_endpoint_unavailable")
 async def _(stage: Stage) -> None:
     await expired(stage, "waiting")
     stage.tracker.response = web.Response(status=503)
@@ -506,20 +510,20 @@ async def _(stage: Stage) -> None:
     )
     assert result["payload"]["retry_at"]
     stage.tracker.response = None
-    await stage.fine("GET", "/connections/waiting?provider_config_key=tracker&force_refresh=true")
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "waiting"))
+    await stage.call_successfully("GET", "/connections/waiting?provider_config_key=tracker&force_refresh=true")
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("tracker", "waiting"))
 
 
-@plays("address_refused")
+@produces("address_refused")
 async def _(stage: Stage) -> None:
     await stage.refused("address_refused", 400, "GET", "/proxy/x", **stage.on_behalf("barred"))
     allow = [*stage.gateway.document["egress"]["allow"], stage.gateway.document["x-closed"]]
     await stage.reload(egress={"allow": allow})
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("barred"))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("barred"))
     stage.gateway.document["egress"]["allow"] = allow
 
 
-@plays("base_url_override_not_allowed")
+@produces("base_url_override_not_allowed")
 async def _(stage: Stage) -> None:
     wish = {"Base-Url-Override": stage.tracker.url}
     result = await stage.refused(
@@ -537,32 +541,32 @@ async def _(stage: Stage) -> None:
     response.close()
 
 
-@plays("upstream_unreachable")
+@produces("upstream_unreachable")
 async def _(stage: Stage) -> None:
     await stage.refused("upstream_unreachable", 502, "GET", "/proxy/x", **stage.on_behalf("absent"))
     await stage.refused("upstream_unreachable", 502, "POST", "/proxy/hangs-up", **stage.on_behalf("keyed"))
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
-@plays("upstream_tls")
+@produces("upstream_tls")
 async def _(stage: Stage) -> None:
     await stage.refused("upstream_tls", 502, "GET", "/proxy/x", **stage.on_behalf("secure"))
 
 
-@plays("upstream_protocol")
+@produces("upstream_protocol")
 async def _(stage: Stage) -> None:
     await stage.refused("upstream_protocol", 502, "GET", "/proxy/garbage", **stage.on_behalf("keyed"))
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
-@plays("upstream_timeout")
+@produces("upstream_timeout")
 async def _(stage: Stage) -> None:
     hasty = stage.on_behalf("keyed", **{"Gateway-Timeout": "0.1"})
     await stage.refused("upstream_timeout", 504, "GET", "/proxy/slow", **hasty)
-    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+    await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
-@plays("page_unreadable")
+@produces("page_unreadable")
 async def _(stage: Stage) -> None:
     way = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
     whole = stage.on_behalf("keyed", **{"Gateway-Paginate": way})
@@ -570,37 +574,37 @@ async def _(stage: Stage) -> None:
     assert "items" in result["message"]
     assert "response_path=" in result["message"]
     right = stage.on_behalf("keyed", **{"Gateway-Paginate": f"{way}; response_path=items"})
-    assert '{"n":1}' in (await stage.fine("GET", "/proxy/list", **right)).replace(" ", "")
+    assert '{"n":1}' in (await stage.call_successfully("GET", "/proxy/list", **right)).replace(" ", "")
 
 
-@plays("answer_not_shaped")
+@produces("answer_not_shaped")
 async def _(stage: Stage) -> None:
     wrong = stage.on_behalf("keyed", **{"Gateway-Select": "length(`1`)"})
     result = await stage.refused("answer_not_shaped", 502, "GET", "/proxy/list", **wrong)
     assert result["payload"] == {"reason": "select"}
     right = stage.on_behalf("keyed", **{"Gateway-Select": "items[0].n"})
-    assert await stage.fine("GET", "/proxy/list", **right) == 1
+    assert await stage.call_successfully("GET", "/proxy/list", **right) == 1
 
 
-@plays("not_ready")
+@produces("not_ready")
 async def _(stage: Stage) -> None:
     stage.gateway.runtime.serving = False
     await stage.refused("not_ready", 503, "GET", "/ready", headers={})
     stage.gateway.runtime.serving = True
-    await stage.fine("GET", "/ready", headers={})
+    await stage.call_successfully("GET", "/ready", headers={})
 
 
-@plays("store_unavailable")
+@produces("store_unavailable")
 async def _(stage: Stage) -> None:
     database = stage.gateway.folder / "gateway.db"
     database.rename(stage.gateway.folder / "away.db")
     result = await stage.refused("store_unavailable", 503, "GET", "/connections")
     assert "Retry in" in result["message"]
     (stage.gateway.folder / "away.db").rename(database)
-    await stage.fine("GET", "/connections")
+    await stage.call_successfully("GET", "/connections")
 
 
-@plays("credential_unreadable")
+@produces("credential_unreadable")
 async def _(stage: Stage) -> None:
     runtime = stage.gateway.runtime
 
@@ -613,10 +617,10 @@ async def _(stage: Stage) -> None:
     result = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
     assert "gateway restore" in result["message"]
     await stored("substr(credential, 1, length(credential) - 1)")
-    await stage.fine("GET", "/proxy/list", **stage.on_behalf("keyed"))
+    await stage.call_successfully("GET", "/proxy/list", **stage.on_behalf("keyed"))
 
 
-@plays("generic_error_support")
+@produces("generic_error_support")
 async def _(stage: Stage) -> None:
     sessions: Any = stage.gateway.runtime.sessions
 
@@ -628,31 +632,33 @@ async def _(stage: Stage) -> None:
     body = await stage.refused("generic_error_support", 500, "POST", "/connect/sessions", json=session)
     assert "fault of ours" not in str(body)
     sessions.open = sound
-    await stage.fine("POST", "/connect/sessions", json=session)
+    await stage.call_successfully("POST", "/connect/sessions", json=session)
 
 
 async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
     """Return the headers of a new key."""
-    body = await stage.fine("POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish})
+    body = await stage.call_successfully(
+        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}
+    )
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
-@plays("forbidden")
+@produces("forbidden")
 async def _(stage: Stage) -> None:
     narrow = await minted(stage, scopes=["environment:connections:list"])
     result = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
     assert "environment:integrations:list" in result["message"]
     wide = await minted(stage, scopes=["environment:integrations:list"])
-    await stage.fine("GET", "/integrations", headers=wide)
+    await stage.call_successfully("GET", "/integrations", headers=wide)
 
 
-@plays("too_many_request")
+@produces("too_many_request")
 async def _(stage: Stage) -> None:
     paced = await minted(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
-    await stage.fine("GET", "/integrations", headers=paced)
+    await stage.call_successfully("GET", "/integrations", headers=paced)
     result = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
     assert result["payload"]["retry_at"]
-    await stage.fine("GET", "/integrations")  # another key has its own rate limit
+    await stage.call_successfully("GET", "/integrations")  # another key has its own rate limit
 
 
 @pytest.mark.parametrize("code", sorted(PLAYS))

@@ -33,7 +33,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-def keeper(store: Store, egress: Any = None, **config: Any) -> AuditKeeper:
+def make_keeper(store: Store, egress: Any = None, **config: Any) -> AuditKeeper:
     from dataclasses import replace
 
     generation = SimpleNamespace(config=SimpleNamespace(audit=replace(CONFIG, **config)), egress=egress)
@@ -51,7 +51,7 @@ async def checkpoints(store: Store) -> list[int]:
 async def test_checkpoint_is_created_after_the_set_records_or_minutes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, now = keeper(store), clock.now()
+    made, now = make_keeper(store), clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     await add_records(store)
     await made.once()
@@ -76,7 +76,7 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
 ) -> None:
     monkeypatch.setattr(audit_keeper, "SEND_AGAIN_S", 0.0)
     store = event_gateway.runtime.store
-    made = keeper(
+    made = make_keeper(
         store, event_gateway.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
     )
     receiver.response = lambda _path, _body: web.Response(status=503)
@@ -96,7 +96,7 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
 
 
 async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:
-    made = keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
+    made = make_keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
     await add_records(store)
     await made.once()
     assert await checkpoints(store) == [1]
@@ -114,7 +114,7 @@ async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_ne
 
     gone = text("UPDATE audit_state SET master_key_id = 'gone'")
     await both.transactions.write(lambda db: db.execute(gone))
-    made = keeper(both)
+    made = make_keeper(both)
     await add_records(both)
     with pytest.raises(VaultError):
         await made.once()

@@ -264,12 +264,12 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
 ) -> None:
     died = asyncio.Event()
 
-    async def die(*_: Any, **__: Any) -> bool:
+    async def kill_process(*_: Any, **__: Any) -> bool:
         died.set()
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(event_gateway.runtime.store.deliveries, "settle", die)
+        patch.setattr(event_gateway.runtime.store.deliveries, "settle", kill_process)
         await event_gateway.import_connection(tracker.grant())
         await died.wait()
     assert len(receiver.taken) == 1

@@ -107,7 +107,9 @@ async def test_body_is_the_published_one_with_two_more_members(
     assert first.headers["User-Agent"] == "integration-gateway"
 
 
-async def test_no_event_holds_a_credential(event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+async def test_no_event_contains_a_credential(
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
     grants = [tracker.grant() for _ in range(2)]
     await event_gateway.import_connection(grants[0])
     for status in (503, 400):  # a provider that repeats the tokens it was sent

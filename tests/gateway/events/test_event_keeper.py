@@ -66,7 +66,7 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
         assert (one.event["endUser"]["endUserId"], one.event["tags"]["team"]) == ("u7", "blue")
 
 
-async def test_each_way_to_connect_is_reported_once(
+async def test_each_kind_of_connecting_sends_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}

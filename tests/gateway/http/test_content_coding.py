@@ -76,12 +76,12 @@ def test_decompression_bomb_is_stopped_early_and_in_small_pieces(name: str, code
     decoder.start(name)
     sizes: list[int] = []
 
-    def unfold() -> None:
+    def decompress_bomb() -> None:
         for at in range(0, len(bomb), 1 << 16):
             sizes.extend(len(part) for part in decoder.feed(bomb[at : at + (1 << 16)]))
 
     with pytest.raises(CodingError, match="grows more than"):
-        unfold()
+        decompress_bomb()
     assert sum(sizes) < 8 << 20
     assert all(size <= 8 << 20 for size in sizes)
 

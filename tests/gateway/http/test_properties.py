@@ -91,7 +91,7 @@ BASES = st.sampled_from(["", "/v1", "/a%2Fb/c"])
 
 
 @given(PATHS, VISIBLE, BASES)
-def test_rewritten_link_leads_to_the_original_target(path: str, query: str, base: str) -> None:
+def test_rewritten_link_reaches_the_original_target(path: str, query: str, base: str) -> None:
     base_url = ParsedUrl("https", "api.example.com", 443, base)
     target = f"{base}{path}?{query}"
     shown = LinkRewriter(base_url, "https://gw.example/proxy").reference(f"https://api.example.com{target}")

@@ -54,7 +54,7 @@ def test_wrong_prefix_and_raw_bytes_are_refused(target: str) -> None:
     assert refusal.value.code == "bad_path"
 
 
-def test_proxy_path_alone_means_the_base_path() -> None:
+def test_proxy_path_without_a_rest_means_the_base_path() -> None:
     assert join_target("/v1", parse_proxied_target("/proxy", "/proxy")) == "/v1"
     assert join_target("", parse_proxied_target("/proxy?x", "/proxy")) == "/?x"
     assert join_target("/v1", ProxiedTarget("/", "")) == "/v1/"

@@ -62,9 +62,7 @@ proxy: {{base_url: https://forge.example.com}}
         ("INSTALL_PLUGIN", "", "set client_id and client_secret"),
     ],
 )
-def test_an_integration_without_what_its_mode_needs_is_a_fault(
-    tmp_path: Path, mode: str, more: str, missing: str
-) -> None:
+def test_an_integration_without_a_required_key_is_a_fault(tmp_path: Path, mode: str, more: str, missing: str) -> None:
     (tmp_path / "forge.yaml").write_text(APP.format(mode=mode, more=more))
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": {"forge": {}}}}
     with pytest.raises(Faults, match=missing):

@@ -14,13 +14,13 @@ from gateway.records.integration import ApiManagedRow, Integration
 from gateway.secret import Secret
 
 
-def one(key: str, provider: str = "jira", environment: str = "dev") -> Integration:
+def integration_with(key: str, provider: str = "jira", environment: str = "dev") -> Integration:
     return Integration(environment=environment, integration_id=key, provider=provider)
 
 
 def test_declared_integration_hides_an_api_managed_one_with_the_same_key() -> None:
-    managed = ManagedIntegrations([one("jira", "made"), one("slack", "slack")])
-    both = Integrations([one("jira", "declared")], managed)
+    managed = ManagedIntegrations([integration_with("jira", "made"), integration_with("slack", "slack")])
+    both = Integrations([integration_with("jira", "declared")], managed)
     assert both.get("dev", "jira").provider == "declared"
     assert [(each.integration_id, each.provider) for each in both.of("dev")] == [
         ("jira", "declared"),
@@ -33,8 +33,8 @@ def test_declared_integration_hides_an_api_managed_one_with_the_same_key() -> No
 def test_an_integration_created_later_is_found_by_every_generation() -> None:
     managed = ManagedIntegrations()
     both = Integrations([], managed)
-    assert managed.put("dev", "jira", one("jira")) is True
-    assert managed.put("dev", "jira", one("jira")) is False  # nothing changed
+    assert managed.put("dev", "jira", integration_with("jira")) is True
+    assert managed.put("dev", "jira", integration_with("jira")) is False  # nothing changed
     assert both.has("dev", "jira")
     assert managed.put("dev", "jira", None) is True
     assert managed.put("dev", "jira", None) is False
@@ -42,15 +42,15 @@ def test_an_integration_created_later_is_found_by_every_generation() -> None:
 
 
 def test_loading_replaces_all_integrations_and_each_write_is_counted() -> None:
-    managed = ManagedIntegrations([one("jira")])
-    managed.learn([one("slack")])
+    managed = ManagedIntegrations([integration_with("jira")])
+    managed.learn([integration_with("slack")])
     assert [key for key, _ in managed.items()] == [("dev", "slack")]
     managed.put("dev", "slack", None)
     assert managed.changes == 2
 
 
 def test_an_unknown_key_shows_the_nearest() -> None:
-    found = Integrations([one("github")], ManagedIntegrations())
+    found = Integrations([integration_with("github")], ManagedIntegrations())
     with pytest.raises(NotFound, match="Did you mean 'github'") as refused:
         found.get("dev", "githb")
     assert (refused.value.code, refused.value.payload) == (
@@ -63,24 +63,28 @@ def test_an_unknown_key_shows_the_nearest() -> None:
 
 def test_client_time_is_the_time_of_its_last_change(later: Callable[[float], None]) -> None:
     row = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
-    managed = ManagedIntegrations([replace(one("slack"), managed_row=row), replace(one("jira"), managed_row=row)])
-    first = Integrations([one("jira"), one("github")], managed)
+    managed = ManagedIntegrations(
+        [replace(integration_with("slack"), managed_row=row), replace(integration_with("jira"), managed_row=row)]
+    )
+    first = Integrations([integration_with("jira"), integration_with("github")], managed)
     started = first.client_since("dev", "jira")
     assert started is not None
     assert first.client_since("dev", "slack") == row.updated_at
     later(60)
-    second = Integrations([one("jira"), replace(one("github"), client_secret=Secret("new"))], managed, first)
+    second = Integrations(
+        [integration_with("jira"), replace(integration_with("github"), client_secret=Secret("new"))], managed, first
+    )
     assert second.client_since("dev", "jira") == started, "this reload changed nothing of it"
     changed = second.client_since("dev", "github")
     assert changed is not None
     assert changed >= started + timedelta(seconds=60)
     assert second.client_since("dev", "asana") is None
-    named = Integrations([replace(one("jira"), display_name="Jira, ours")], managed, second)
+    named = Integrations([replace(integration_with("jira"), display_name="Jira, ours")], managed, second)
     assert named.client_since("dev", "jira") == started, "its name is nothing that a provider refuses"
 
 
 def test_clock_offset_measured_after_the_start_moves_the_client_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Integrations([one("jira")], ManagedIntegrations())
+    first = Integrations([integration_with("jira")], ManagedIntegrations())
     before = first.client_since("dev", "jira")
     offset, now = Offset(), clock.machine()
     offset.add_measurement(now, now, now - timedelta(seconds=42))

@@ -34,7 +34,7 @@ def test_journal_works_without_fdatasync_and_fallocate(tmp_path: Path) -> None:
     assert list(records(path)) == [(REPLY, b"left")]
 
 
-def test_living_process_is_not_considered_dead(tmp_path: Path) -> None:
+def test_running_process_is_not_considered_dead(tmp_path: Path) -> None:
     segment = Segment(tmp_path, "one")
     assert not is_dead(segment.path)
     segment.close(remove=False)

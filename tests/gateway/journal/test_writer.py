@@ -40,7 +40,7 @@ async def record_call(writer: JournalWriter, one: Entry, step: int = 0, body: by
     assert await writer.reply(one, step, begun, CALL, reply(body))
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
@@ -138,7 +138,7 @@ async def test_reply_is_synced_unless_released_before(tmp_path: Path, monkeypatc
     await asyncio.sleep(0.05)
     assert syncs == []
     await record_call(writer, entry(tmp_path, "open"))
-    await until(lambda: len(syncs) == 1)
+    await wait_until(lambda: len(syncs) == 1)
     await writer.close()
 
 
@@ -245,7 +245,7 @@ async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
     monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.0)
     writer = JournalWriter(tmp_path)
     await record_call(writer, entry(tmp_path))
-    await until(lambda: writer.fault)
+    await wait_until(lambda: writer.fault)
     monkeypatch.undo()
     assert await writer.ready()
     assert writer.fault is None

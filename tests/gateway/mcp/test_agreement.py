@@ -96,26 +96,26 @@ async def by_proxy(door: Agents, key: str, method: str, path: str, body: bytes |
     url = URL(f"{door.running.url}/proxy{path}", encoded=True)
     async with door.running.http.request(method, url, data=body or None, headers=headers) as response:
         await response.read()
-    return left(door, before)
+    return last_provider_call(door, before)
 
 
 async def by_agent(door: Agents, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
     before = len(door.provider.calls)
     await door.call(key, name, arguments)
-    return left(door, before)
+    return last_provider_call(door, before)
 
 
-def left(door: Agents, before: int) -> Left | None:
+def last_provider_call(door: Agents, before: int) -> Left | None:
     calls = door.provider.calls[before:]
     assert len(calls) <= 1
     return (*calls[0][:2], calls[0][3]) if calls else None
 
 
 async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
-    async def short(_request: web.Request) -> web.Response:
+    async def short_response(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    door.provider.responding = short
+    door.provider.responding = short_response
     draw = random.Random(SEED)
     sent = refused = of_tools = by_body = 0
     for _ in range(KEYS):

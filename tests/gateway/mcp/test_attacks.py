@@ -95,7 +95,7 @@ async def test_a_connection_outside_the_key_looks_like_a_missing_one(door: Agent
     assert door.provider.calls == []
 
 
-async def test_a_router_and_the_door_cannot_read_two_messages(door: Agents) -> None:
+async def test_a_router_and_the_gateway_read_the_same_message(door: Agents) -> None:
     key = await door.key(READ)
     meta = {mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}}
     params = {"name": "get_issue", "arguments": {"issue": "1"}, "_meta": meta}
@@ -109,7 +109,7 @@ async def test_a_router_and_the_door_cannot_read_two_messages(door: Agents) -> N
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_a_large_body_is_sent_whole_by_either_way(tmp_path: Path, fast_path: bool) -> None:
+async def test_a_large_body_is_sent_completely_by_mcp_and_by_http(tmp_path: Path, fast_path: bool) -> None:
     async with agents(tmp_path, fast_path=fast_path) as door:
         key, body = await door.key("POST /base/v1/issues as add"), {"text": "x" * 600_000}
         result = await door.call(key, "add", {"body": body})
@@ -117,7 +117,7 @@ async def test_a_large_body_is_sent_whole_by_either_way(tmp_path: Path, fast_pat
         assert [json.loads(sent) for _, _, _, sent in door.provider.calls] == [body]
 
 
-async def test_a_query_that_no_request_line_holds_is_refused_before_it_is_made(door: Agents) -> None:
+async def test_a_query_that_is_too_long_for_a_request_line_is_refused(door: Agents) -> None:
     key = await door.key(READ)
     for query in ({"a": [1] * 9000}, {"a" * 5000: [1, 2]}):
         refused = await door.call(key, "get_issue", {"issue": "1", "query": query})
@@ -130,7 +130,7 @@ async def test_a_search_for_thousands_of_words_is_refused(door: Agents) -> None:
     assert "at most 512 characters" in text_of(refused)
 
 
-async def test_no_result_holds_the_credential(door: Agents) -> None:
+async def test_no_result_contains_the_credential(door: Agents) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": f"{request.url.origin()}/base/v1/next"})
 
@@ -170,7 +170,7 @@ async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None
     assert door.provider.calls == []
 
 
-async def test_a_link_is_given_to_keys_with_the_scope_alone(door: Agents) -> None:
+async def test_only_keys_with_the_scope_get_a_link(door: Agents) -> None:
     limits = {"connections": ["lane/c9"]}
     with_scope = await door.key(READ, limits=limits, scopes=["environment:proxy", CONNECT])
     without = await door.key(READ, limits=limits)
@@ -376,7 +376,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
     )
 
 
-async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Agents) -> None:
+async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(door: Agents) -> None:
     """The fast path handles requests below a capability URL, but not its MCP endpoint."""
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
@@ -392,7 +392,7 @@ async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Age
     assert len(door.provider.calls) == 3
 
 
-async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
+async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2

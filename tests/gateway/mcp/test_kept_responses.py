@@ -17,7 +17,7 @@ def test_a_response_is_for_its_key_and_for_minutes(clock: Clock) -> None:
     assert kept.size == 0
 
 
-def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -> None:
+def test_a_key_evicts_its_own_responses_first_and_the_total_is_limited(clock: Clock) -> None:
     kept = KeptResponses()
     other = kept.keep("other", "", b"o")
     assert other is not None
@@ -35,7 +35,7 @@ def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -
     assert kept.get("other", other) is None
 
 
-def test_what_is_larger_than_a_share_is_not_kept() -> None:
+def test_a_response_larger_than_a_keys_share_is_not_kept() -> None:
     kept = KeptResponses()
     assert kept.keep("1", "", bytes(SHARE_BYTES + 1)) is None
     assert kept.size == 0

@@ -68,7 +68,7 @@ async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_by
             assert len(door.provider.calls) in (3, 4)  # an offset ends with an empty page
 
 
-async def test_a_cursor_is_of_its_key_and_call_alone(tmp_path: Path) -> None:
+async def test_a_cursor_is_valid_only_for_its_key_and_call(tmp_path: Path) -> None:
     async with agents(tmp_path, paginate=CURSOR) as door:
         door.provider.responding = pages
         rules = ("GET /base/v1/items as list_items", "GET /base/v1/others as list_others")
@@ -119,7 +119,7 @@ async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
         assert door.provider.calls == []
 
 
-async def test_a_selected_page_goes_on_where_nothing_was_cut(tmp_path: Path) -> None:
+async def test_a_selected_page_continues_at_the_next_page(tmp_path: Path) -> None:
     async with agents(tmp_path, paginate=CURSOR) as door:
         door.provider.responding = pages
         key = await door.key("GET /base/v1/items as list_items")

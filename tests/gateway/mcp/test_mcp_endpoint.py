@@ -64,13 +64,13 @@ async def test_the_raw_api_is_under_the_same_rules(door: Agents) -> None:
     assert len(door.provider.calls) == 1
 
 
-async def test_a_key_without_rules_lists_the_raw_api_alone(door: Agents) -> None:
+async def test_a_key_without_rules_lists_only_call_api(door: Agents) -> None:
     key = await door.key()
     assert list(await door.tools(key)) == ["call_api"]
     assert (await door.call(key, "call_api", {"method": "PUT", "path": "/x"}))["isError"] is False
 
 
-async def test_a_key_of_gateway_yaml_does_not_open_the_door(door: Agents) -> None:
+async def test_the_mcp_endpoint_refuses_a_key_of_gateway_yaml(door: Agents) -> None:
     key = door.running.headers["Authorization"].removeprefix("Bearer ")
     status, body = await door.send_message(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
@@ -160,7 +160,7 @@ async def test_an_unknown_argument_is_answered_with_those_of_the_schema(
     assert ("both" in tools) == bool(rules)
 
 
-async def test_connections_are_named_to_keys_that_may_list_them_alone(door: Agents) -> None:
+async def test_only_keys_that_may_list_connections_see_their_names(door: Agents) -> None:
     blind = await door.key("GET /base/v1/me", limits={"connections": None, "tags": {"team": "red"}})
     assert "environment:connections:list" in text_of(await door.call(blind, "get_me"))
     seeing = await door.key(
@@ -229,7 +229,7 @@ async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(doo
     assert done["isError"] is False
 
 
-async def test_the_state_of_a_retry_is_for_its_key_and_call_alone(door: Agents) -> None:
+async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(door: Agents) -> None:
     limits = {"connections": ["lane/c9"]}
     scopes = ["environment:proxy", CONNECT]
     key = await door.key("GET /base/v1/*", limits=limits, scopes=scopes)
@@ -257,7 +257,7 @@ async def test_a_response_of_the_provider_that_is_an_error_is_one(door: Agents) 
     assert "404 Not Found" in text_of(result)
 
 
-async def test_a_large_response_is_cut_to_whole_items_and_the_rest_is_behind_a_link(door: Agents) -> None:
+async def test_a_large_response_is_cut_to_whole_items_with_a_link_to_the_rest(door: Agents) -> None:
     issues = [{"id": n, "text": "x" * 1000} for n in range(1000)]
 
     async def large(_request: web.Request) -> web.Response:
@@ -280,7 +280,7 @@ async def test_a_large_response_is_cut_to_whole_items_and_the_rest_is_behind_a_l
     assert json.loads(text_of(few)) == list(range(991, 1000))
 
 
-async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
+async def test_a_worker_without_the_whole_response_fetches_it_again(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def large(_request: web.Request) -> web.Response:
@@ -475,7 +475,7 @@ async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> Non
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 
-async def test_a_capability_has_the_agent_door_below_its_url(door: Agents) -> None:
+async def test_a_capability_url_has_the_mcp_endpoint_below_it(door: Agents) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
@@ -496,7 +496,7 @@ async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, p
     assert door.provider.calls == []
 
 
-async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohttp_client: AiohttpClient) -> None:
+async def test_a_plugin_below_a_prefix_has_the_mcp_endpoint_too(door: Agents, aiohttp_client: AiohttpClient) -> None:
     key = await door.key(*RULES)
     host = web.Application()
     host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
@@ -535,7 +535,7 @@ async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_
     assert head.get("tracestate") == sent
 
 
-async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
+async def test_the_trace_of_a_message_continues_in_its_call(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     key = await door.key(*RULES)

@@ -115,7 +115,7 @@ def test_capabilities_are_part_of_each_request() -> None:
 
 
 @pytest.mark.parametrize("revision", mcp.HANDSHAKE)
-def test_a_client_of_2025_begins_with_initialize_and_goes_on_by_header(revision: str) -> None:
+def test_a_client_of_2025_sends_initialize_and_then_the_version_header(revision: str) -> None:
     begin = read({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": revision}})
     assert isinstance(begin, RpcRequest)
     assert mcp.negotiate_revision(begin.params) == revision
@@ -160,7 +160,7 @@ NO_MESSAGE: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize("what", NO_MESSAGE)
-def test_what_is_no_single_plain_message_is_refused(what: str) -> None:
+def test_only_a_single_plain_message_is_accepted(what: str) -> None:
     message, code = NO_MESSAGE[what]
     fault = refused(message)
     assert fault.code == code
@@ -186,7 +186,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
     assert isinstance(mcp.id_in(body), str | int | None)
 
 
-def test_results_are_complete_and_lists_say_how_long_they_hold() -> None:
+def test_results_are_complete_and_lists_state_how_long_they_are_valid() -> None:
     request = RpcRequest(7, "tools/list", {}, mcp.MODERN)
     body = mcp.result_reply(request, {"tools": []}, {"name": "g"}, 60_000).body
     assert body is not None

@@ -191,7 +191,9 @@ async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(do
     assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/items")
 
 
-async def test_a_rule_that_fits_nothing_is_refused_when_the_key_is_made(door: Agents, tmp_path: Path) -> None:
+async def test_a_rule_that_matches_no_operation_is_refused_when_the_key_is_created(
+    door: Agents, tmp_path: Path
+) -> None:
     operations(tmp_path)
     body = {"display_name": "a", "limits": {"rules": ["operations lane get_itm"]}}
     said = await door.running.json("POST", "/environment/api-keys", json=body, expect=400)

@@ -36,7 +36,9 @@ def shown_path(rule: str, base: str | None = "") -> str | None:
         ("GET /3/*", "", "/3/{part_3}"),
     ],
 )
-def test_the_arguments_of_a_tool_are_what_its_rule_leaves_open(rule: str, base: str | None, path: str | None) -> None:
+def test_the_arguments_of_a_tool_are_the_placeholders_of_its_rule(
+    rule: str, base: str | None, path: str | None
+) -> None:
     assert shown_path(rule, base) == path
 
 
@@ -59,7 +61,7 @@ def test_a_rule_that_a_key_above_rules_out_is_no_tool() -> None:
     ]
 
 
-def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:
+def test_a_base_path_longer_than_the_rule_does_not_match() -> None:
     assert below_base(parse_rule("GET /a"), "a/b") is None
 
 

@@ -16,7 +16,7 @@ def tool(*methods: str, deep: bool = False, optional: bool = False) -> RuleTool:
     return RuleTool("get_issue", rule, methods or ("GET",), ("/issue/", argument), ("jira",))
 
 
-def why(arguments: dict[str, Any], of: RuleTool | None = None) -> str:
+def refusal_of(arguments: dict[str, Any], of: RuleTool | None = None) -> str:
     with pytest.raises(UnfitArguments) as refused:
         call_of_rule(of, arguments) if of is not None else call_of_api(arguments)
     return str(refused.value)
@@ -48,7 +48,7 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], sentence: str) -> None:
-    assert sentence in why(arguments, tool())
+    assert sentence in refusal_of(arguments, tool())
 
 
 def test_an_argument_may_be_deep_or_optional() -> None:
@@ -58,7 +58,7 @@ def test_an_argument_may_be_deep_or_optional() -> None:
 
 def test_a_tool_of_several_methods_needs_one() -> None:
     both = tool("GET", "POST")
-    assert why({"key": "a"}, both) == "'method' must be one of GET, POST."
+    assert refusal_of({"key": "a"}, both) == "'method' must be one of GET, POST."
     assert call_of_rule(both, {"key": "a", "method": "POST"}).method == "POST"
 
 
@@ -68,8 +68,8 @@ def test_a_body_is_json_or_a_form() -> None:
     assert (call.body, call.content_type) == ('{"name":"ü","n":[1]}'.encode(), "application/json")
     form = call_of_rule(post, {"key": "a", "body": {"n": [1, 2]}, "body_as": "form"})
     assert (form.body, form.content_type) == (b"n=1&n=2", "application/x-www-form-urlencoded")
-    assert "A form's 'body'" in why({"key": "a", "body": "x", "body_as": "form"}, post)
-    assert "json or form" in why({"key": "a", "body": {}, "body_as": "xml"}, post)
+    assert "A form's 'body'" in refusal_of({"key": "a", "body": "x", "body_as": "form"}, post)
+    assert "json or form" in refusal_of({"key": "a", "body": {}, "body_as": "xml"}, post)
 
 
 @pytest.mark.parametrize("body", ['{"name":"x"}', ' [1, {"a": 2}]\n'])
@@ -85,10 +85,10 @@ def test_a_body_may_be_one_text_or_number(body: Any) -> None:
 def test_call_api_takes_a_method_and_a_path() -> None:
     call = call_of_api({"method": "GET", "path": "/a?b=1", "query": {"c": 2}, "connection": "jira/c1"})
     assert (call.target, call.connection, call.integrations) == ("/a?b=1&c=2", "jira/c1", None)
-    assert "'method' must be a method in capitals" in why({"method": "get", "path": "/"})
-    assert "'path' must begin with '/'" in why({"method": "GET", "path": "a"})
-    assert "visible ASCII" in why({"method": "GET", "path": "/ü"})
-    assert "visible ASCII" in why({"method": "GET", "path": "/a#b"})
+    assert "'method' must be a method in capitals" in refusal_of({"method": "get", "path": "/"})
+    assert "'path' must begin with '/'" in refusal_of({"method": "GET", "path": "a"})
+    assert "visible ASCII" in refusal_of({"method": "GET", "path": "/ü"})
+    assert "visible ASCII" in refusal_of({"method": "GET", "path": "/a#b"})
 
 
 def test_the_connection_is_never_guessed() -> None:

@@ -28,7 +28,7 @@ def result(
 
 @given(_VALUES, st.integers(100, 600))
 @settings(max_examples=200)
-def test_what_is_shown_is_json_within_the_budget(value: Any, max_bytes: int) -> None:
+def test_the_shown_part_is_valid_json_within_the_limit(value: Any, max_bytes: int) -> None:
     body = json.dumps(value).encode()
     shaped = result(body, max_bytes=max_bytes)
     if "structuredContent" in shaped.result:
@@ -75,7 +75,7 @@ def test_a_text_is_cut_between_characters() -> None:
     assert shaped.result["content"][0]["text"] == "ä" * 50
 
 
-def test_a_selection_that_does_not_fit_is_an_error_with_the_whole_behind_a_link() -> None:
+def test_a_failed_selection_is_an_error_with_a_link_to_the_whole_response() -> None:
     shaped = result(b'{"a":1}', select="sum(a)")
     assert (shaped.result["isError"], shaped.keep) == (True, True)
 
@@ -153,9 +153,9 @@ _EXPRESSIONS = st.recursive(
 )
 
 
-def leaves(value: Any) -> int:
+def count_values(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(leaves, inner))
+    return 1 + sum(map(count_values, inner))
 
 
 @given(_EXPRESSIONS, _VALUES)
@@ -167,4 +167,4 @@ def test_a_result_has_no_more_values_than_its_expression_may_make(expression: st
     except UnusableExpression:
         return
     nodes = len(expression)  # each step may wrap its input, which adds one value
-    assert leaves(value) <= growth(found.parsed) * (leaves(document) + nodes)
+    assert count_values(value) <= growth(found.parsed) * (count_values(document) + nodes)

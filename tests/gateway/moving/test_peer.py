@@ -13,7 +13,7 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.moving.conftest import SITE, Place, oauth
 
 
-def full(peer: FakePeer) -> None:
+def fill_peer(peer: FakePeer) -> None:
     user = {"id": "u1", "email": "ann@example.com", "display_name": "Ann", "tags": None}
     peer.add(
         "ann, at work",
@@ -27,7 +27,7 @@ def full(peer: FakePeer) -> None:
 
 
 async def test_import_from_a_peer_keeps_every_field(place: Place, peer: FakePeer, running: RunningGateway) -> None:
-    full(peer)
+    fill_peer(peer)
     ran = await place.run_import(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
     path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
@@ -56,7 +56,7 @@ async def test_imported_connection_is_usable_in_a_running_gateway(
 
 
 async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer: FakePeer) -> None:
-    full(peer)
+    fill_peer(peer)
     peer.add("hidden", {})
     ran = await place.run_import(peer, "--dry-run", code=1)
     assert (ran.report["imported"], ran.report["refused"], ran.report["dry_run"]) == (1, 1, True)
@@ -207,7 +207,7 @@ async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
     assert [one["metadata"] for one in await place.list_connections()] == [{"from": "there"}]
 
 
-async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_works(
+async def test_a_test_refresh_warns_before_and_reports_the_results_after(
     place: Place, peer: FakePeer, tracker: Tracker
 ) -> None:
     for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):

@@ -122,7 +122,7 @@ async def test_an_integration_that_cannot_be_read_does_not_stop_the_others(
     assert ran.report["reasons"][0]["example"]["detail"].startswith("line 1: ")
 
 
-async def test_an_import_that_stops_midway_says_what_was_imported_and_how_to_go_on(
+async def test_an_interrupted_import_reports_its_progress_and_how_to_continue(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreign_files, "LINE_LIMIT_BYTES", 2000)

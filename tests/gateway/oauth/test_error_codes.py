@@ -64,7 +64,7 @@ def fault_of(status: int, response: Any) -> TokenRefused | TokenUnavailable:
 
 @pytest.mark.parametrize("shape", GONE)
 @pytest.mark.parametrize("status", [400, 401, 403])
-def test_a_grant_that_is_gone_is_recognised_in_each_shape(shape: str, status: int) -> None:
+def test_a_revoked_grant_is_recognized_in_every_error_format(shape: str, status: int) -> None:
     response, code = GONE[shape]
     fault = fault_of(status, response)
     assert isinstance(fault, TokenRefused)

@@ -62,7 +62,7 @@ async def test_an_id_token_of_another_authorization_is_refused(openid: RunningGa
     assert len(tracker.authorize_query["nonce"]) >= 43
 
 
-async def test_each_authorization_has_a_nonce_of_its_own_and_a_provider_may_leave_it_out(
+async def test_each_authorization_has_a_new_nonce_and_a_provider_may_omit_it(
     openid: RunningGateway, tracker: Tracker
 ) -> None:
     seen = set()

@@ -97,7 +97,7 @@ def test_slacks_user_token_is_read_below_authed_user() -> None:
     assert (result["access_token"], result["refresh_token"], result["expires_in"]) == ("xoxp", "r", 9)
 
 
-def test_an_alternate_path_may_lead_to_the_token_itself() -> None:
+def test_an_alternate_path_may_be_the_path_of_the_token() -> None:
     result = read(response={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
     assert result["access_token"] == "t"
 

@@ -334,9 +334,7 @@ WHOLE_RECORD = ExchangeRecord(
         ({"tool": None}, {"tool"}),
     ],
 )
-def test_a_line_has_its_members_in_order_and_leaves_out_what_is_unknown(
-    changes: dict[str, Any], left_out: set[str]
-) -> None:
+def test_a_line_has_its_members_in_order_without_unknown_ones(changes: dict[str, Any], left_out: set[str]) -> None:
     line = as_line(WHOLE_RECORD._replace(**changes))
     assert list(json.loads(line).items()) == [(k, v) for k, v in WHOLE_LINE.items() if k not in left_out]
     assert "\n" not in line

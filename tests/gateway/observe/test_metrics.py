@@ -186,7 +186,7 @@ def test_labels_are_escaped(page: MetricsPage) -> None:
     assert any('integration=a"\\\nb' in key for key in samples(page))
 
 
-def test_workers_are_summed_and_gauges_only_of_living_workers() -> None:
+def test_counters_of_all_workers_and_gauges_of_running_workers_are_summed() -> None:
     board = SharedPages(3)
     for page in board.pages[:2]:
         counts = metrics(page)

@@ -98,15 +98,15 @@ class GatewayThread:
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayThread]:
+def gateway_thread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayThread]:
     thread = GatewayThread(tmp_path_factory.mktemp("gateway"))
     yield thread
     thread.end()
 
 
 @pytest.fixture(scope="module")
-def schema(beside: GatewayThread) -> Any:
-    described = deepcopy(document(beside.gateway.url))
+def schema(gateway_thread: GatewayThread) -> Any:
+    described = deepcopy(document(gateway_thread.gateway.url))
     for path in described["paths"].values():
         for operation in path.values():
             for parameter in operation["parameters"]:
@@ -116,7 +116,9 @@ def schema(beside: GatewayThread) -> Any:
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_response_matches_its_schema(beside: GatewayThread, schema: Any, one: Any, mode: GenerationMode) -> None:
+def test_every_response_matches_its_schema(
+    gateway_thread: GatewayThread, schema: Any, one: Any, mode: GenerationMode
+) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 
@@ -132,9 +134,9 @@ def test_every_response_matches_its_schema(beside: GatewayThread, schema: Any, o
     def called(case: Case) -> None:
         nonlocal calls
         calls += 1
-        headers = beside.gateway.headers if one.who == "key" else {}
+        headers = gateway_thread.gateway.headers if one.who == "key" else {}
         response = case.call_and_validate(
-            base_url=beside.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S
+            base_url=gateway_thread.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S
         )
         code = response.headers.get("gateway-error", [None])[0]
         assert code is None or code in status_codes(one)[response.status_code]

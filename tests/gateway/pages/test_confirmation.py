@@ -243,7 +243,7 @@ async def test_an_id_that_people_may_know_is_shown(running: RunningGateway) -> N
         assert "For ada" in await page.text()
 
 
-async def test_the_person_s_name_is_shown_from_tags_alone(running: RunningGateway) -> None:
+async def test_tags_are_enough_to_show_the_persons_name(running: RunningGateway) -> None:
     url, _ = await link(running, end_user=None, tags={"end_user_display_name": "Ada by tag"})
     async with running.http.get(url, headers=BROWSER) as page:
         assert "For Ada by tag" in await page.text()

@@ -96,7 +96,9 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
         assert response.status == 401
 
 
-async def test_the_form_leads_to_the_provider_without_unknown_fields(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_form_redirects_to_the_provider_without_unknown_fields(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     url, _ = await opened(running)
     consent = await consent_url(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")

@@ -16,7 +16,7 @@ from gateway.pages.form_fields import browser_pattern
 from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted_language, logo_hash
 
 
-def blanks(text: str) -> set[str]:
+def placeholder_names(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name}
 
 
@@ -25,7 +25,9 @@ def test_every_language_has_all_texts_with_the_same_placeholders(lang: str) -> N
     english, other = _read_words("en"), _read_words(lang)
     assert other.keys() == english.keys()
     # A language may omit a placeholder, but must not use an unknown one.
-    assert {key: blanks(other[key]) - blanks(english[key]) for key in other} == {key: set() for key in other}
+    assert {key: placeholder_names(other[key]) - placeholder_names(english[key]) for key in other} == {
+        key: set() for key in other
+    }
 
 
 def test_every_text_that_templates_and_code_use_exists() -> None:

@@ -216,7 +216,7 @@ def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
         assert json.loads(words[words.index("-d") + 1]) == call.body
 
 
-def test_the_node_snippet_holds_the_same_values() -> None:
+def test_the_node_snippet_has_the_same_values() -> None:
     call = SnippetCall("POST", "/graphql", {"query": "{ a }"})
     text = node_snippet("http://gw", "key", call)
     assert 'await fetch("http://gw/proxy/graphql", {' in text
@@ -297,13 +297,13 @@ def test_starter_scopes_allow_more_than_a_refresh(providers: Any) -> None:
 
 
 def test_starter_scopes_allow_reading(providers: Any) -> None:
-    def first(name: str) -> str:
+    def first_sentence(name: str) -> str:
         lines = declaration(providers[name], AUTH_MODES["OAUTH2"]).splitlines()
         return next(line.strip() for line in lines if "scopes:" in line)
 
-    assert first("google-calendar") == 'scopes: ["https://www.googleapis.com/auth/calendar.readonly"]'
-    assert first("slack") == 'scopes: ["channels:read", "users:read", "chat:write"]'
-    assert first("linkedin") == "scopes: [openid, profile, email]"
+    assert first_sentence("google-calendar") == 'scopes: ["https://www.googleapis.com/auth/calendar.readonly"]'
+    assert first_sentence("slack") == 'scopes: ["channels:read", "users:read", "chat:write"]'
+    assert first_sentence("linkedin") == "scopes: [openid, profile, email]"
 
 
 def test_placeholders_of_the_example_call_are_listed(providers: Any) -> None:

@@ -177,7 +177,7 @@ async def test_pending_result_without_a_return_url_says_that_a_step_is_left(runn
     assert "is connected" not in html
 
 
-async def test_a_result_is_for_the_browser_that_holds_the_session(running: RunningGateway) -> None:
+async def test_only_the_browser_with_the_session_sees_the_result(running: RunningGateway) -> None:
     url, _ = await link(running)
     await last_page_of_flow(running, url)
     async with aiohttp.ClientSession() as stranger:
@@ -273,7 +273,7 @@ async def test_reloading_the_page_after_a_form_creates_no_second_connection(
 
 
 @pytest.mark.parametrize("flow", ["0", "zz", "-1"])
-async def test_an_unknown_authorization_leads_to_the_first_page(running: RunningGateway, flow: str) -> None:
+async def test_an_unknown_authorization_goes_back_to_the_first_page(running: RunningGateway, flow: str) -> None:
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"])
     async with browser() as ada:
         url = await opened(running, ada, token)
@@ -368,7 +368,7 @@ async def test_only_the_connection_of_the_result_can_be_completed(running: Runni
     await running.json("POST", path, json={**body, "connection_id": "another"}, expect=409)
 
 
-async def test_the_page_that_leads_to_the_provider_keeps_the_language(running: RunningGateway) -> None:
+async def test_the_redirect_page_to_the_provider_keeps_the_language(running: RunningGateway) -> None:
     url, _ = await link(running)
     response = await submit(running.http, f"{url}/i/tracker?lang=de&theme=dark")
     assert '<html lang="de" data-theme="dark">' in await response.text()

@@ -13,7 +13,7 @@ from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
-from tests.selftest.crash import asked, call, expired, written
+from tests.selftest.crash import call, expired, wait_for_token_request, written
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -40,7 +40,7 @@ async def test_killed_worker_loses_no_token_under_the_units_filter(tracker: Trac
         await serving.ready()
         tracker.hold_response.clear()
         calling = asyncio.create_task(call(serving.port))
-        await asked(tracker)
+        await wait_for_token_request(tracker)
         async with asyncio.timeout(PATIENCE_S):
             while not tracker.grants[0].spent:
                 await asyncio.sleep(0.005)

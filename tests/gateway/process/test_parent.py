@@ -28,7 +28,7 @@ CONNECTIONS = 20
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.02)
@@ -72,7 +72,7 @@ class ExpiredConnections:
             calls = asyncio.gather(
                 *(self.call(gateway.port, number) for number in range(CONNECTIONS)), return_exceptions=True
             )
-            await until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == CONNECTIONS)
+            await wait_until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == CONNECTIONS)
             yield gateway, calls
             self.tracker.hold_response.set()
 
@@ -153,7 +153,7 @@ async def test_replacement_uses_the_last_accepted_configuration_if_the_file_is_b
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
         await gateway.logged("worker_died")
-        await until(lambda: gateway.workers() not in ([], [worker]))
+        await wait_until(lambda: gateway.workers() not in ([], [worker]))
         assert await status_of(gateway, head("/short", OTHER_KEY)) == 404, "the key is known, the connection is not its"
         assert await status_of(gateway, head("/short", "sk-unknown-0123456789abc")) == 401
         gateway.signal(signal.SIGTERM)
@@ -179,7 +179,7 @@ async def test_unwritable_journal_is_reported_until_it_is_writable(tmp_path: Pat
                     await asyncio.sleep(0.05)
 
 
-async def test_the_parent_responds_to_probes_beside_a_worker_that_does_not(tmp_path: Path) -> None:
+async def test_the_parent_responds_to_probes_while_a_worker_does_not(tmp_path: Path) -> None:
     async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         async with asyncio.timeout(PATIENCE_S):

@@ -66,7 +66,7 @@ def test_descriptor_that_is_no_listening_socket_is_refused(
 
 
 @pytest.fixture
-def two() -> Iterator[tuple[socket.socket, int]]:
+def two_sockets() -> Iterator[tuple[socket.socket, int]]:
     """Yield two listening sockets on neighbouring descriptors: the second socket, and the descriptor of the first."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         free = fcntl.fcntl(one, fcntl.F_DUPFD, 500)
@@ -74,8 +74,10 @@ def two() -> Iterator[tuple[socket.socket, int]]:
         yield other, free
 
 
-def test_admin_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
-    other, first = two
+def test_admin_socket_is_found_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
+) -> None:
+    other, first = two_sockets
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:admin")
     with sockets.listening_sockets(server()) as (public, admin, _):
@@ -83,33 +85,37 @@ def test_admin_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two:
         assert admin.getsockname() == other.getsockname() != public.getsockname()
 
 
-def test_a_socket_that_a_supervisor_keeps_open_goes_on_listening(
-    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
+def test_a_socket_that_a_supervisor_keeps_open_continues_to_listen(
+    monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
 ) -> None:
     """Its next gateway process gets the same socket, so this one must not make it ignore new connections."""
-    hand_over(monkeypatch, two[1], count="1")
+    hand_over(monkeypatch, two_sockets[1], count="1")
     with sockets.listening_sockets(server(console_port=0)) as found:
         assert found.close_ends_listening() == [False, True]
-    os.close(two[1] + 1)
+    os.close(two_sockets[1] + 1)
 
 
-def test_too_many_passed_sockets_are_refused(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
-    _, first = two
+def test_too_many_passed_sockets_are_refused(
+    monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
+) -> None:
+    _, first = two_sockets
     hand_over(monkeypatch, first, count="2")
     with pytest.raises(StartRefused, match="LISTEN_FDS passes 2 sockets"), sockets.listening_sockets(server()):
         pass
     os.close(first + 1)
 
 
-async def test_the_admin_port_is_opened_beside_the_public_one() -> None:
+async def test_the_admin_port_is_opened_in_addition_to_the_public_port() -> None:
     with sockets.listening_sockets(server(admin_port=0)) as (public, admin, _):
         assert admin is not None
         assert admin.getsockname() != public.getsockname()
     assert public.fileno() == admin.fileno() == -1
 
 
-def test_console_socket_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]) -> None:
-    other, first = two
+def test_console_socket_is_found_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
+) -> None:
+    other, first = two_sockets
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:console")
     with sockets.listening_sockets(server()) as (public, admin, console):

@@ -160,7 +160,7 @@ async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> N
     assert [entry["replaced_in_s"] for entry in logged] == [0.001, 0.002, 0.004, 0.004]
 
 
-async def test_the_parent_gives_up_when_every_worker_dies_at_its_start() -> None:
+async def test_the_parent_ends_when_every_worker_dies_at_its_start() -> None:
     # The pause is longer than a start, so both places are vacant at the same time.
     async with parent("ready(); sys.exit(3)", max_pause_s=PATIENCE_S) as running:
         code, logged = await running.ended()

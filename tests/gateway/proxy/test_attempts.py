@@ -41,7 +41,9 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
     return script
 
 
-async def tried(*responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
+async def call_provider(
+    *responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b""
+) -> "Tried":
     """Make a call to a provider that sends these responses one after the other. `call`: the headers, by default
     ``Retries: 3``.
     """
@@ -69,10 +71,10 @@ class Tried:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
 @pytest.mark.parametrize("first", [BUSY, HANG_UP])
-async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, waits: list[float]) -> None:
+async def test_an_idempotent_request_is_retried(method: str, first: bytes, waits: list[float]) -> None:
     if method == "HEAD":
         first = first.removesuffix(b"busy")
-    result = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
+    result = await call_provider(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
     status, attempts, seen = result.summary
     # replacing a dead idle connection does not count as an attempt
     assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}
@@ -82,13 +84,13 @@ async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, wait
 
 
 async def test_without_the_retries_header_nothing_is_retried(waits: list[float]) -> None:
-    assert (await tried(BUSY, OK, call=("Retries: 0",))).summary == (503, "1", 1)
-    assert (await tried(HANG_UP, OK, call=("Retries: 0",))).summary == (502, "1", 1)
+    assert (await call_provider(BUSY, OK, call=("Retries: 0",))).summary == (503, "1", 1)
+    assert (await call_provider(HANG_UP, OK, call=("Retries: 0",))).summary == (502, "1", 1)
     assert waits == []
 
 
 async def test_the_last_response_is_passed_on(waits: list[float]) -> None:
-    result = await tried(BUSY)
+    result = await call_provider(BUSY)
     assert result.summary == (503, "4", 4)
     assert result.response.body == b"busy"
     assert "gateway-error" not in result.response.headers
@@ -96,14 +98,14 @@ async def test_the_last_response_is_passed_on(waits: list[float]) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("first", [BUSY, HANG_UP])
-async def test_what_is_not_idempotent_is_sent_once(method: str, first: bytes, waits: list[float]) -> None:
-    result = await tried(first, OK, method=method, body=b"pay")
+async def test_a_request_that_is_not_idempotent_is_sent_once(method: str, first: bytes, waits: list[float]) -> None:
+    result = await call_provider(first, OK, method=method, body=b"pay")
     assert result.summary == (502 if first == HANG_UP else 503, "1", 1)
 
 
 @pytest.mark.parametrize("first", [BUSY, HANG_UP])
-async def test_an_idempotency_key_lets_a_small_body_be_sent_again_whole(first: bytes, waits: list[float]) -> None:
-    result = await tried(first, OK, method="POST", body=b"pay" * 1000, call=("Idempotency-Key: k1",))
+async def test_with_an_idempotency_key_a_small_body_is_sent_again(first: bytes, waits: list[float]) -> None:
+    result = await call_provider(first, OK, method="POST", body=b"pay" * 1000, call=("Idempotency-Key: k1",))
     assert result.summary == (200, "2", 2)
     assert result.provider.bodies == [b"pay" * 1000] * 2
 
@@ -128,7 +130,7 @@ def _data(chunked: bytes) -> Iterator[bytes]:
 
 
 async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float]) -> None:
-    result = await tried(BUSY, OK, method="PUT", body=b"x" * (KEPT_BYTES + 1))
+    result = await call_provider(BUSY, OK, method="PUT", body=b"x" * (KEPT_BYTES + 1))
     assert result.summary == (503, "1", 1)
 
 
@@ -201,23 +203,23 @@ def _retry_after(text: str, status: int = 429) -> bytes:
 
 
 async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_the_caller(waits: list[float]) -> None:
-    assert (await tried(_retry_after("7"), OK)).summary == (200, "2", 2)
+    assert (await call_provider(_retry_after("7"), OK)).summary == (200, "2", 2)
     assert 7 <= waits[0] <= 7.7
-    result = await tried(_retry_after("31"), OK)
+    result = await call_provider(_retry_after("31"), OK)
     assert result.summary == (429, "1", 1)
     assert result.response.headers["retry-after"] == "31"
     assert len(waits) == 1
 
 
 async def test_the_waits_of_one_request_end(waits: list[float]) -> None:
-    result = await tried(_retry_after("20"), call=("Retries: 9",))
+    result = await call_provider(_retry_after("20"), call=("Retries: 9",))
     assert result.summary == (429, "3", 3)
     assert sum(waits) <= 60
 
 
 async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
     at_once = _retry_after("0")
-    assert (await tried(at_once, call=("Retries: 1000000",))).summary == (429, "11", 11)
+    assert (await call_provider(at_once, call=("Retries: 1000000",))).summary == (429, "11", 11)
     providers: list[RawProvider] = []
     script = responding(providers, at_once)
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
@@ -231,15 +233,15 @@ async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 async def test_without_rules_of_the_entry_a_429_and_every_5xx_are_retried(waits: list[float], status: int) -> None:
     failed = f"HTTP/1.1 {status} Later\r\nContent-Length: 0\r\n\r\n".encode()
-    assert (await tried(failed, OK, call=("Retries: 1",))).summary == (200, "2", 2)
-    assert (await tried(failed, OK, call=("Retries: 1",), method="POST")).summary == (status, "1", 1)
+    assert (await call_provider(failed, OK, call=("Retries: 1",))).summary == (200, "2", 2)
+    assert (await call_provider(failed, OK, call=("Retries: 1",), method="POST")).summary == (status, "1", 1)
 
 
 async def test_retry_on_adds_statuses_and_others_are_not_retried(waits: list[float]) -> None:
     locked = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n"
-    assert (await tried(locked, OK)).summary == (423, "1", 1)
-    assert (await tried(locked, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
-    assert (await tried(BUSY, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
+    assert (await call_provider(locked, OK)).summary == (423, "1", 1)
+    assert (await call_provider(locked, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
+    assert (await call_provider(BUSY, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
 
 
 async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float]) -> None:

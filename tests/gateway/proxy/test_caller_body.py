@@ -64,7 +64,7 @@ async def test_an_upload_with_a_content_coding_is_sent_unchanged() -> None:
     assert "Content-Encoding: gzip" in provider.lines()
 
 
-async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_again() -> None:
+async def test_an_upload_that_the_runner_decompressed_is_sent_plain_with_new_framing() -> None:
     coded = gzip.compress(b"plain")
     async with (
         raw_provider() as provider,
@@ -114,7 +114,7 @@ async def test_bytes_flow_both_ways_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("frame", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-async def test_an_upload_that_is_cut_is_never_whole_for_the_provider(frame: str) -> None:
+async def test_a_cut_upload_never_looks_complete_to_the_provider(frame: str) -> None:
     got: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -179,7 +179,7 @@ async def test_a_caller_who_stops_sending_is_reported_so() -> None:
     assert b"The request body stalled: no byte arrived" in response
 
 
-async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
+async def send_slowly(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
     """Send one byte every 20 ms, and return the response. The provider reads the whole body before it responds."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,7 +209,7 @@ async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> byt
 
 @pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
 async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(framing: str) -> None:
-    response = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
+    response = await send_slowly(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
     assert response.startswith(b"HTTP/1.1 400")
     assert b"Gateway-Error: invalid_body" in response
 
@@ -225,7 +225,7 @@ async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(frami
     ids=["within the grace", "no floor", "above the floor"],
 )
 async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig, framing: str) -> None:
-    assert (await trickled(limits, framing, 20)).startswith(b"HTTP/1.1 200")
+    assert (await send_slowly(limits, framing, 20)).startswith(b"HTTP/1.1 200")
 
 
 async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> None:
@@ -281,7 +281,7 @@ async def _down(gateway: Gateway, size: int) -> int:
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-async def test_64_mib_each_way_take_no_memory() -> None:
+async def test_64_mib_in_both_directions_are_not_buffered() -> None:
     size, block = 64 << 20, bytes(1 << 16)
     taken = 0
 
@@ -310,7 +310,7 @@ async def test_64_mib_each_way_take_no_memory() -> None:
     assert grown < 32 << 20
 
 
-async def test_a_slow_caller_holds_the_provider_back() -> None:
+async def test_a_slow_caller_slows_the_provider_down() -> None:
     written = 0
     stuck = asyncio.Event()
 

@@ -110,7 +110,7 @@ async def test_below_a_host_applications_prefix_the_prefix_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "POST", "PROPFIND"])
-async def test_every_method_travels(method: str) -> None:
+async def test_every_method_is_forwarded(method: str) -> None:
     async with raw_provider(b"HTTP/1.1 204 No Content\r\n\r\n") as provider, gateway_to(opened_at(provider.port)) as gw:
         assert (await gw.call(method=method)).startswith(b"HTTP/1.1 204 No Content\r\n")
     assert provider.request_line() == f"{method} /x HTTP/1.1"
@@ -179,7 +179,7 @@ async def test_a_minted_field_wins_over_the_plain_one_and_order_and_duplicates_s
     assert provider.lines()[1:-1] == ["A: 1", "b: x", "B: y", "content-type: application/json", "A: 2"]
 
 
-async def test_a_credential_slot_replaces_the_callers_in_any_spelling_and_a_default_gives_way() -> None:
+async def test_a_credential_replaces_the_callers_field_and_a_default_does_not() -> None:
     placement = Placement(
         slots=(("x-api-key", "secret"),),
         defaults=(("accept", "application/json"), ("content-type", "application/json"), ("version", "2")),
@@ -203,7 +203,7 @@ async def test_header_bytes_that_are_not_utf8_are_refused_by_name_and_utf8_ones_
     assert "X-Name: café".encode() in provider.heads[0]
 
 
-async def test_an_override_goes_only_to_origins_that_were_named() -> None:
+async def test_an_override_is_allowed_only_for_listed_origins() -> None:
     async with raw_provider() as named, raw_provider() as base, raw_provider() as other:
         opened = opened_at(base.port, "/v1", allowed_origins=(named.origin,))
         async with gateway_to(opened) as gateway:

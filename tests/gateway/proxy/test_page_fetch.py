@@ -55,7 +55,7 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
         assert (memory.reserved, memory.waiting) == (0, 0)
 
 
-async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
+async def test_a_call_that_gets_no_memory_in_time_is_refused_with_retry_after(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB)) as list_:
         runtime = list_.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
@@ -68,7 +68,7 @@ async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_com
         assert (await list_.call()).trailer["complete"]
 
 
-async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_to_go_on_from(tmp_path: Path) -> None:
+async def test_a_list_without_memory_for_a_later_page_ends_with_a_cursor(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB, 3)) as list_:
         runtime = list_.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB

@@ -24,7 +24,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
-def failing(at: int, *responses: web.Response, count: int = 4) -> Page:
+def failing_page(at: int, *responses: web.Response, count: int = 4) -> Page:
     """Return a page function. The page with cursor `at` first returns these responses, one for each request."""
     left = list(responses)
 
@@ -83,8 +83,8 @@ def clone(response: web.Response) -> web.Response:
     return web.Response(body=response.body, headers=response.headers)
 
 
-async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
-    async with paged(tmp_path, failing(2, refusal(409))) as list_:
+async def test_a_later_page_that_fails_is_reported_in_the_trailer_with_a_cursor(tmp_path: Path) -> None:
+    async with paged(tmp_path, failing_page(2, refusal(409))) as list_:
         response = await list_.call()
         assert (response.status, response.numbers) == (200, [1, 2, 3, 4])
         trailer = response.trailer
@@ -97,7 +97,7 @@ async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor
 
 
 async def test_a_later_page_that_is_none_is_reported_in_the_trailer(tmp_path: Path) -> None:
-    async with paged(tmp_path, failing(1, web.Response(text="<html>"))) as list_:
+    async with paged(tmp_path, failing_page(1, web.Response(text="<html>"))) as list_:
         response = await list_.call()
         assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
         assert (await list_.call(since=response.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
@@ -139,7 +139,7 @@ async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> N
 @pytest.mark.parametrize("at", [0, 2])
 async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
-    async with paged(tmp_path, failing(at, *busy)) as list_:
+    async with paged(tmp_path, failing_page(at, *busy)) as list_:
         response = await list_.call()
     assert (response.numbers, response.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
     assert response.trailer["attempts"] == 7
@@ -149,35 +149,35 @@ async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, 
 async def test_on_later_pages_the_entrys_fields_count_too(tmp_path: Path, waits: list[float]) -> None:
     busy = refusal(403, X_Quota_Left="0", X_Wait="40")
     retry = {"remaining": "x-quota-left", "after": "x-wait"}
-    async with paged(tmp_path, failing(1, busy), retry=retry) as list_:
+    async with paged(tmp_path, failing_page(1, busy), retry=retry) as list_:
         assert (await list_.call()).trailer["complete"]
     assert [round(wait, -1) for wait in waits] == [40]
 
 
 async def test_a_later_page_is_tried_again_without_a_word_from_the_provider(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing(2, refusal(503), refusal(502))) as list_:
+    async with paged(tmp_path, failing_page(2, refusal(503), refusal(502))) as list_:
         assert (await list_.call()).trailer["complete"]
     assert len(waits) == 2
 
 
 async def test_first_page_is_retried_only_if_the_caller_asks(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing(0, refusal(503), refusal(503))) as list_:
+    async with paged(tmp_path, failing_page(0, refusal(503), refusal(503))) as list_:
         assert (await list_.call()).status == 503
-    async with paged(other(tmp_path), failing(0, refusal(503), refusal(503))) as list_:
+    async with paged(new_folder(tmp_path), failing_page(0, refusal(503), refusal(503))) as list_:
         assert (await list_.call(headers={"Retries": "2"})).trailer["complete"]
-    async with paged(other(tmp_path), failing(1, *(refusal(503) for _ in range(2)))) as list_:
+    async with paged(new_folder(tmp_path), failing_page(1, *(refusal(503) for _ in range(2)))) as list_:
         assert (await list_.call(headers={"Retries": "1"})).trailer["error"]["code"] == "page_failed"
-    async with paged(other(tmp_path), failing(1, refusal(429, Retry_After="1"))) as list_:
+    async with paged(new_folder(tmp_path), failing_page(1, refusal(429, Retry_After="1"))) as list_:
         assert (await list_.call(headers={"Retries": "0"})).trailer["error"]["payload"]["status"] == 429
 
 
-def other(folder: Path) -> Path:
+def new_folder(folder: Path) -> Path:
     fresh = folder / str(len(list(folder.iterdir())))
     fresh.mkdir()
     return fresh
 
 
-async def test_a_provider_that_never_comes_round_is_given_up(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_list_whose_provider_repeats_pages_forever_is_ended(tmp_path: Path, waits: list[float]) -> None:
     def page(request: web.Request) -> web.StreamResponse:
         return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
 
@@ -188,7 +188,7 @@ async def test_a_provider_that_never_comes_round_is_given_up(tmp_path: Path, wai
 
 
 async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing(2, refusal(429, Retry_After="3600"))) as list_:
+    async with paged(tmp_path, failing_page(2, refusal(429, Retry_After="3600"))) as list_:
         response = await list_.call()
         assert waits == []
         error = response.trailer["error"]
@@ -278,7 +278,7 @@ async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown
 
 
 @pytest.mark.parametrize("form", ["link", "header"])
-async def test_a_link_that_leads_elsewhere_is_not_followed(tmp_path: Path, form: str) -> None:
+async def test_a_link_to_another_host_is_not_followed(tmp_path: Path, form: str) -> None:
     async with serving(pages_of(1)) as elsewhere:
         link = f"{elsewhere.url.replace('127.0.0.1', 'localhost')}/v1/list?page=2"
 
@@ -386,9 +386,9 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
     assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2, 3, 4], "unknown_connection")
 
 
-async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:
+async def test_the_log_names_the_cause_of_the_interruption(tmp_path: Path) -> None:
     noted: list[Any] = []
-    async with paged(tmp_path, failing(2, refusal(409))) as list_:
+    async with paged(tmp_path, failing_page(2, refusal(409))) as list_:
         log = list_.gateway.runtime.call_queue
         note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         await list_.call()

@@ -147,7 +147,7 @@ async def test_coded_pages_are_decoded_whatever_the_caller_takes(tmp_path: Path,
     assert "Content-Encoding" not in response.headers
 
 
-async def test_a_response_without_content_holds_no_records(tmp_path: Path) -> None:
+async def test_a_response_without_content_has_no_records(tmp_path: Path) -> None:
     async with paged(tmp_path, lambda _request: web.Response(status=204)) as list_:
         response = await list_.call()
     assert (response.status, response.records) == (200, [])

@@ -22,7 +22,9 @@ def head_of(response: bytes) -> list[str]:
     return response.partition(b"\r\n\r\n")[0].decode("utf-8", "surrogateescape").split("\r\n")
 
 
-async def passed(response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
+async def bytes_to_caller(
+    response: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any
+) -> bytes:
     """Return the bytes that the caller receives when the provider sends `response`."""
     async with (
         raw_provider(response, close=close) as provider,
@@ -32,7 +34,7 @@ async def passed(response: bytes, *lines: str, method: str = "GET", close: bool 
 
 
 async def test_status_reason_fields_and_body_pass_as_they_are() -> None:
-    raw = await passed(
+    raw = await bytes_to_caller(
         b"HTTP/1.1 299 Quite Fine\r\nserver: theirs\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nx-A: 1\r\nX-a: 2\r\n"
         b'X-Latin: caf\xe9\r\nETag: "v1"\r\nContent-Length: 3\r\n\r\nabc'
     )
@@ -45,15 +47,18 @@ async def test_status_reason_fields_and_body_pass_as_they_are() -> None:
     )
 
 
-async def test_nothing_is_added_but_framing_a_date_and_what_we_say_of_the_exchange() -> None:
-    names = [line.partition(":")[0] for line in head_of(await passed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))]
+async def test_only_framing_a_date_and_headers_of_the_gateway_are_added() -> None:
+    names = [
+        line.partition(":")[0]
+        for line in head_of(await bytes_to_caller(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))
+    ]
     guard = ["X-Content-Type-Options", "Content-Security-Policy", "Vary"]
     ours = [*guard, "Gateway-Request-Id", "Gateway-Attempts", "Server-Timing"]
     assert names[1:] == [*ours, "Content-Length", "Connection", "Date"]
 
 
 async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
-    response = await passed(
+    response = await bytes_to_caller(
         b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nStrict-Transport-Security: x\r\n"
         b"Access-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\nAlt-Svc: h3\r\nNEL: {}\r\nReport-To: {}\r\n"
         b"Accept-CH: x\r\nCritical-CH: x\r\nOrigin-Agent-Cluster: ?1\r\nSet-Login: logged-out\r\nX-Content-Type-Options: x\r\n"
@@ -71,13 +76,13 @@ async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
 
 async def test_cookies_pass_where_the_integration_wants_them() -> None:
     cookies = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n"
-    assert [line for line in head_of(await passed(cookies, forward_set_cookie=True)) if "Cookie" in line] == [
+    assert [line for line in head_of(await bytes_to_caller(cookies, forward_set_cookie=True)) if "Cookie" in line] == [
         "Set-Cookie: a=b; HttpOnly",
         "Set-Cookie: c=d",
     ]
 
 
-async def test_links_into_the_providers_base_lead_through_us() -> None:
+async def test_links_below_the_providers_base_url_are_rewritten_to_the_gateway() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         origin = f"http://127.0.0.1:{writer.get_extra_info('sockname')[1]}"
@@ -121,7 +126,7 @@ async def test_a_link_that_repeats_the_requested_url_does_not_show_the_credentia
     ],
 )
 async def test_responses_without_a_body_keep_their_framing(response: bytes, method: str, length: str | None) -> None:
-    got = await passed(response, method=method)
+    got = await bytes_to_caller(response, method=method)
     assert got.endswith(b"\r\n\r\n")
     lengths = [line.partition(": ")[2] for line in head_of(got) if line.startswith("Content-Length")]
     assert lengths == ([] if length is None else [length])
@@ -130,7 +135,7 @@ async def test_responses_without_a_body_keep_their_framing(response: bytes, meth
 
 async def test_a_chunked_response_is_chunked_again_and_one_to_http_1_0_ends_with_the_connection() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: t\r\n\r\n"
-    assert (await passed(chunked)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    assert (await bytes_to_caller(chunked)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
     async with raw_provider(chunked) as provider, gateway_to(opened_at(provider.port)) as gateway:
         old = await gateway.raw(f"GET /proxy/x HTTP/1.0\r\n{OURS}\r\n\r\n".encode())
     assert old.startswith(b"HTTP/1.0 200 OK\r\n")
@@ -140,7 +145,9 @@ async def test_a_chunked_response_is_chunked_again_and_one_to_http_1_0_ends_with
 
 async def test_interim_responses_are_swallowed() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
-    assert (await passed(early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (await bytes_to_caller(early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).startswith(
+        b"HTTP/1.1 200 OK\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,7 @@ async def test_interim_responses_are_swallowed() -> None:
     ],
 )
 async def test_a_response_that_is_no_clean_http_is_a_502(response: bytes) -> None:
-    got = await passed(response, close=True)
+    got = await bytes_to_caller(response, close=True)
     assert got.startswith(b"HTTP/1.1 502")
     assert b"Gateway-Error: upstream_" in got
 
@@ -214,8 +221,8 @@ async def test_a_response_that_breaks_off_never_ends_cleanly(sent: bytes, then: 
     assert not got.endswith(b"\r\n0\r\n\r\n")
 
 
-async def test_a_body_that_ends_with_a_clean_close_is_whole() -> None:
-    assert (await passed(b"HTTP/1.0 200 OK\r\n\r\nabc", close=True)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+async def test_a_body_that_ends_with_a_clean_close_is_complete() -> None:
+    assert (await bytes_to_caller(b"HTTP/1.0 200 OK\r\n\r\nabc", close=True)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
 
 async def test_unrequested_bytes_after_a_response_close_their_connection() -> None:
@@ -247,7 +254,7 @@ async def test_unrequested_bytes_between_two_calls_are_not_a_response() -> None:
     assert provider.connections == 2
 
 
-async def test_events_pass_one_by_one_and_tell_the_server_in_front_not_to_hold_them() -> None:
+async def test_events_pass_one_by_one_with_buffering_disabled_for_proxies() -> None:
     more = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -285,7 +292,7 @@ async def test_a_caller_that_leaves_frees_the_provider(cancellation: bool) -> No
             assert await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
 
 
-async def test_a_stream_that_stands_still_is_cut() -> None:
+async def test_a_stalled_stream_is_cut() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
@@ -298,7 +305,7 @@ async def test_a_stream_that_stands_still_is_cut() -> None:
         assert (await gateway.call()).endswith(b"\r\n\r\nabc")
 
 
-async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent_again() -> None:
+async def test_a_closed_idle_connection_is_noticed_and_only_safe_requests_are_sent_again() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -317,7 +324,7 @@ async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent
 @pytest.mark.parametrize("asked", [("Decompress: true",), ()])
 async def test_a_coded_response_is_decoded_when_asked_and_passes_untouched_otherwise(asked: tuple[str, ...]) -> None:
     coded = gzip.compress(b"plain text")
-    response = await passed(
+    response = await bytes_to_caller(
         b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: "v"\r\nAccept-Ranges: bytes\r\n'
         + f"Content-Length: {len(coded)}\r\n\r\n".encode()
         + coded,
@@ -337,16 +344,16 @@ async def test_a_coded_response_is_decoded_when_asked_and_passes_untouched_other
 async def test_the_header_wins_over_the_entrys_decompress() -> None:
     coded = gzip.compress(b"x")
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n".encode()
-    assert b"Content-Encoding" not in await passed(head + coded, decompress=True)
-    assert b"Content-Encoding" in await passed(head + coded, "Decompress: false", decompress=True)
+    assert b"Content-Encoding" not in await bytes_to_caller(head + coded, decompress=True)
+    assert b"Content-Encoding" in await bytes_to_caller(head + coded, "Decompress: false", decompress=True)
 
 
 @pytest.mark.parametrize(
     ("start", "method"),
     [("200 OK\r\nContent-Encoding: compress", "GET"), ("206 Partial Content\r\nContent-Encoding: gzip", "GET")],
 )
-async def test_what_cannot_be_decoded_passes_untouched(start: str, method: str) -> None:
-    response = await passed(
+async def test_a_response_that_cannot_be_decoded_passes_unchanged(start: str, method: str) -> None:
+    response = await bytes_to_caller(
         f"HTTP/1.1 {start}\r\nContent-Length: 3\r\n\r\nabc".encode(), "Decompress: true", method=method
     )
     assert response.endswith(b"\r\n\r\nabc")
@@ -354,7 +361,7 @@ async def test_what_cannot_be_decoded_passes_untouched(start: str, method: str) 
 
 
 async def test_a_body_that_is_not_coded_as_it_says_is_a_502() -> None:
-    response = await passed(
+    response = await bytes_to_caller(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", "Decompress: true"
     )
     assert response.startswith(b"HTTP/1.1 502")
@@ -364,16 +371,18 @@ async def test_a_body_that_is_not_coded_as_it_says_is_a_502() -> None:
 async def test_a_bomb_is_cut_while_it_unfolds() -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
-    response = await passed(head + bomb, "Decompress: true")
+    response = await bytes_to_caller(head + bomb, "Decompress: true")
     size, end = len(response), response[-8:]
     assert size < 8 << 20
     assert not end.endswith(b"\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/NDJSON; charset=utf-8", "application/jsonl"])
-async def test_json_lines_are_not_held_back_either(kind: str) -> None:
-    response = await passed(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode())
+async def test_json_lines_are_also_sent_immediately(kind: str) -> None:
+    response = await bytes_to_caller(
+        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode()
+    )
     assert "X-Accel-Buffering: no" in head_of(response)
-    assert b"X-Accel" not in await passed(
+    assert b"X-Accel" not in await bytes_to_caller(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n"
     )

@@ -22,12 +22,12 @@ def split(field: str) -> dict[str, float]:
     return {name: float(dur) for name, _, dur in (part.partition(";dur=") for part in field.split(", "))}
 
 
-def test_the_value_is_what_browsers_read() -> None:
+def test_the_value_has_the_format_that_browsers_read() -> None:
     assert server_timing(0.1234, 0.0, 38.2) == "gateway;dur=0.12, token;dur=0, upstream;dur=38.20"
     assert server_timing(0.1, 0.004, 0.0) == "gateway;dur=0.10, token;dur=0.00, upstream;dur=0.00"
 
 
-async def test_what_the_provider_takes_is_the_upstreams(clock: Clock) -> None:
+async def test_time_spent_at_the_provider_counts_as_upstream(clock: Clock) -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await read_message(reader)
@@ -66,7 +66,7 @@ async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, mo
     assert result["gateway"] < 4000
 
 
-async def test_the_providers_own_timing_stays_beside_ours() -> None:
+async def test_the_providers_timing_is_kept_in_addition_to_ours() -> None:
     async def timed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await read_message(reader)

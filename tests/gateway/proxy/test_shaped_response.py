@@ -24,7 +24,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Agents]:
         yield made
 
 
-async def asked(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+async def call_search(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     async with door.running.call_proxy("c1", "/search", method, integration="lane", headers=headers) as response:
         return response.status, dict(response.headers), await response.read()
@@ -37,10 +37,12 @@ def provides(door: Agents, body: bytes, **more: Any) -> None:
     door.provider.responding = response
 
 
-async def test_the_selected_fields_come_back_and_nothing_else(door: Agents) -> None:
+async def test_only_the_selected_fields_are_returned(door: Agents) -> None:
     headers = {"ETag": '"1"', "Content-Encoding": "gzip"}
     provides(door, gzip.compress(json.dumps(ISSUES).encode()), headers=headers)
-    status, fields, body = await asked(door, Gateway_Select="issues[?key=='A-7'].{key: key, state: fields.status.name}")
+    status, fields, body = await call_search(
+        door, Gateway_Select="issues[?key=='A-7'].{key: key, state: fields.status.name}"
+    )
     assert (status, body) == (200, b'[{"key":"A-7","state":"Open"}]')
     assert fields["Content-Length"] == str(len(body))
     assert not {"ETag", "Content-Encoding", "Gateway-Cut"} & set(fields)
@@ -49,7 +51,7 @@ async def test_the_selected_fields_come_back_and_nothing_else(door: Agents) -> N
 
 async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
     provides(door, json.dumps(ISSUES).encode())
-    status, fields, body = await asked(door, Gateway_Max_Bytes="5000")
+    status, fields, body = await call_search(door, Gateway_Max_Bytes="5000")
     left = json.loads(body)
     assert (status, left["total"]) == (200, 300)
     assert 10 < len(left["issues"]) < 30
@@ -60,15 +62,15 @@ async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
 @pytest.mark.parametrize("select", ["to_string([" * 30 + "@" + "])" * 30, "join(to_string(@), issues[].key)"])
 async def test_an_expression_that_would_fill_the_memory_is_refused_before_it_is_sent(door: Agents, select: str) -> None:
     provides(door, json.dumps(ISSUES).encode())
-    status, fields, _ = await asked(door, Gateway_Select=select)
+    status, fields, _ = await call_search(door, Gateway_Select=select)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
 
 
-async def test_what_fits_passes_byte_for_byte_and_so_do_errors(door: Agents) -> None:
+async def test_small_responses_and_errors_pass_byte_for_byte(door: Agents) -> None:
     provides(door, b"\x89PNG\x00", content_type="image/png")
-    assert (await asked(door, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"
+    assert (await call_search(door, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"
     provides(door, b'{ "error": "no" }', status=404)
-    status, fields, body = await asked(door, Gateway_Select="issues")
+    status, fields, body = await call_search(door, Gateway_Select="issues")
     assert (status, body) == (404, b'{ "error": "no" }')
     assert "Gateway-Error" not in fields
 
@@ -82,11 +84,11 @@ async def test_what_fits_passes_byte_for_byte_and_so_do_errors(door: Agents) -> 
         (b"data: 1\n\n", "text/event-stream", {"Gateway_Select": "a"}, "stream"),
     ],
 )
-async def test_what_cannot_be_shaped_is_an_error_that_says_why(
+async def test_a_response_that_cannot_be_shaped_is_an_error_with_the_reason(
     door: Agents, body: bytes, media_type: str, wish: dict[str, str], reason: str
 ) -> None:
     provides(door, body, content_type=media_type)
-    status, fields, text = await asked(door, **wish)
+    status, fields, text = await call_search(door, **wish)
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"] == {"reason": reason}
     assert door.running.runtime.page_memory.reserved == 0
@@ -104,7 +106,7 @@ async def test_what_cannot_be_shaped_is_an_error_that_says_why(
     ],
 )
 async def test_a_wrong_wish_is_refused_before_anything_is_sent(door: Agents, wish: dict[str, str]) -> None:
-    status, fields, _ = await asked(door, **wish)
+    status, fields, _ = await call_search(door, **wish)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
     assert door.provider.calls == []
 
@@ -123,7 +125,7 @@ async def test_a_response_of_100_mb_is_not_read_to_its_end(door: Agents, wish: d
         return response
 
     door.provider.responding = huge
-    status, fields, text = await asked(door, **wish)
+    status, fields, text = await call_search(door, **wish)
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"]["reason"] == "too_large"
     assert sent < 50 * MIB

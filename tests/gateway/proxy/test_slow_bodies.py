@@ -28,7 +28,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
+async def impatient_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
     """Yield a gateway that waits 0.2 s for the next byte of a body. All cases share this gateway, because each case is
     refused.
     """
@@ -60,7 +60,7 @@ async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str)
 @pytest.mark.parametrize(("method", "path"), TAKING, ids=[" ".join(one) for one in TAKING])
 @pytest.mark.parametrize("with_key", [True, False], ids=["with a key", "without"])
 async def test_a_body_that_stalls_gets_a_response(
-    method: str, path: str, with_key: bool, impatient: RunningGateway
+    method: str, path: str, with_key: bool, impatient_gateway: RunningGateway
 ) -> None:
     kind = FORM if path.startswith(("/oauth/site", "/connect/s/")) else "application/json"
     ours = ["Provider-Config-Key: tracker", "Connection-Id: c1"]
@@ -69,7 +69,7 @@ async def test_a_body_that_stalls_gets_a_response(
         "Cookie: a=b",
         *([f"Authorization: Bearer {SECRET_KEY}", *ours] if with_key else []),
     ]
-    response = await stalled(impatient, method, path, *fields)
+    response = await stalled(impatient_gateway, method, path, *fields)
     assert response.headers["connection"] == "close"
     assert response.status >= 400
 

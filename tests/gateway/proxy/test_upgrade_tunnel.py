@@ -72,7 +72,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
-async def test_the_handshake_travels_with_the_credential_and_the_101_comes_back() -> None:
+async def test_the_handshake_is_forwarded_with_the_credential_and_the_101_is_returned() -> None:
     heads: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,7 +109,7 @@ async def test_the_handshake_travels_with_the_credential_and_the_101_comes_back(
     ]
 
 
-async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back() -> None:
+async def test_bytes_pass_unchanged_in_both_directions_at_the_pace_of_the_slower_side() -> None:
     sent = bytes(range(256)) * 4096 * 96  # 96 MiB, which is more than the system buffers for four sockets
     async with tunnel(echo) as (reader, writer, _, _):
         await reader.readuntil(b"\r\n\r\n")

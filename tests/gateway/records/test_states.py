@@ -35,7 +35,7 @@ def test_an_outage_degrades_an_active_connection_and_changes_no_ended_one() -> N
         ("token_revoked", True, State.REVOKED),
     ],
 )
-def test_a_failed_refresh_leads_to_the_state_of_its_code(code: str, final: bool, state: State) -> None:
+def test_the_error_code_of_a_failed_refresh_decides_the_state(code: str, final: bool, state: State) -> None:
     assert next_state(State.ACTIVE, trigger_for_failure(code, final=final)) is state
 
 

@@ -25,7 +25,7 @@ def explore(
     found: dict[str, Finding] = {}
     waiting = deque([first])
 
-    def note(what: str, state: State, last: str = "") -> None:
+    def record_finding(what: str, state: State, last: str = "") -> None:
         if what not in found:
             found[what] = Finding(what, (*_trace(came_by, canonical(state)), *([last] if last else [])))
 
@@ -33,10 +33,10 @@ def explore(
         state = waiting.popleft()
         steps = list(model.steps(state))
         if not steps and (wrong := model.verdict(state)) is not None:
-            note(wrong, state)
+            record_finding(wrong, state)
         for name, after, sent in (*steps, *model.faults(state)):
             if sent is not None and sent.saved:
-                note(SPENT, state, name)
+                record_finding(SPENT, state, name)
             known = canonical(after)
             if known not in came_by:
                 came_by[known] = canonical(state), name
@@ -55,13 +55,13 @@ def canonical(state: State) -> State:
         return state
     place = {old: new for new, old in enumerate(order)}
 
-    def moved(row: Row) -> Row:
+    def with_new_number(row: Row) -> Row:
         return row if row.machine is None else row._replace(machine=place[row.machine])
 
     machines = tuple(state.machines[number] for number in order)
-    copy = None if state.copy is None else moved(state.copy)
-    machines = tuple(one._replace(seen=moved(one.seen)) for one in machines)
-    return state._replace(row=moved(state.row), copy=copy, machines=machines)
+    copy = None if state.copy is None else with_new_number(state.copy)
+    machines = tuple(one._replace(seen=with_new_number(one.seen)) for one in machines)
+    return state._replace(row=with_new_number(state.row), copy=copy, machines=machines)
 
 
 def _has_copy(state: State, number: int) -> bool:

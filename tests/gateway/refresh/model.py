@@ -217,19 +217,19 @@ class Model:
         """Yield the possible faults, and the steps after a fault: a machine starts, or a pause ends."""
         for number, machine in enumerate(state.machines):
             if machine.phase is Phase.DOWN:
-                yield f"{number} starts", _with(state, number, _started(state, machine)), None
+                yield f"{number} starts", _with_machine(state, number, _started(state, machine)), None
                 continue
             if machine.paused:
-                yield f"{number} resumes", _with(state, number, machine._replace(paused=False)), None
+                yield f"{number} resumes", _with_machine(state, number, machine._replace(paused=False)), None
             elif state.pauses and machine.phase is not Phase.IDLE:
-                paused = _with(state, number, machine._replace(paused=True))
+                paused = _with_machine(state, number, machine._replace(paused=True))
                 yield f"{number} is paused", paused._replace(pauses=state.pauses - 1), None
             if state.kills and machine.phase is not Phase.IDLE:
                 dead = _killed(state, number)._replace(kills=state.kills - 1)
                 fresh = _started(dead, _new(dead.machines[number])._replace(memory=0))
-                yield f"worker of {number} is killed", _with(dead, number, fresh), None
+                yield f"worker of {number} is killed", _with_machine(dead, number, fresh), None
                 gone = fresh._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
-                yield f"{number} is killed", _with(dead, number, gone), None
+                yield f"{number} is killed", _with_machine(dead, number, gone), None
             if state.cuts and machine.exchange in (Exchange.SENT, Exchange.RESPONDED):
                 cut = state._replace(cuts=state.cuts - 1)
                 yield f"{number} gets no reply", self._failed(cut, number), None
@@ -244,12 +244,16 @@ class Model:
         # an exchange ends before its machine counts as silent
         asks = machine.exchange in (Exchange.SENT, Exchange.RESPONDED)
         if state.settled is False and not (at_work or asks or machine.given_up):
-            yield f"{number} is silent for too long", _with(state, number, machine._replace(given_up=True)), None
+            yield (
+                f"{number} is silent for too long",
+                _with_machine(state, number, machine._replace(given_up=True)),
+                None,
+            )
         if not at_work or machine.reconciling is Reconciling.DONE:
             return
         if machine.reconciling is Reconciling.TO_DO:
             newest = max(machine.memory, machine.token)
-            written = _with(state, number, machine._replace(reconciling=Reconciling.WRITTEN_BACK))
+            written = _with_machine(state, number, machine._replace(reconciling=Reconciling.WRITTEN_BACK))
             if newest > row.token:
                 written = written._replace(row=Row(token=newest))
             yield f"{number} writes back its tokens", written, None
@@ -262,7 +266,7 @@ class Model:
             restored = _idle(restored, number)
         gone_on = machine.given_up and row.machine not in (None, number)
         done = restored.machines[number]._replace(reconciling=Reconciling.DONE, given_up=gone_on)
-        yield f"{number} restores what it has claimed", _with(restored, number, done), None
+        yield f"{number} restores what it has claimed", _with_machine(restored, number, done), None
 
     def _restored(self, state: State, number: int) -> Row:
         """Return the row with its claim restored.
@@ -296,7 +300,7 @@ class Model:
                     if step in CLAIMS and not (step is RefreshStep.SEND_AGAIN and row.lost):
                         keeps = self._keeps_intent(facts)
                         decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row, keeps_intent=keeps)
-                        yield f"{number} decides {step}", _with(state, number, decided), None
+                        yield f"{number} decides {step}", _with_machine(state, number, decided), None
             case Phase.DECIDED:
                 yield self._claim(state, number)
             case Phase.CLAIMED:
@@ -306,17 +310,17 @@ class Model:
                 elif recorded:
                     yield (
                         f"{number} finds the reply",
-                        _with(state, number, machine._replace(phase=Phase.RECEIVED)),
+                        _with_machine(state, number, machine._replace(phase=Phase.RECEIVED)),
                         None,
                     )
                 elif machine.exchange is Exchange.NONE:
                     sent = machine._replace(phase=Phase.WAITING, exchange=Exchange.SENT, exchanged=machine.token)
-                    yield f"{number} sends token {machine.token}", _with(state, number, sent), None
+                    yield f"{number} sends token {machine.token}", _with_machine(state, number, sent), None
             case Phase.RECEIVED:
                 yield from self._commit(state, number)
             case Phase.COMMITTED:
                 released = machine._replace(journal=machine.journal - {machine.token})
-                yield f"{number} releases the reply", _idle(_with(state, number, released), number), None
+                yield f"{number} releases the reply", _idle(_with_machine(state, number, released), number), None
 
     def facts(self, state: State, number: int) -> Facts:
         """Return the facts that a machine's worker sees between two attempts."""
@@ -373,7 +377,7 @@ class Model:
         claimed = machine._replace(
             phase=Phase.CLAIMED, token=row.token, open_before=row.intent, seen=Row(), step=RefreshStep.WAIT
         )
-        return f"{number} claims", _with(state._replace(row=held._replace(intent=True)), number, claimed), None
+        return f"{number} claims", _with_machine(state._replace(row=held._replace(intent=True)), number, claimed), None
 
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         """Commit only if version and owner of the row are still the same.
@@ -384,11 +388,15 @@ class Model:
         if row.token < machine.token:
             yield f"{number} writes back its token", state._replace(row=Row(token=machine.token)), None
         elif row.token > machine.token:
-            yield f"{number} finds a newer token", _with(state, number, machine._replace(phase=Phase.COMMITTED)), None
+            yield (
+                f"{number} finds a newer token",
+                _with_machine(state, number, machine._replace(phase=Phase.COMMITTED)),
+                None,
+            )
         elif _holds(state, number):
             done = Row(token=row.token + 1)
             committed = machine._replace(phase=Phase.COMMITTED, memory=row.token + 1)
-            yield f"{number} commits", _with(state._replace(row=done), number, committed), None
+            yield f"{number} commits", _with_machine(state._replace(row=done), number, committed), None
         elif row.lease is not LeaseState.HELD and machine.reconciling is not Reconciling.TO_DO:
             held = Row(row.token, True, number, Process.CURRENT, LeaseState.HELD, row.lost)
             yield f"{number} claims to commit", state._replace(row=held), None
@@ -399,10 +407,10 @@ class Model:
         match machine.exchange:
             case Exchange.SENT:
                 if token == state.current and state.alive:
-                    responded = _with(state, number, machine._replace(exchange=Exchange.RESPONDED))
+                    responded = _with_machine(state, number, machine._replace(exchange=Exchange.RESPONDED))
                     yield f"provider replaces token {token}", responded._replace(current=token + 1), None
                 else:
-                    refused = _with(state, number, machine._replace(exchange=Exchange.REFUSED))
+                    refused = _with_machine(state, number, machine._replace(exchange=Exchange.REFUSED))
                     spent = (
                         Sent(saved(state, token) and token != state.blind)
                         if token < state.current and state.alive
@@ -416,7 +424,7 @@ class Model:
                     over = over._replace(journal=over.journal | {token})
                 if machine.phase is Phase.WAITING:  # a paused worker reads the reply from its socket later
                     over = over._replace(phase=Phase.RECEIVED)
-                yield f"{number} records the reply to token {token}", _with(state, number, over), None
+                yield f"{number} records the reply to token {token}", _with_machine(state, number, over), None
             case Exchange.REFUSED:
                 if machine.phase is not Phase.WAITING:
                     yield f"nobody hears the refusal at {number}", _hung_up(state, number), None
@@ -505,13 +513,13 @@ def members(state: State) -> list[Member]:
     ]
 
 
-def _with(state: State, number: int, machine: Machine) -> State:
+def _with_machine(state: State, number: int, machine: Machine) -> State:
     return state._replace(machines=(*state.machines[:number], machine, *state.machines[number + 1 :]))
 
 
 def _hung_up(state: State, number: int) -> State:
     """End the exchange in the parent."""
-    return _with(state, number, state.machines[number]._replace(exchange=Exchange.NONE, exchanged=0))
+    return _with_machine(state, number, state.machines[number]._replace(exchange=Exchange.NONE, exchanged=0))
 
 
 def _idle(state: State, number: int) -> State:
@@ -521,7 +529,7 @@ def _idle(state: State, number: int) -> State:
         ours = row.machine == number and row.process is Process.CURRENT
         return row._replace(process=Process.EARLIER) if ours else row
 
-    return _with(_in_rows(state, over), number, _new(state.machines[number]))
+    return _with_machine(_in_rows(state, over), number, _new(state.machines[number]))
 
 
 def _new(machine: Machine) -> Machine:
@@ -561,9 +569,9 @@ def _failed_over(state: State) -> State:
     state = state._replace(failovers=state.failovers - 1, settled=False)
     for number, machine in enumerate(state.machines):
         if machine.phase is Phase.DECIDED and machine.step is not RefreshStep.REPORT_LOST:
-            state = _with(_idle(state, number), number, _new(machine)._replace(paused=machine.paused))
+            state = _with_machine(_idle(state, number), number, _new(machine)._replace(paused=machine.paused))
         to_do = state.machines[number]._replace(reconciling=Reconciling.TO_DO, given_up=False)
-        state = _with(state, number, to_do)
+        state = _with_machine(state, number, to_do)
     assert state.copy is not None
     return state._replace(row=state.copy, copy=None)
 

@@ -42,7 +42,7 @@ def folder(running: RunningGateway) -> Path:
     return running.folder / "gateway.db-refresh-journal"
 
 
-async def called(running: RunningGateway) -> tuple[int, str]:
+async def call_c1(running: RunningGateway) -> tuple[int, str]:
     async with running.call_proxy("c1") as response:
         body = await response.json()
         return response.status, body.get("token", "")
@@ -87,7 +87,7 @@ async def test_a_reply_that_was_stored_is_released(running: RunningGateway, trac
     await running.import_connection(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
-    assert (await called(running))[0] == 200
+    assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert tracker.token_headers[0]["User-Agent"] == "integration-gateway"
     assert left(folder(running)) == []
@@ -106,7 +106,7 @@ async def test_a_reply_in_the_journal_is_not_requested_again(
     form = await tracker_responses(tracker)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(form))
-    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert await call_c1(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     assert (await row_of(running)).expires_at is not None
     ends = (await row_of(running)).expires_at
@@ -131,7 +131,7 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(result))
     tracker.ttl_s = 2 * EXPIRED_S
-    assert (await called(running))[0] == 200
+    assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     file.die()
 
@@ -146,7 +146,7 @@ async def test_replies_of_several_attempts_are_found(running: RunningGateway, tr
     file = JournalFile(first.folder)
     file.reply(first, ProviderCall(f"{tracker.url}/token"), response_of(form))
     file.reply(second, ProviderCall(f"{tracker.url}/else"), replace(response_of({}), asked_at=clock.now()))
-    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert await call_c1(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     file.die()
 
@@ -161,16 +161,16 @@ async def test_lost_exchange_keeps_its_record(
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
 
-    async def lost(*args: Any, **options: Any) -> Reply:
+    async def lose_reply(*args: Any, **options: Any) -> Reply:
         """Record the reply in the journal, but lose it before the caller gets it."""
         await send(*args, **options)
         raise ExchangeLost("unreachable", "the parent has ended.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
-        assert (await called(running))[0] == 503
+        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lose_reply(*args, **options))
+        assert (await call_c1(running))[0] == 503
     assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
-    assert (await called(running))[0] == 200
+    assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
     assert left(folder(running)) == [], "the attempt that finished the refresh released the record"
@@ -195,7 +195,7 @@ async def test_worker_without_its_parent_records_no_failure(
             assert (response.status, response.headers["Retry-After"]) == (503, "5")
     after = await row_of(running)
     assert (after.failure, after.state, after.intent, after.lease) == (None, before.state, None, None)
-    assert (await called(running))[0] == 200
+    assert (await call_c1(running))[0] == 200
 
 
 async def test_journalled_reply_is_kept_while_a_setting_is_missing(
@@ -209,7 +209,7 @@ async def test_journalled_reply_is_kept_while_a_setting_is_missing(
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
 
-    async def lost(*args: Any, **options: Any) -> Reply:
+    async def lose_reply(*args: Any, **options: Any) -> Reply:
         await send(*args, **options)
         raise ExchangeLost("unreachable", "the parent has ended.")
 
@@ -218,12 +218,12 @@ async def test_journalled_reply_is_kept_while_a_setting_is_missing(
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
-        assert (await called(running))[0] == 503
+        patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lose_reply(*args, **options))
+        assert (await call_c1(running))[0] == 503
     with monkeypatch.context() as patch:
         patch.setattr(OAuth2, "renew", incomplete)
-        assert (await called(running))[0] == 400
-    assert (await called(running))[0] == 200
+        assert (await call_c1(running))[0] == 400
+    assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
 
@@ -233,19 +233,19 @@ async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracke
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall("https://elsewhere.example/token"), response_of({"access_token": "elsewhere"}))
     tracker.ttl_s = 2 * EXPIRED_S
-    status, token = await called(running)
+    status, token = await call_c1(running)
     assert (status, tracker.calls["refresh_token"]) == (200, 1)
     assert "elsewhere" not in token
     file.die()
 
 
-async def test_exchange_of_a_living_process_is_waited_for(
+async def test_a_refresh_waits_for_the_exchange_of_a_running_process(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     entry = await cut_off(running, tracker, later)
     file = JournalFile(entry.folder)
     file.begin(entry)
-    calling = asyncio.ensure_future(called(running))
+    calling = asyncio.ensure_future(call_c1(running))
     done, _ = await asyncio.wait({calling}, timeout=0.3)
     assert not done
     form = await tracker_responses(tracker)
@@ -255,7 +255,7 @@ async def test_exchange_of_a_living_process_is_waited_for(
     file.die()
 
 
-async def test_exchange_of_a_dead_process_is_not_waited_for(
+async def test_a_refresh_does_not_wait_for_the_exchange_of_a_dead_process(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     entry = await cut_off(running, tracker, later)
@@ -263,7 +263,7 @@ async def test_exchange_of_a_dead_process_is_not_waited_for(
     file.begin(entry)
     file.die()
     tracker.ttl_s = 2 * EXPIRED_S
-    assert (await called(running))[0] == 200
+    assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     store = running.runtime.store
     await store.journal.sweep(store.connections.get, running.runtime.exchange.release)
@@ -285,7 +285,7 @@ async def test_lease_of_a_dead_local_process_is_claimed_immediately(
         REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
     )
     tracker.ttl_s = 2 * EXPIRED_S
-    calling = asyncio.ensure_future(called(running))
+    calling = asyncio.ensure_future(call_c1(running))
     dead.release()  # as the system does for a killed process
     assert (await asyncio.wait_for(calling, PATIENCE_S))[0] == 200
     living.close()

@@ -60,7 +60,7 @@ def test_api_refusals_degrade_a_connection_before_they_end_it(status: int) -> No
     assert api_verdict(status, end.count, end.over, 2) is True
 
 
-def spelled(over: timedelta) -> str:
+def duration_text(over: timedelta) -> str:
     minutes = over / timedelta(minutes=1)
     return "" if not minutes else f"{minutes:.0f} min" if minutes < 60 else f"{minutes / 60:.0f} h"
 
@@ -79,10 +79,10 @@ def spelled(over: timedelta) -> str:
 def test_the_table_in_the_docs_has_each_limit(begins: str, state: str, limit: Limit) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")]
     cells = [cell.strip() for cell in row.split("|")]
-    assert cells[2:5] == [f"`{state}`", str(limit.count), spelled(limit.over)]
+    assert cells[2:5] == [f"`{state}`", str(limit.count), duration_text(limit.over)]
 
 
-def test_a_403_on_one_path_alone_never_ends_a_connection() -> None:
+def test_a_403_on_only_one_path_never_ends_a_connection() -> None:
     assert api_verdict(403, 10**6, timedelta(days=365), 1) is False
     assert api_verdict(401, 10**6, timedelta(days=365), 1) is True
     assert api_verdict(404, 10**6, timedelta(days=365), 2) is None

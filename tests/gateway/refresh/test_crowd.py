@@ -17,13 +17,13 @@ def ref(name: str) -> ConnectionRef:
     return ConnectionRef("dev", "tracker", name)
 
 
-def kept(running: RunningGateway, name: str) -> CacheEntry:
+def cache_entry(running: RunningGateway, name: str) -> CacheEntry:
     found = running.runtime.live._entries.get(ref(name))
     assert found is not None
     return found
 
 
-async def used(running: RunningGateway, name: str) -> float | None:
+async def call_until_refresh(running: RunningGateway, name: str) -> float | None:
     """Make a call through the connection. Return the time at which the refresh of its token begins."""
     async with running.call_proxy(name) as response:
         assert response.status == 200
@@ -31,7 +31,7 @@ async def used(running: RunningGateway, name: str) -> float | None:
         # the change feed has not yet read the import of this connection
         while ref(name) in running.runtime.live.feed.unread:
             await asyncio.sleep(0.01)
-    return kept(running, name).refresh_at
+    return cache_entry(running, name).refresh_at
 
 
 async def test_each_connection_keeps_its_slot(
@@ -40,20 +40,20 @@ async def test_each_connection_keeps_its_slot(
     monkeypatch.setattr("gateway.refresh.schedule.JITTER", 0.0)
     for name in ("c1", "c2", "c3"):
         await running.import_connection(tracker.grant(), name)
-    moments = [await used(running, name) for name in ("c1", "c2", "c3")]
+    moments = [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
     later(120)  # the connection is loaded into memory again
-    assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
+    assert [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
 async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.import_connection(tracker.grant(), "c1")
-    former = await used(running, "c1")
+    former = await call_until_refresh(running, "c1")
     later(120)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-    assert kept(running, "c1").refresh_at is None, "the former token's counts no more"
-    moment = await used(running, "c1")
+    assert cache_entry(running, "c1").refresh_at is None, "the former token's counts no more"
+    moment = await call_until_refresh(running, "c1")
     assert former is not None
     assert moment is not None
     assert moment > former + 60
@@ -82,39 +82,39 @@ async def test_own_refresh_is_not_read_back_from_the_database(
     async def at_once(_at_most_s: float) -> None:
         await asyncio.sleep(0)
 
-    async def looked() -> None:
+    async def wait_for_feed() -> None:
         """Wait until a read of the change log has ended that began after this call."""
         before = len(looks)
         async with asyncio.timeout(PATIENCE_S):
             while len(looks) < before + 3:
                 await asyncio.sleep(0)
 
-    async def counted(refs: Any) -> Any:
+    async def count_marks(refs: Any) -> Any:
         asked.extend(refs)
         return await marks(refs)
 
     await running.import_connection(tracker.grant(), "c1")
-    await used(running, "c1")
+    await call_until_refresh(running, "c1")
     monkeypatch.setattr(changes, "since", since)
-    monkeypatch.setattr(connections, "marks", counted)
+    monkeypatch.setattr(connections, "marks", count_marks)
     monkeypatch.setattr(live.feed, "_on_change", lambda: woken.append(None))
-    own = kept(running, "c1").connection.mark
+    own = cache_entry(running, "c1").connection.mark
     monkeypatch.setattr(changes, "version", version)
     monkeypatch.setattr(changes, "wait_for_change", at_once)
 
     result = {ref("c1"): own}
-    await looked()
+    await wait_for_feed()
     asked.clear()
     woken.clear()
-    await looked()
+    await wait_for_feed()
     assert (asked, woken) == ([], []), "it is what is in memory"
     result = {ref("c1"): (own[0] + 1, own[1])}
-    await looked()
+    await wait_for_feed()
     assert ref("c1") in asked, "it has not come to be in memory yet"
     assert woken == []
     asked.clear()
     result = {ref("c1"): None}
-    await looked()
+    await wait_for_feed()
     assert ref("c1") in asked, "another's"
     assert woken
 
@@ -123,5 +123,5 @@ async def test_unrefreshable_or_distant_token_takes_no_slot(running: RunningGate
     grant = tracker.grant()
     await running.import_connection({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
     await running.import_connection({**tracker.grant(), "expires_in": 8 * 3600}, "c2")
-    assert [await used(running, name) for name in ("c1", "c2")] == [None, None]
+    assert [await call_until_refresh(running, name) for name in ("c1", "c2")] == [None, None]
     assert len(running.runtime.live._slots) == 0

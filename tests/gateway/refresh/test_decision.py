@@ -107,13 +107,13 @@ def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
         (MAX_WAIT_S, [Member(False, 0)], True),
     ],
 )
-def test_after_a_failover_all_living_processes_are_waited_for(
+def test_after_a_failover_nodes_wait_for_all_running_processes(
     since_s: float, members: list[Member], may_claim: bool
 ) -> None:
     assert may_refresh_again(since_s, members) is may_claim
 
 
-def test_a_process_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way() -> None:
+def test_a_process_counted_as_dead_after_a_failover_has_no_lease_and_no_exchange() -> None:
     assert TOKEN_CALL_S < SILENT_S
     assert LEASE.total_seconds() <= SILENT_S
     assert (LEASE + FENCE).total_seconds() <= MAX_WAIT_S

@@ -32,12 +32,12 @@ __all__ = ["event_gateway", "receiver", "settings"]
 WHY = "/connections/c1?provider_config_key=tracker&include=history"
 
 
-def without(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
+def without_refresh_token(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return `grant` without its refresh token."""
     return {name: value for name, value in grant.items() if name != "refresh_token"} | more
 
 
-async def keeper(gateway: RunningGateway) -> KeepAlive:
+async def keep_alive_of_another_node(gateway: RunningGateway) -> KeepAlive:
     """Return the keep-alive of another node, and stop the keep-alive of this node."""
     runtime = gateway.runtime
     for task in asyncio.all_tasks():
@@ -61,11 +61,11 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
 async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    response = await event_gateway.import_connection(without(tracker.grant()))
+    response = await event_gateway.import_connection(without_refresh_token(tracker.grant()))
     assert response["dies_at"] is not None
     await event_gateway.import_connection(tracker.grant(), "renewable")
-    first = await keeper(event_gateway)
-    second = await keeper(event_gateway)
+    first = await keep_alive_of_another_node(event_gateway)
+    second = await keep_alive_of_another_node(event_gateway)
     await first.once()
     assert (await states(event_gateway))["c1"] == "active"
     later(3601)
@@ -91,8 +91,8 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
 async def test_call_at_expiry_and_scan_send_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    await event_gateway.import_connection(without(tracker.grant()))
-    keep_alive = await keeper(event_gateway)
+    await event_gateway.import_connection(without_refresh_token(tracker.grant()))
+    keep_alive = await keep_alive_of_another_node(event_gateway)
     later(3601)
     async with event_gateway.call_proxy("c1") as response:
         assert response.status == 424
@@ -110,7 +110,7 @@ async def test_import_of_an_ended_connection_is_needs_reauth(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.ttl_s = None
-    await event_gateway.import_connection(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
+    await event_gateway.import_connection(without_refresh_token(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
     await event_gateway.import_connection({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
     async with event_gateway.call_proxy("c1") as response:
@@ -128,10 +128,10 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     """Rows of earlier versions contain neither a time nor a mark. Only the sealed credential shows whether a refresh is
     possible.
     """
-    await running.import_connection(without(tracker.grant()))
+    await running.import_connection(without_refresh_token(tracker.grant()))
     for number in range(3):
         await running.import_connection(tracker.grant(), f"renewable-{number}")
-    keep_alive, store = await keeper(running), running.runtime.store
+    keep_alive, store = await keep_alive_of_another_node(running), running.runtime.store
     old = update(connections).values(end_settled=None, dies_at=None)
     await store.transactions.write(lambda db: db.execute(old))
     later(3601)
@@ -143,9 +143,9 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
 
 
 async def test_damaged_row_does_not_block_others(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.import_connection(without(tracker.grant()), "damaged")
-    await running.import_connection(without(tracker.grant()))
-    keep_alive, store = await keeper(running), running.runtime.store
+    await running.import_connection(without_refresh_token(tracker.grant()), "damaged")
+    await running.import_connection(without_refresh_token(tracker.grant()))
+    keep_alive, store = await keep_alive_of_another_node(running), running.runtime.store
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
     await store.transactions.write(lambda db: db.execute(damage))
     later(3601)
@@ -154,8 +154,8 @@ async def test_damaged_row_does_not_block_others(running: RunningGateway, tracke
 
 
 async def test_connection_in_refresh_is_not_ended(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    await running.import_connection(without(tracker.grant()))
-    keep_alive, refreshes = await keeper(running), running.runtime.store.refreshes
+    await running.import_connection(without_refresh_token(tracker.grant()))
+    keep_alive, refreshes = await keep_alive_of_another_node(running), running.runtime.store.refreshes
     later(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
     assert await refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
@@ -167,10 +167,10 @@ async def test_connection_in_refresh_is_not_ended(running: RunningGateway, track
 
 
 async def test_connection_without_expiry_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    grant = without(tracker.grant())
+    grant = without_refresh_token(tracker.grant())
     del grant["expires_in"]
     await running.import_connection(grant)
-    keep_alive = await keeper(running)
+    keep_alive = await keep_alive_of_another_node(running)
     later(400 * 86_400)
     await keep_alive.once()
     assert await states(running) == {"c1": "active"}
@@ -215,8 +215,8 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
     await gateway.start()
     try:
         grant = tracker.grant()
-        await gateway.import_connection(without(grant))
-        keep_alive = await keeper(gateway)
+        await gateway.import_connection(without_refresh_token(grant))
+        keep_alive = await keep_alive_of_another_node(gateway)
         tracker.response = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
         later(3600 * 0.76)
         assert await keep_alive.once() == 1
@@ -261,7 +261,7 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
 async def test_a_refresh_token_and_a_token_without_end_warn_of_nothing(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    endless = without(tracker.grant())
+    endless = without_refresh_token(tracker.grant())
     del endless["expires_in"]
     with capture_logs() as logged:
         await running.import_connection(tracker.grant())
@@ -290,14 +290,14 @@ def entry_with(**changes: Any) -> Provider:
         ({}, [], "See Tracker's documentation"),
     ],
 )
-def test_the_advice_knows_what_was_requested(entry: dict[str, Any], asked: list[str], words: str) -> None:
+def test_the_advice_depends_on_the_requested_scopes(entry: dict[str, Any], asked: list[str], words: str) -> None:
     assert advice_on_refresh_token(entry_with(**entry), asked).startswith(words)
 
 
 async def test_doctor_names_the_integrations_whose_connections_end(
     running: RunningGateway, tracker: Tracker, tmp_path: Path
 ) -> None:
-    await running.import_connection(without(tracker.grant()))
+    await running.import_connection(without_refresh_token(tracker.grant()))
     await running.import_connection(tracker.grant(), "renewable")
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(running.document))

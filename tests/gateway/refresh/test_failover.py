@@ -63,7 +63,7 @@ async def opened(cluster: Cluster) -> Store:
     return await open_store(cluster.url("postgres"), Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
 
 
-async def called(node: RunningGateway, connection_id: str) -> int:
+async def call_status(node: RunningGateway, connection_id: str) -> int:
     async with node.call_proxy(connection_id) as response:
         await response.read()
         status: int = response.status
@@ -79,7 +79,7 @@ async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
     for one in IDS:
         await nodes[0].import_connection(tracker.grant(), one)
     for node in nodes:
-        assert [await called(node, one) for one in IDS] == [200] * COUNT
+        assert [await call_status(node, one) for one in IDS] == [200] * COUNT
 
 
 async def events(store: Store, connection_id: str) -> list[str]:
@@ -110,8 +110,8 @@ async def test_newer_tokens_are_written_back_before_any_refresh(
         responses = await asyncio.gather(*(_until_responded(without_memory, one) for one in IDS))
     assert [response.get("error") for response in responses] == [None] * COUNT
     assert not any(grant.revoked for grant in tracker.grants)
-    assert [await called(one, connection_id) for connection_id in IDS] == [200] * COUNT
-    await _until(lambda: not any(node.runtime.store.failover.pending for node in (one, other, without_memory)))
+    assert [await call_status(one, connection_id) for connection_id in IDS] == [200] * COUNT
+    await _wait_until(lambda: not any(node.runtime.store.failover.pending for node in (one, other, without_memory)))
     written = one.runtime.live.lost_commits.written_back + other.runtime.live.lost_commits.written_back
     assert written == {("dev", "tracker"): COUNT}
     assert await events(one.runtime.store, "c0") == ["authorized", "failover"]
@@ -137,13 +137,13 @@ async def test_refresh_in_flight_is_claimed_again(
     monkeypatch.setattr("gateway.refresh.decision.MIN_WAIT_S", 0.0)  # so that nodes wait only for confirmations
     one, other = await start(), await start()
     await one.import_connection(tracker.grant())
-    assert [await called(node, "c1") for node in (one, other)] == [200, 200]
+    assert [await call_status(node, "c1") for node in (one, other)] == [200, 200]
     await cluster.replicate()
     tracker.hold_response.clear()
     refreshing = asyncio.create_task(refreshed(one, "c1"))
-    await _until(lambda: tracker.calls["refresh_token"] == 1)
+    await _wait_until(lambda: tracker.calls["refresh_token"] == 1)
     await cluster.fail_over()
-    await _until(lambda: not any(node.runtime.store.failover.pending for node in (one, other)), of=other)
+    await _wait_until(lambda: not any(node.runtime.store.failover.pending for node in (one, other)), of=other)
     row = await other.runtime.store.connections.get(REF)
     assert row is not None
     assert row.intent is not None
@@ -153,10 +153,10 @@ async def test_refresh_in_flight_is_claimed_again(
         assert "error" not in await refreshing
         assert "error" not in await waiting
     assert not tracker.grants[0].revoked
-    assert await called(other, "c1") == 200
+    assert await call_status(other, "c1") == 200
 
 
-async def _until(condition: Callable[[], bool], of: RunningGateway | None = None) -> None:
+async def _wait_until(condition: Callable[[], bool], of: RunningGateway | None = None) -> None:
     """Wait for the condition. `of`: a node that must first notice the failover; None: do not wait for this."""
     before = of.runtime.store.failover.timeline if of is not None else ""
     async with asyncio.timeout(PATIENCE_S):
@@ -192,7 +192,7 @@ async def test_row_older_than_in_memory_is_noticed_without_a_failover(
     backup.
     """
     await running.import_connection(tracker.grant())
-    assert await called(running, "c1") == 200
+    assert await call_status(running, "c1") == 200
     store = running.runtime.store
     async with store.transactions.read() as db:
         former = dict((await db.execute(select(connections))).mappings().one())
@@ -210,7 +210,7 @@ async def test_row_older_than_in_memory_is_noticed_without_a_failover(
     assert row is not None
     assert row.version == 2
     assert await events(store, "c1") == ["authorized", "failover"]
-    assert await called(running, "c1") == 200
+    assert await call_status(running, "c1") == 200
 
 
 async def test_recently_refreshed_token_is_written_back_even_if_unused(
@@ -248,7 +248,7 @@ async def test_row_read_just_before_a_refresh_does_not_count_as_lost_commits(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    assert await called(running, "c1") == 200
+    assert await call_status(running, "c1") == 200
     store, live = running.runtime.store, running.runtime.live
     read, known_row = store.connections.get, await live.read_row(REF)
     before = await read(REF)

@@ -108,31 +108,31 @@ def request_(server: TestServer, entry: Entry) -> Request:
     return Request(call, route, entry, 0, PATIENCE_S, 1 << 20, datetime.now(UTC) + AHEAD)
 
 
-def found(entry: Entry) -> list[tuple[dict[str, Any], bytes]]:
+def journal_records(entry: Entry) -> list[tuple[dict[str, Any], bytes]]:
     return left(entry.folder)
 
 
 def body_of(entry: Entry) -> Any:
-    ((about, sealed),) = found(entry)
+    ((about, sealed),) = journal_records(entry)
     recorded = open_reply(entry.key, about, sealed)
     assert recorded is not None
     return json.loads(recorded.reply.body)
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
 
 
-async def test_a_reply_comes_back_and_is_journalled_sealed(
+async def test_a_reply_is_returned_and_journalled_sealed(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
     reply = await pair.parent.send(request_)
     assert (reply.status, json.loads(reply.body), reply.headers["x-extra"]) == (200, endpoint.response, "yes")
     headers, body = endpoint.seen[0]
     assert (headers["X-Asked"], body) == ("so", b"refresh_token=old")
-    ((about, sealed),) = found(entry)
+    ((about, sealed),) = journal_records(entry)
     recorded = open_reply(entry.key, about, sealed)
     assert recorded is not None
     assert (recorded.reply.body, recorded.reply.asked_at) == (reply.body, reply.asked_at)
@@ -150,39 +150,39 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
-    await until(lambda: endpoint.seen)
+    await wait_until(lambda: endpoint.seen)
     assert [one.sealed for one in living(entry.folder)] == [b""], "who looks sees that it is under way"
     pair.kill_worker()
     pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost):
         await asking
     endpoint.free.set()
-    await until(lambda: found(entry)[0][1])
+    await wait_until(lambda: journal_records(entry)[0][1])
     assert body_of(entry) == endpoint.response
 
 
 async def test_released_record_is_not_found(pair: Pair, request_: Request, entry: Entry) -> None:
     await pair.parent.send(request_)
     pair.parent.release("a1")
-    assert found(entry) == []
+    assert journal_records(entry) == []
     await pair.close()
     assert list(entry.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("status", [400, 503])
-async def test_a_refusal_comes_back_and_is_not_journalled(
+async def test_a_refusal_is_returned_and_not_journalled(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, status: int
 ) -> None:
     endpoint.status = status
     reply = await pair.parent.send(request_)
-    assert (reply.status, found(entry)) == (status, [])
+    assert (reply.status, journal_records(entry)) == (status, [])
 
 
 async def test_only_allowed_networks_are_connected(pair: Pair, request_: Request, entry: Entry) -> None:
     with pytest.raises(EgressError) as raised:
         await pair.parent.send(replace(request_, route=replace(request_.route, allow=())))
     assert raised.value.kind == "refused"
-    assert found(entry) == []
+    assert journal_records(entry) == []
     assert (await pair.parent.send(request_)).status == 200
 
 
@@ -191,7 +191,7 @@ async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
-    await until(lambda: endpoint.seen)
+    await wait_until(lambda: endpoint.seen)
     pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost, match="has ended") as raised:
         await asking
@@ -219,7 +219,7 @@ async def test_changed_route_does_not_end_exchanges_in_flight(
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
-    await until(lambda: endpoint.seen)
+    await wait_until(lambda: endpoint.seen)
     for connections in (11, 10, 12):
         route = replace(request_.route, connections=connections)
         get = replace(request_.call, method="GET")
@@ -237,7 +237,7 @@ async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: 
     assert raised.value.kind == "tls"
     with pytest.raises(EgressError, match="ValueError"):
         await pair.parent.send(replace(request_, route=replace(request_.route, allow=(("no network", None),))))
-    assert found(entry) == []
+    assert journal_records(entry) == []
     assert (await pair.parent.send(request_)).status == 200, "and it is still there"
 
 
@@ -249,7 +249,7 @@ async def test_call_of_a_dead_worker_is_not_sent(
     with pytest.raises(EgressError, match="has ended") as raised:
         await pair.parent.send(request_)
     assert not raised.value.sent
-    assert (endpoint.seen, found(entry)) == ([], [])
+    assert (endpoint.seen, journal_records(entry)) == ([], [])
 
 
 @pytest.mark.parametrize("journalled", [True, False])
@@ -260,18 +260,18 @@ async def test_call_for_which_its_worker_no_longer_waits_is_not_sent(
     request = request_ if journalled else replace(request_, entry=None)
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
     waiting = asyncio.ensure_future(ParentLink(messages.append).send(request))
-    await until(lambda: messages)
+    await wait_until(lambda: messages)
     waiting.cancel()
     late = {**messages[0], "asked_at": messages[0]["asked_at"] - request.timeout_s}
     pair.exchanges.begin(late, pair.its, results.append)
-    await until(lambda: results)
+    await wait_until(lambda: results)
     kind, _, sent = results[0]["result"]["fault"]
     assert (kind, sent, results[0]["result"]["lost"]) == ("timeout", False, False)
-    assert (endpoint.seen, found(entry)) == ([], [])
+    assert (endpoint.seen, journal_records(entry)) == ([], [])
     assert (await pair.parent.send(request)).status == 200
 
 
-def second(request: Request) -> Request:
+def second_attempt(request: Request) -> Request:
     """Return another attempt with the same credential."""
     assert request.entry is not None
     about = {**request.entry.about, "attempt": "a2"}
@@ -284,9 +284,9 @@ async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
     """This happens if the parent was blocked for longer than the worker waits for a response."""
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
-    await until(lambda: endpoint.seen)
+    await wait_until(lambda: endpoint.seen)
     with pytest.raises(ExchangeLost, match="earlier request") as raised:
-        await pair.parent.send(second(request_))
+        await pair.parent.send(second_attempt(request_))
     assert raised.value.sent, "what was asked before may have been done"
     endpoint.free.set()
     assert (await asking).status == 200
@@ -297,15 +297,15 @@ async def test_token_is_not_sent_again_for_a_request_made_before_the_first_reply
     pair: Pair, endpoint: Endpoint, request_: Request
 ) -> None:
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
-    behind = asyncio.ensure_future(ParentLink(messages.append).send(second(request_)))
-    await until(lambda: messages)
+    behind = asyncio.ensure_future(ParentLink(messages.append).send(second_attempt(request_)))
+    await wait_until(lambda: messages)
     assert (await pair.parent.send(request_)).status == 200
     pair.exchanges.begin(messages[0], pair.its, results.append)
-    await until(lambda: results)
+    await wait_until(lambda: results)
     assert results[0]["result"]["lost"]
     assert len(endpoint.seen) == 1
     behind.cancel()
-    assert (await pair.parent.send(second(request_))).status == 200, "who asks now has read the journal"
+    assert (await pair.parent.send(second_attempt(request_))).status == 200, "who asks now has read the journal"
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -314,11 +314,11 @@ async def test_a_token_whose_call_was_refused_is_sent_again(
 ) -> None:
     endpoint.status = status
     messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
-    behind = asyncio.ensure_future(ParentLink(messages.append).send(second(request_)))
-    await until(lambda: messages)
+    behind = asyncio.ensure_future(ParentLink(messages.append).send(second_attempt(request_)))
+    await wait_until(lambda: messages)
     await pair.parent.send(request_)
     pair.exchanges.begin(messages[0], pair.its, results.append)
-    await until(lambda: results)
+    await wait_until(lambda: results)
     assert results[0]["result"]["status"] == status
     behind.cancel()
 
@@ -337,7 +337,7 @@ async def test_close_waits_for_exchanges_in_flight(
 ) -> None:
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
-    await until(lambda: endpoint.seen)
+    await wait_until(lambda: endpoint.seen)
     pair.kill_worker()
     closing = asyncio.ensure_future(pair.exchanges.close())
     done, _ = await asyncio.wait({closing}, timeout=0.1)

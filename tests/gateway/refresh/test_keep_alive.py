@@ -37,7 +37,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
     await gateway.stop()
 
 
-async def keeper(running: RunningGateway) -> KeepAlive:
+async def keep_alive_of_another_node(running: RunningGateway) -> KeepAlive:
     """Return the keep-alive of another node, and stop the keep-alive of the gateway."""
     runtime = running.runtime
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
@@ -56,7 +56,7 @@ async def test_keep_alive_continues_after_an_unexpected_error(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.keep_alive.EVERY_S", 0)
-    keep_alive, fault, runs = await keeper(running), RuntimeError("a bug"), list[None]()
+    keep_alive, fault, runs = await keep_alive_of_another_node(running), RuntimeError("a bug"), list[None]()
 
     async def failing_once() -> int:
         runs.append(None)
@@ -89,7 +89,7 @@ async def test_connection_has_its_expiry_and_its_keep_alive_time(running: Runnin
 
 async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.import_connection(tracker.grant())
-    keep_alive = await keeper(running)
+    keep_alive = await keep_alive_of_another_node(running)
     assert await keep_alive.once() == 0
     for times in range(1, 9):  # together about ten months without calls
         later(40 * DAY_S)
@@ -106,7 +106,7 @@ async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, 
 
 async def test_another_node_takes_over_keep_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.import_connection(tracker.grant())
-    first, runtime = await keeper(running), running.runtime
+    first, runtime = await keep_alive_of_another_node(running), running.runtime
     second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     assert await first.once() == 0
     later(80 * DAY_S)
@@ -120,7 +120,7 @@ async def test_another_node_takes_over_keep_alive(running: RunningGateway, track
 async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    keep_alive = await keeper(running)
+    keep_alive = await keep_alive_of_another_node(running)
     for name in ("c1", "c2", "c3"):
         await running.import_connection(tracker.grant(), name)
     later(80 * DAY_S)
@@ -136,7 +136,7 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
 
 
 async def test_ended_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    keep_alive = await keeper(running)
+    keep_alive = await keep_alive_of_another_node(running)
     await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     for _ in range(3):
@@ -153,7 +153,7 @@ async def test_connections_stored_before_the_limit_was_known_are_scheduled(
     row = await row_of(running)
     await running.runtime.store.keep_alive.plan([(row, type(row.life)())])
     assert (await row_of(running)).life.dies_at is None
-    await (await keeper(running)).once()
+    await (await keep_alive_of_another_node(running)).once()
     assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
 
 

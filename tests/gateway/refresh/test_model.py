@@ -72,7 +72,7 @@ def test_no_loss_is_silent_without_a_journal() -> None:
     ],
     ids=["paused", "without a reply", "twice", "three gateways", "second refresh"],
 )
-def test_no_spent_token_is_sent_after_a_failover_while_a_living_gateway_has_its_successor(
+def test_no_spent_token_is_sent_after_a_failover_while_a_running_gateway_has_its_successor(
     model: Model, size: dict[str, int]
 ) -> None:
     states, findings = explore(model, **size)

@@ -61,7 +61,7 @@ async def row_of(running: RunningGateway) -> Connection:
     return row
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)
@@ -83,7 +83,7 @@ async def left_open(running: RunningGateway) -> None:
     assert leased
 
 
-async def reasons(running: RunningGateway) -> list[tuple[str, str]]:
+async def history_reasons(running: RunningGateway) -> list[tuple[str, str]]:
     row = await row_of(running)
     return [(change.state.value, change.reason) for change in await running.runtime.store.history.of(row.id)]
 
@@ -100,7 +100,7 @@ async def test_the_intent_is_on_the_disk_before_the_token_leaves(
     later(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
-    await until(lambda: tracker.calls["refresh_token"])
+    await wait_until(lambda: tracker.calls["refresh_token"])
     intent = (await row_of(running)).intent
     assert intent is not None
     assert "refresh-0" not in intent.digest
@@ -117,12 +117,12 @@ async def test_row_in_memory_is_leased_without_a_read(
     calls_at_looks: list[int] = []
     read = RefreshProtocol._read
 
-    async def looked(self: RefreshProtocol, ref: ConnectionRef) -> Connection:
+    async def record_look(self: RefreshProtocol, ref: ConnectionRef) -> Connection:
         calls_at_looks.append(tracker.calls["refresh_token"])
         return await read(self, ref)
 
     monkeypatch.setattr(
-        RefreshProtocol, "_read", looked
+        RefreshProtocol, "_read", record_look
     )  # the store's own method stays unchanged, because the change feed may call it at the same time
     later(EXPIRED_S)
     assert await status_of(running) == 200
@@ -149,14 +149,14 @@ async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     later(EXPIRED_S)
     tracker.hold.clear()
     first = asyncio.create_task(status_of(running))
-    await until(lambda: tracker.calls["refresh_token"])
+    await wait_until(lambda: tracker.calls["refresh_token"])
     for beat in range(4):  # 40 s, a third longer than the lease
-        await until(lambda beat=beat: len(beats) > beat)
+        await wait_until(lambda beat=beat: len(beats) > beat)
         later(BEAT_S)
         beats[beat].set_result(None)
-    await until(lambda: len(beats) > 4)
+    await wait_until(lambda: len(beats) > 4)
     second = asyncio.create_task(status_of(other))
-    await until(lambda: waited(other))
+    await wait_until(lambda: waited(other))
     tracker.hold.set()
     assert await asyncio.gather(first, second) == [200, 200]
     assert tracker.calls["refresh_token"] == 1
@@ -190,7 +190,7 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     stalled = asyncio.create_task(status_of(running))
     folder = running.runtime.store.journal.folder
     assert folder is not None
-    await until(lambda: [sealed for _, sealed in left(folder) if sealed])
+    await wait_until(lambda: [sealed for _, sealed in left(folder) if sealed])
     later(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
     refreshed = await row_of(other)
@@ -228,7 +228,7 @@ async def test_lease_is_renewed_after_an_unexpected_error(
 
 
 @pytest.fixture
-def unnoted(running: RunningGateway, other: RunningGateway) -> None:
+def without_journal(running: RunningGateway, other: RunningGateway) -> None:
     """Remove the journal's folder from both gateways. Without a journal, a response is only in memory until it is
     stored.
     """
@@ -239,7 +239,7 @@ def unnoted(running: RunningGateway, other: RunningGateway) -> None:
 async def test_stalled_holder_cannot_overwrite_a_newer_token(
     running: RunningGateway,
     other: RunningGateway,
-    unnoted: None,
+    without_journal: None,
     tracker: Tracker,
     later: Any,
     beats: "list[asyncio.Future[None]]",
@@ -250,7 +250,7 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
-    await until(lambda: tracker.calls["refresh_token"] == 1)
+    await wait_until(lambda: tracker.calls["refresh_token"] == 1)
     later(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
     refreshed = await row_of(other)
@@ -264,7 +264,7 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
 async def test_stalled_holder_saves_the_only_valid_token(
     running: RunningGateway,
     other: RunningGateway,
-    unnoted: None,
+    without_journal: None,
     tracker: Tracker,
     later: Any,
     beats: "list[asyncio.Future[None]]",
@@ -274,8 +274,8 @@ async def test_stalled_holder_saves_the_only_valid_token(
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
-    await until(lambda: tracker.calls["refresh_token"] == 1)
-    await until(lambda: beats)
+    await wait_until(lambda: tracker.calls["refresh_token"] == 1)
+    await wait_until(lambda: beats)
     later(LEASE.total_seconds() + 1)
     tracker.response = GONE
     assert await status_of(other) == 424
@@ -293,8 +293,8 @@ async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
     await left_open(running)
     later(LEASE.total_seconds() + 1)
     await running.restart()
-    await until(lambda: tracker.calls["refresh_token"])
-    await until(lambda: not running.runtime.refresher.under_way(REF))
+    await wait_until(lambda: tracker.calls["refresh_token"])
+    await wait_until(lambda: not running.runtime.refresher.under_way(REF))
     row = await row_of(running)
     assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 1
@@ -343,9 +343,11 @@ async def test_recovery_continues_after_a_failed_sweep(
     no_file.mkdir(parents=True)
     with structlog.testing.capture_logs() as logged:
         recovering = asyncio.create_task(recover(store, refresher, print))
-        await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
+        await wait_until(
+            lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1
+        )
         no_file.rmdir()
-        await until(lambda: recovering.done() or tracker.calls["refresh_token"])
+        await wait_until(lambda: recovering.done() or tracker.calls["refresh_token"])
     assert not recovering.done()
     recovering.cancel()
 
@@ -366,9 +368,11 @@ async def test_recovery_continues_after_an_unexpected_error(
     with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
         patch.setattr(store.refreshes, "find_unsettled", failing)
         recovering = asyncio.create_task(recover(store, refresher, print))
-        await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
+        await wait_until(
+            lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1
+        )
         patch.undo()
-        await until(lambda: recovering.done() or tracker.calls["refresh_token"])
+        await wait_until(lambda: recovering.done() or tracker.calls["refresh_token"])
     assert not recovering.done()
     recovering.cancel()
     first = next(one for one in logged if one["event"] == "recovery_failed")
@@ -458,7 +462,7 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     later(7200)
     assert await status_of(running) == 424
     assert tracker.calls["refresh_token"] == 1
-    assert await reasons(running) == [("active", "authorized"), ("needs_reauth", "rotation_lost")]
+    assert await history_reasons(running) == [("active", "authorized"), ("needs_reauth", "rotation_lost")]
 
 
 @pytest.mark.parametrize(

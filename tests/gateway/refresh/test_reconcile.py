@@ -58,7 +58,7 @@ async def failed_over(db: "asyncpg.Connection[Any]", ago_s: float = 0.0) -> None
     await db.execute("UPDATE timelines SET since = now() - $1 * interval '1 s' WHERE timeline <> '00000000'", ago_s)
 
 
-async def elsewhere(db: "asyncpg.Connection[Any]", silent_s: float = 0.0) -> None:
+async def add_remote_process(db: "asyncpg.Connection[Any]", silent_s: float = 0.0) -> None:
     """Add a process of another machine. This process has not confirmed the failover."""
     await db.execute("INSERT INTO processes VALUES ('other:1', now() - $1 * interval '1 s', NULL)", silent_s)
 
@@ -71,19 +71,19 @@ async def connected(start: Start, tracker: Tracker) -> None:
     await first.stop()
 
 
-async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
+async def call_c1(node: RunningGateway) -> tuple[int, Any, str | None]:
     async with node.call_proxy("c1") as response:
         return response.status, await response.json(), response.headers.get("Retry-After")
 
 
-async def test_living_process_without_confirmation_is_waited_for(
+async def test_nodes_wait_for_a_running_process_without_confirmation(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
 ) -> None:
     await connected(start, tracker)
     await failed_over(db)
-    await elsewhere(db)
+    await add_remote_process(db)
     node = await start()
-    status, shown, again = await called(node)
+    status, shown, again = await call_c1(node)
     assert (status, shown["error"]["code"], again) == (503, "store_unavailable", "5")
     assert shown["error"]["payload"] == {"reason": "failover"}
     assert "failed over" in shown["error"]["message"]
@@ -91,7 +91,7 @@ async def test_living_process_without_confirmation_is_waited_for(
     assert tracker.calls["refresh_token"] == 0
     await db.execute("UPDATE processes SET timeline = (SELECT max(timeline) FROM timelines) WHERE process = 'other:1'")
     async with asyncio.timeout(PATIENCE_S):
-        while (await called(node))[0] != 200:
+        while (await call_c1(node))[0] != 200:
             await asyncio.sleep(0.05)
     assert tracker.calls["refresh_token"] == 1
     assert await node.json("GET", "/ready") == {"result": "ok"}
@@ -105,18 +105,18 @@ async def test_silent_or_slow_process_is_not_waited_for(
 ) -> None:
     await connected(start, tracker)
     await failed_over(db, ago_s)
-    await elsewhere(db, silent_s)
+    await add_remote_process(db, silent_s)
     node = await start()
-    assert (await called(node))[0] == 200
+    assert (await call_c1(node))[0] == 200
 
 
 async def test_silence_counts_from_the_failover(start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]") -> None:
     """The standby possibly lacks the last sign of life of the process, so silence cannot count from that sign."""
     await connected(start, tracker)
     await failed_over(db)
-    await elsewhere(db, SILENT_S + 1)
+    await add_remote_process(db, SILENT_S + 1)
     node = await start()
-    assert (await called(node))[0] == 503
+    assert (await call_c1(node))[0] == 503
     assert tracker.calls["refresh_token"] == 0
 
 
@@ -137,7 +137,7 @@ async def test_process_sends_heartbeats_and_leaves(
 
 
 async def test_row_of_a_dead_process_is_removed(start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]") -> None:
-    await elsewhere(db, 3600.0)
+    await add_remote_process(db, 3600.0)
     await start()
     assert await db.fetchval("SELECT count(*) FROM processes WHERE process = 'other:1'") == 0
 
@@ -195,7 +195,7 @@ async def test_process_paused_longer_than_its_lease_sends_nothing(
     monkeypatch.setattr(store.journal, "prepare", paused)
     monkeypatch.setattr(store.refreshes, "lease_refresh", claimed)
     monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + paused_s[0])
-    assert (await called(node))[0] == 200
+    assert (await call_c1(node))[0] == 200
     assert len(set(claims)) == 2, "it gave the first one back"
     assert sent_at == [0, 0]
     assert tracker.calls["refresh_token"] == 1

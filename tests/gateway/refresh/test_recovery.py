@@ -126,7 +126,7 @@ async def killed(
     await store.close()
 
 
-async def passed(database: str, time: timedelta) -> None:
+async def end_lease_earlier(database: str, time: timedelta) -> None:
     """Make the lease end earlier by `time`. Leases use the clock of the database, which a test cannot set forward."""
     db = await asyncpg.connect(database)
     await db.execute("UPDATE connections SET lease_until = lease_until - $1::interval", time)
@@ -139,7 +139,7 @@ async def known_to_rotate(database: str) -> None:
     await db.close()
 
 
-async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
+async def call_status(node: RunningGateway) -> tuple[int, Any, str | None]:
     async with node.call_proxy("c1") as response:
         return response.status, await response.json(), response.headers.get("Retry-After")
 
@@ -165,7 +165,7 @@ async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
-    waiting = [asyncio.create_task(called(other)) for _ in range(20)]
+    waiting = [asyncio.create_task(call_status(other)) for _ in range(20)]
     await asyncio.sleep(0)
     await start("a")
     responses = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
@@ -207,8 +207,8 @@ async def test_another_machine_refuses_until_the_fence_is_over(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
-    await passed(database, LEASE)
-    status, shown, again = await called(other)
+    await end_lease_earlier(database, LEASE)
+    status, shown, again = await call_status(other)
     assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
@@ -223,10 +223,10 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     killed.dies()
     other = await start("b")
     await known_to_rotate(database)
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     holder = (await row_of(other)).lease
     assert holder is not None
-    status, shown, _ = await called(other)
+    status, shown, _ = await call_status(other)
     assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
     story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     payload = story["error"]["payload"]["connection"]
@@ -242,7 +242,7 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
-    assert (await called(other))[0] == 200
+    assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 0
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
@@ -257,13 +257,13 @@ async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_r
     killed.dies()
     other = await start("b")
     await known_to_rotate(database)
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     monotonic, failover = clock.monotonic, other.runtime.store.failover
     monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + OUTAGE_S)  # without a heartbeat in this time
     async with asyncio.timeout(PATIENCE_S):
         while failover.outage_end(clock.now()) is None:
             await asyncio.sleep(0)
-    status, shown, again = await called(other)
+    status, shown, again = await call_status(other)
     assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
     assert FENCE.total_seconds() - PATIENCE_S < int(again or 0) <= FENCE.total_seconds()
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
@@ -304,8 +304,8 @@ async def test_token_that_the_entry_declares_rotating_is_not_sent_again(
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": True}))
     other = await start("b")
-    await passed(database, LEASE + FENCE)
-    assert (await called(other))[0] == 424
+    await end_lease_earlier(database, LEASE + FENCE)
+    assert (await call_status(other))[0] == 424
     assert tracker.calls["refresh_token"] == 0
 
 
@@ -313,8 +313,8 @@ async def test_another_machine_sends_a_token_once_if_rotation_is_unknown(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
-    await passed(database, LEASE + FENCE)
-    assert (await called(other))[0] == 200
+    await end_lease_earlier(database, LEASE + FENCE)
+    assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
 
 
@@ -324,20 +324,20 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
-    status, shown, _ = await called(other)
+    status, shown, _ = await call_status(other)
     assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 1)
     assert row.intent is not None, "whose reply may still be found"
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
-    assert (await called(other))[0] == 424
+    assert (await call_status(other))[0] == 424
     assert tracker.calls["refresh_token"] == 1
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
-    assert (await called(other))[0] == 200
+    assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
@@ -354,7 +354,7 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
     row = await second.connections.get(REF)
     assert row is not None
     owner, digest = await second.holders.new_owner(), token_digest(second, row)
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     assert await second.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest, ran_out=FENCE)
     assert second.journal.marker is not None
     second.journal.marker.release()
@@ -367,7 +367,7 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
-    assert (await called(other))[0] == 200
+    assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     await second.close()
 
@@ -377,9 +377,9 @@ async def test_refused_token_can_be_tried_again_by_force(
 ) -> None:
     """The intent stays open for another machine, and the provider's refusal was a mistake."""
     other = await start("b")
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
-    assert (await called(other))[0] == 424
+    assert (await call_status(other))[0] == 424
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     tracker.response = None
     found = await other.runtime.refresher.refresh(await row_of(other), force=True)
@@ -391,9 +391,9 @@ async def test_refused_token_of_a_provider_that_keeps_refresh_tokens_can_be_trie
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": False}))
     other = await start("b")
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
-    assert (await called(other))[0] == 424
+    assert (await call_status(other))[0] == 424
     assert (await row_of(other)).intent is None
     tracker.response = None
     found = await other.runtime.refresher.refresh(await row_of(other), force=True)
@@ -406,13 +406,13 @@ async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     other = await start("b")
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = web.Response(status=502)
-    assert (await called(other))[0] == 503
+    assert (await call_status(other))[0] == 503
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == [], "the endpoint gets a pause"
     tracker.response = GONE
     monkeypatch.setattr("gateway.refresh.backoff.may_try", lambda *_: True)
-    assert (await called(other))[0] == 424
+    assert (await call_status(other))[0] == 424
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 2)
@@ -424,12 +424,12 @@ async def test_returning_machine_without_a_reply_does_not_send_the_refused_token
     killed.rotated(tracker)  # the reply was lost
     killed.dies()
     other = await start("b")
-    await passed(database, LEASE + FENCE)
+    await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
-    assert (await called(other))[0] == 424
+    assert (await call_status(other))[0] == 424
     back = await start("a")
     assert await find_unfinished(back.runtime.store, back.runtime.refresher, print) == []
-    assert (await called(back))[0] == 424
+    assert (await call_status(back))[0] == 424
     row = await row_of(back)
     assert (row.state, row.state_reason, row.lease) == (State.NEEDS_REAUTH, "rotation_lost", None)
     assert tracker.calls["refresh_token"] == 1
@@ -443,8 +443,8 @@ async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(
     fresh = killed.rotated(tracker)
     other = await start("b")
     await known_to_rotate(database)
-    await passed(database, LEASE + FENCE)
-    assert (await called(other))[0] == 424
+    await end_lease_earlier(database, LEASE + FENCE)
+    assert (await call_status(other))[0] == 424
     provider = other.runtime.generation.catalog.get("tracker")
     assert provider is not None
     pair = RefreshedTokens(
@@ -473,11 +473,11 @@ async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
-        assert (await called(machine))[0] == 503
-    status, shown, _ = await called(other)
+        assert (await call_status(machine))[0] == 503
+    status, shown, _ = await call_status(other)
     assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
-    assert (await called(machine))[0] == 200
-    assert (await called(other))[0] == 200
+    assert (await call_status(machine))[0] == 200
+    assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
 
@@ -500,7 +500,7 @@ async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_st
     killed.dies()
     await failed_over_without_the_claim(database)
     back = await start("a")
-    assert (await called(back))[0] == 200
+    assert (await call_status(back))[0] == 200
     assert tracker.calls["refresh_token"] == 1
 
 
@@ -514,5 +514,5 @@ async def test_journalled_reply_is_used_after_a_failover_lost_the_intent(
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
-    assert (await called(back))[0] == 200
+    assert (await call_status(back))[0] == 200
     assert not tracker.grants[0].revoked

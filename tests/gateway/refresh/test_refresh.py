@@ -162,11 +162,11 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
     fault: Exception,
     left_s: float,
 ) -> None:
-    async def stumbles(*_: Any, **__: Any) -> Any:
+    async def raise_fault(*_: Any, **__: Any) -> Any:
         raise fault
 
     await running.import_connection(tracker.grant())
-    monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.refresh", stumbles)
+    monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.refresh", raise_fault)
     later(3600 - left_s)
     assert (await call(running))["token"] == "Bearer access-1"
     if isinstance(fault, InvalidRequest):
@@ -246,12 +246,12 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
     later(3600 - 30)
     refused: list[Any] = []
 
-    async def crowded(*_: Any, **__: Any) -> Any:
+    async def raise_crowded(*_: Any, **__: Any) -> Any:
         refused.append(unavailable(CROWDED))
         raise refused[-1]
 
     with monkeypatch.context() as full:
-        full.setattr(running.runtime.store.transactions, "write", crowded)
+        full.setattr(running.runtime.store.transactions, "write", raise_crowded)
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
             async with asyncio.timeout(PATIENCE_S):
@@ -498,12 +498,12 @@ async def test_rotated_token_is_stored_after_storage_errors(
     store = running.runtime.store.refreshes
     save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
 
-    async def stumble(*args: Any, **kwargs: Any) -> Any:
+    async def fail_first(*args: Any, **kwargs: Any) -> Any:
         if failures:
             raise failures.pop()
         return await save(*args, **kwargs)
 
-    monkeypatch.setattr(store, "save_refreshed", stumble)
+    monkeypatch.setattr(store, "save_refreshed", fail_first)
     monkeypatch.setattr("gateway.refresh.save_tokens.SAVE_AGAIN_S", (0,))
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
@@ -524,12 +524,12 @@ async def test_change_feed_continues_after_storage_errors(
         store = running.runtime.store.connections
         get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
 
-        async def stumble(ref: Any) -> Any:
+        async def fail_first(ref: Any) -> Any:
             if failures:
                 raise failures.pop()
             return await get(ref)
 
-        monkeypatch.setattr(store, "get", stumble)
+        monkeypatch.setattr(store, "get", fail_first)
         for name in ("c1", "c2"):
             await other.json("DELETE", f"/connections/{name}?provider_config_key=tracker", expect=200)
         async with asyncio.timeout(PATIENCE_S):

@@ -80,10 +80,10 @@ def test_last_stretch_is_in_the_window_and_lasts_about_a_second_at_most(lifetime
 def test_credential_is_checked_at_each_phase() -> None:
     held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
 
-    def left(at_s: float) -> float:
+    def seconds_left_at(at_s: float) -> float:
         return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), max_s=60)
 
-    assert left(0) == 3600 - margin(3600)
-    assert left(3600 - 200) == 198.9
-    assert left(3600 - 0.5) == 0.5
-    assert left(3600) == left(3700) == 0
+    assert seconds_left_at(0) == 3600 - margin(3600)
+    assert seconds_left_at(3600 - 200) == 198.9
+    assert seconds_left_at(3600 - 0.5) == 0.5
+    assert seconds_left_at(3600) == seconds_left_at(3700) == 0

@@ -32,7 +32,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return move
 
 
-async def called(running: RunningGateway, method: str = "GET") -> int:
+async def call_status(running: RunningGateway, method: str = "GET") -> int:
     async with running.call_proxy("c1", method=method) as response:
         await response.read()
         status: int = response.status
@@ -50,7 +50,7 @@ async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
     before = tracker.calls["api"]
     for _ in range(CALLS):
         later(STEP_S)
-        statuses[await called(running)] += 1
+        statuses[await call_status(running)] += 1
     assert statuses == {200: CALLS}
     lives = CALLS * STEP_S / ttl_s
     assert lives <= tracker.calls["refresh_token"] <= 3 * lives
@@ -63,9 +63,9 @@ async def test_401_refreshes_a_token_that_was_just_refreshed(
     tracker.refusal = 401
     await running.import_connection(tracker.grant())
     later(3601)
-    assert await called(running) == 200
+    assert await call_status(running) == 200
     tracker.grants[0].access_tokens = set()
-    assert await called(running) == 200
+    assert await call_status(running) == 200
     assert tracker.calls["refresh_token"] == 2
 
 
@@ -76,7 +76,7 @@ async def test_401_refreshes_a_short_lived_token_once_per_lifetime(
     await running.import_connection(tracker.grant())
     for _ in range(4):
         later(5)
-        assert await called(running) == 200
+        assert await call_status(running) == 200
         for expected in (200, 401):
             tracker.grants[0].access_tokens = set()
-            assert await called(running) == expected
+            assert await call_status(running) == expected

@@ -29,7 +29,7 @@ def assert_refused(error: str, memory: IssuedGrants, token: str, scopes: list[st
     assert fault.value.error == error
 
 
-def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def advance_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     at = clock.now() + timedelta(seconds=seconds)
     monkeypatch.setattr(clock, "now", lambda: at)
 
@@ -46,7 +46,7 @@ def test_a_code_is_bound_to_client_redirect_uri_and_verifier(changes: dict[str, 
 def test_an_old_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = IssuedGrants()
     code = code_of(memory)
-    later(monkeypatch, CODE_TTL_S)
+    advance_clock(monkeypatch, CODE_TTL_S)
     with pytest.raises(GrantRefused, match="older than 60 s"):
         exchange_code(memory, code)
 
@@ -106,7 +106,7 @@ def test_a_restart_keeps_the_state_without_expired_items(monkeypatch: pytest.Mon
     assert again.logged_in_account(cookie) == "dana"
     again.log_out(cookie)
     assert again.logged_in_account(cookie) is None
-    later(monkeypatch, 61)
+    advance_clock(monkeypatch, 61)
     assert memory.grant_and_scopes(issued.access_token) is None
     assert memory.as_json()["access"] == {}
     assert issued.access_token not in json.dumps(memory.as_json())

@@ -72,7 +72,7 @@ def test_a_record_has_numbers_that_some_json_libraries_change() -> None:
 
 
 @pytest.mark.parametrize("query", ["count=-1", "count=1000001", "limit=x", "page=1.5"])
-async def test_what_makes_no_sense_is_refused(application: Application, query: str) -> None:
+async def test_an_invalid_request_is_refused(application: Application, query: str) -> None:
     token = (await application.connect())["access_token"]
     status, response = await application.get(f"/lists/page?{query}", token)
     assert (status, list(response)) == (400, ["errorMessages", "errors"])

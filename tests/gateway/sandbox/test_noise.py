@@ -8,7 +8,7 @@ import pytest
 from gateway.sandbox.noise import BLOCK_BYTES, CODINGS, compress, digest, pieces
 
 
-def test_a_range_is_the_part_of_the_whole() -> None:
+def test_a_range_returns_that_part_of_the_content() -> None:
     whole = b"".join(pieces(0, 3 * BLOCK_BYTES))
     assert len(whole) == 3 * BLOCK_BYTES
     assert whole[:8] == bytes(8)

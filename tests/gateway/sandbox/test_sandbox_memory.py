@@ -34,7 +34,7 @@ async def test_tokens_codes_and_logins_stay_valid_after_a_restart(tmp_path: Path
             assert (await application.refresh(rotated["refresh_token"]))[0] == 400
 
 
-async def test_the_file_is_private_and_holds_no_token(tmp_path: Path) -> None:
+async def test_the_file_is_private_and_contains_no_token(tmp_path: Path) -> None:
     state = tmp_path / "sandbox.json"
     async with running([CLIENT], state=state) as sandbox, browser() as session:
         tokens = await Application(sandbox.issuer, session).connect()
@@ -56,7 +56,7 @@ async def test_expired_items_are_not_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version": 2}', '{"version": 1}', '{"version": 1, "grants": {}}', "\x00"]
 )
-def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_format_is_refused_and_not_changed(tmp_path: Path, text: str) -> None:
     state = tmp_path / "sandbox.json"
     state.write_text(text)
     with pytest.raises(MemoryUnreadable, match=r"sandbox\.json"):

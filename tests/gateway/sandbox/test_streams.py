@@ -158,7 +158,7 @@ async def test_compressed_zeros_are_a_decompression_bomb(caller: Caller, coding:
     "path",
     ["download?bytes=many", "download?bytes=-1", f"download?bytes={1 << 41}", "download?coding=lzma", "events?count=²"],
 )
-async def test_what_makes_no_sense_is_refused(caller: Caller, path: str) -> None:
+async def test_an_invalid_request_is_refused(caller: Caller, path: str) -> None:
     assert (await caller.body(path))[0].status == 400
 
 

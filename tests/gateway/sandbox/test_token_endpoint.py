@@ -53,7 +53,7 @@ async def test_an_exchange_that_contradicts_its_authorization_request_is_refused
 
 async def test_a_code_expires_after_a_minute(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (await application.walk())["code"]
-    _later(monkeypatch, seconds=61)
+    _advance_clock(monkeypatch, seconds=61)
     assert (await application.redeem(code))[1]["error"] == "invalid_grant"
 
 
@@ -81,7 +81,7 @@ async def test_a_refresh_may_narrow_the_scopes_but_not_widen_them(application: A
 
 async def test_an_access_token_expires_on_time(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = await application.connect()
-    _later(monkeypatch, seconds=60)
+    _advance_clock(monkeypatch, seconds=60)
     assert (await application.get(MYSELF, tokens["access_token"]))[0] == 401
     assert (await application.refresh(tokens["refresh_token"]))[0] == 200
 
@@ -144,6 +144,6 @@ async def test_revoking_an_unknown_token_is_no_error(application: Application) -
         assert response.status == 200
 
 
-def _later(monkeypatch: pytest.MonkeyPatch, *, seconds: int) -> None:
+def _advance_clock(monkeypatch: pytest.MonkeyPatch, *, seconds: int) -> None:
     real = clock.now
     monkeypatch.setattr(clock, "now", lambda: real() + timedelta(seconds=seconds))

@@ -53,7 +53,7 @@ async def test_pages_by_token_cover_the_same_list(application: Application) -> N
 
 
 @pytest.mark.parametrize("query", ["maxResults=-1", "startAt=x", "nextPageToken=x", "jql=project", "jql=priority=1"])
-async def test_what_makes_no_sense_is_400_with_the_reason(application: Application, query: str) -> None:
+async def test_an_invalid_request_is_400_with_the_reason(application: Application, query: str) -> None:
     token = (await application.connect())["access_token"]
     status, refusal = await application.get(f"{API}/search?{query}", token)
     assert status == 400

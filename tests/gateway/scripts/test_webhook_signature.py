@@ -79,17 +79,17 @@ SIGNERS: dict[str, Signer] = {
         "x-hubspot-signature-v3": b64(mac(f"POST{URL}".encode() + body + f"{at}000".encode())),
     },
     "zendesk": lambda at, body: {
-        "x-zendesk-webhook-signature-timestamp": zulu(at),
-        "x-zendesk-webhook-signature": b64(mac(zulu(at).encode() + body)),
+        "x-zendesk-webhook-signature-timestamp": iso_with_z(at),
+        "x-zendesk-webhook-signature": b64(mac(iso_with_z(at).encode() + body)),
     },
     "box": lambda at, body: {
-        "box-delivery-timestamp": zulu(at),
-        "box-signature-primary": b64(mac(body + zulu(at).encode())),
+        "box-delivery-timestamp": iso_with_z(at),
+        "box-signature-primary": b64(mac(body + iso_with_z(at).encode())),
     },
     "twitch": lambda at, body: {
         "twitch-eventsub-message-id": "m1",
-        "twitch-eventsub-message-timestamp": zulu(at),
-        "twitch-eventsub-message-signature": f"sha256={mac(b'm1' + zulu(at).encode() + body).hex()}",
+        "twitch-eventsub-message-timestamp": iso_with_z(at),
+        "twitch-eventsub-message-signature": f"sha256={mac(b'm1' + iso_with_z(at).encode() + body).hex()}",
     },
     "squareup": lambda _, body: {"x-square-hmacsha256-signature": b64(mac(URL.encode() + body))},
     "trello": lambda _, body: {"x-trello-webhook": b64(mac(body + URL.encode(), "sha1"))},
@@ -113,7 +113,7 @@ TIMESTAMPED = [
 ]
 
 
-def zulu(at: str) -> str:
+def iso_with_z(at: str) -> str:
     return datetime.fromtimestamp(int(at), tz=UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -39,7 +39,7 @@ ROUNDS = 300
 QUIET = 500
 
 
-def spoiled(chance: random.Random) -> bytes:
+def damaged_messages(chance: random.Random) -> bytes:
     """Return one or two messages. A few of their bytes are removed, changed, repeated or inserted."""
     data = bytearray(b"".join(chance.choices(SEEDS, k=chance.randint(1, 2))))
     for _ in range(chance.randint(0, 4)):
@@ -59,9 +59,9 @@ async def patient(shown: Shown) -> AsyncIterator[Served]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_spoiled_messages_get_responses_in_http(patient: Served, seed: int) -> None:
+async def test_damaged_messages_get_valid_http_responses(patient: Served, seed: int) -> None:
     chance = random.Random(seed)
-    sent = [spoiled(chance) for _ in range(ROUNDS)]
+    sent = [damaged_messages(chance) for _ in range(ROUNDS)]
     seen = [bytearray() for _ in sent]
     async with AsyncExitStack() as open_until_here:
         clients = [await open_until_here.enter_async_context(dial(patient.port)) for _ in sent]

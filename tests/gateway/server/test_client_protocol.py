@@ -129,7 +129,7 @@ async def test_an_idle_connection_keeps_no_data_of_its_last_request(server: Serv
             await request.read()
 
 
-async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) -> None:
+async def test_a_large_body_of_empty_lines_arrives_complete(server: Served) -> None:
     body = b"\r\n\r\n" * 50_000
     chunks = b"".join(b"%x\r\n%s\r\n" % (4000, body[at : at + 4000]) for at in range(0, len(body), 4000))
     async with dial(server.port) as client:
@@ -207,12 +207,12 @@ async def test_a_client_that_disconnects_before_100_continue_is_no_error(
     assert "unhandled" not in capsys.readouterr().out
 
 
-async def test_a_response_torn_by_a_crash_does_not_end_cleanly(server: Served) -> None:
+async def test_a_response_cut_by_a_crash_does_not_end_cleanly(server: Served) -> None:
     raw = await exchange(server.port, get(b"/torn"))
     assert b"0\r\n\r\n" not in raw
 
 
-async def test_a_response_torn_by_a_crash_resets_a_client_that_reads_to_the_end(server: Served) -> None:
+async def test_a_response_cut_by_a_crash_resets_a_client_that_reads_until_close(server: Served) -> None:
     async with dial(server.port) as client:
         client.send(get(b"/torn", version=b"HTTP/1.0"))
         with pytest.raises(ConnectionResetError):

@@ -68,7 +68,7 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
 LARGE = bytes(16 << 20)  # more than the kernel's buffers can store
 
 
-async def deaf(port: int) -> socket.socket:
+async def client_that_does_not_read(port: int) -> socket.socket:
     """Return a client that has requested the large response and does not read it."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
@@ -97,7 +97,7 @@ def with_large() -> Shown:
 
 async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
     server = await served(with_large(), answer_idle_s=0.2, head_s=0.4)
-    sock = await deaf(server.port)
+    sock = await client_that_does_not_read(server.port)
     try:
         async with asyncio.timeout(PATIENCE_S):
             while server.runner.client_connections == 0:
@@ -119,7 +119,7 @@ async def test_connections_that_wait_for_their_clients_have_limited_memory_toget
     server = await served(with_large(), head_s=PATIENCE_S)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
-        sock = await deaf(server.port)
+        sock = await client_that_does_not_read(server.port)
         around.callback(sock.close)
         quick = await around.enter_async_context(dial(server.port))
         async with asyncio.timeout(PATIENCE_S):
@@ -144,7 +144,7 @@ async def test_connections_that_wait_for_their_clients_have_limited_memory_toget
 async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
     """The client reads a little every 50 ms. In total, it takes many times the idle limit."""
     server = await served(with_large(), answer_idle_s=0.5, head_s=0.4)
-    sock = await deaf(server.port)
+    sock = await client_that_does_not_read(server.port)
     loop, got = asyncio.get_running_loop(), 0
     try:
         for _ in range(40):

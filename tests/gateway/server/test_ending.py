@@ -12,7 +12,7 @@ from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 
 @pytest.fixture
-async def quick(shown: Shown) -> AsyncIterator[Served]:
+async def quick_server(shown: Shown) -> AsyncIterator[Served]:
     """Yield a server that waits 0.05 s for a request head, and drains for up to ten seconds."""
     serving = await served(shown, head_s=0.05, drain_s=10)
     yield serving
@@ -21,7 +21,7 @@ async def quick(shown: Shown) -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def steady(shown: Shown) -> AsyncIterator[Served]:
+async def steady_server(shown: Shown) -> AsyncIterator[Served]:
     """Yield a server that drains for up to ten seconds."""
     serving = await served(shown, drain_s=10)
     yield serving
@@ -29,33 +29,33 @@ async def steady(shown: Shown) -> AsyncIterator[Served]:
     await serving.runner.cleanup()
 
 
-async def entered(server: Served) -> None:
+async def wait_for_handler(server: Served) -> None:
     async with asyncio.timeout(PATIENCE_S):
         await server.shown.entered.wait()
 
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET / HTTP/1.1\r\nHost: gw", b"\r\n"])
-async def test_a_head_that_does_not_come_is_not_waited_for(quick: Served, begun: bytes) -> None:
-    assert await exchange(quick.port, begun) == b""
+async def test_a_head_that_does_not_come_is_not_waited_for(quick_server: Served, begun: bytes) -> None:
+    assert await exchange(quick_server.port, begun) == b""
 
 
-async def test_second_head_has_the_same_time_limit(quick: Served) -> None:
-    async with dial(quick.port) as client:
+async def test_second_head_has_the_same_time_limit(quick_server: Served) -> None:
+    async with dial(quick_server.port) as client:
         client.send(get(b"/one"))
         assert (await client.response()).status == 200
         client.send(b"GET /tw")
         assert await client.until_closed() == b""
 
 
-async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick: Served) -> None:
-    async with dial(quick.port) as client:
+async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick_server: Served) -> None:
+    async with dial(quick_server.port) as client:
         client.send(get(b"/wait"))
-        await entered(quick)
-        async with dial(quick.port) as other:
+        await wait_for_handler(quick_server)
+        async with dial(quick_server.port) as other:
             assert await other.until_closed() == b""  # at this time, the first connection would be late too
-        quick.shown.release.set()
+        quick_server.shown.release.set()
         assert (await client.response()).body == b"waited"
-        async with dial(quick.port) as other:
+        async with dial(quick_server.port) as other:
             assert await other.until_closed() == b""
         client.send(get(b"/again"))
         assert (await client.response()).body == b"/again"
@@ -70,65 +70,65 @@ async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
     await serving.runner.cleanup()
 
 
-async def test_a_client_that_leaves_stops_its_handler(steady: Served) -> None:
-    async with dial(steady.port) as client:
+async def test_a_client_that_leaves_stops_its_handler(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
         client.send(get(b"/wait"))
-        await entered(steady)
+        await wait_for_handler(steady_server)
     async with asyncio.timeout(PATIENCE_S):
-        while not steady.shown.cancelled:
+        while not steady_server.shown.cancelled:
             await asyncio.sleep(0)
-    assert not steady.shown.release.is_set(), "it ended without having been let go"
+    assert not steady_server.shown.release.is_set(), "it ended without having been let go"
 
 
-async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady: Served) -> None:
-    async with dial(steady.port) as client:
+async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
         client.send(get(b"/wait"))
-        await entered(steady)
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
-        steady.shown.release.set()
+        await wait_for_handler(steady_server)
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
+        steady_server.shown.release.set()
         response = parsed(await client.until_closed())
         assert (response.body, response.headers["connection"]) == (b"waited", "close")
         await stopping
 
 
-async def test_a_stop_lets_a_stream_finish(steady: Served) -> None:
-    async with dial(steady.port) as client:
+async def test_a_stop_lets_a_stream_finish(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
         client.send(get(b"/stream"))
         await client.until(b"first\r\n")
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
-        steady.shown.release.set()
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
+        steady_server.shown.release.set()
         assert await client.until_closed() == b"6\r\nsecond\r\n0\r\n\r\n"
         await stopping
 
 
-async def test_a_stop_lets_an_upload_finish(steady: Served) -> None:
-    async with dial(steady.port) as client:
+async def test_a_stop_lets_an_upload_finish(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
         client.send(b"POST /echo HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n3\r\nabc\r\n")
-        await entered(steady)
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
+        await wait_for_handler(steady_server)
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
         client.send(b"3\r\ndef\r\n0\r\n\r\n")
         assert parsed(await client.until_closed()).body == b"abcdef"
         await stopping
 
 
-async def test_a_stop_closes_idle_connections(steady: Served) -> None:
-    async with dial(steady.port) as kept, dial(steady.port) as silent:
+async def test_a_stop_closes_idle_connections(steady_server: Served) -> None:
+    async with dial(steady_server.port) as kept, dial(steady_server.port) as silent:
         kept.send(get(b"/one"))
         await kept.response()
         async with asyncio.timeout(PATIENCE_S):
-            await steady.runner.cleanup()
+            await steady_server.runner.cleanup()
         assert await kept.until_closed() == b""
         assert await silent.until_closed() == b""
 
 
-async def test_while_the_stop_is_announced_requests_are_served_and_connections_end(steady: Served) -> None:
-    async with dial(steady.port) as kept, dial(steady.port) as fresh:
+async def test_while_the_stop_is_announced_requests_are_served_and_connections_end(steady_server: Served) -> None:
+    async with dial(steady_server.port) as kept, dial(steady_server.port) as fresh:
         kept.send(get(b"/one"))
         assert "connection" not in (await kept.response()).headers
-        steady.runner.start_draining()
+        steady_server.runner.start_draining()
         for client in (kept, fresh):
             client.send(get(b"/two"))
             response = parsed(await client.until_closed())
@@ -136,15 +136,15 @@ async def test_while_the_stop_is_announced_requests_are_served_and_connections_e
 
 
 async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_the_request_that_is_on_its_way(
-    steady: Served,
+    steady_server: Served,
 ) -> None:
-    async with dial(steady.port) as kept, dial(steady.port) as used:
+    async with dial(steady_server.port) as kept, dial(steady_server.port) as used:
         for client in (kept, used):
             client.send(get(b"/one"))
             await client.response()
-        steady.runner.start_draining(idle_s=1)
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
+        steady_server.runner.start_draining(idle_s=1)
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
         used.send(get(b"/two"))
         response = parsed(await used.until_closed())
         assert (response.status, response.headers["connection"]) == (200, "close")
@@ -179,7 +179,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
     serving = await served(shown, drain_s=1000)
     async with dial(serving.port) as client:
         client.send(get(b"/wait"))
-        await entered(serving)
+        await wait_for_handler(serving)
         serving.runner.start_draining()
         assert serving.runner._drained_by is not None
         serving.runner._drained_by -= 1000  # as if the stop had been announced 1000 s ago
@@ -188,13 +188,13 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
     assert shown.cancelled == 1
 
 
-async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
-    async with dial(steady.port) as client:
+async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
         client.send(get(b"/stream"))
         await client.until(b"first\r\n")  # the head has no `Connection: close`, because it was sent before the stop
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
-        steady.shown.release.set()
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
+        steady_server.shown.release.set()
         await client.until(b"0\r\n\r\n")
         client.send(get(b"/next"))
         response = parsed(await client.until_closed())
@@ -202,13 +202,13 @@ async def test_a_response_that_promised_another_before_the_stop_is_followed_by_o
         await stopping
 
 
-async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(steady: Served) -> None:
-    async with dial(steady.port) as client:
-        async with dial(steady.port) as other:  # this connection is accepted after the first one
+async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(steady_server: Served) -> None:
+    async with dial(steady_server.port) as client:
+        async with dial(steady_server.port) as other:  # this connection is accepted after the first one
             other.send(get(b"/one"))
             await other.response()
-        stopping = asyncio.create_task(steady.runner.cleanup())
-        await closed_for_others(steady.port)
+        stopping = asyncio.create_task(steady_server.runner.cleanup())
+        await closed_for_others(steady_server.port)
         client.send(get(b"/first"))
         response = parsed(await client.until_closed())
         assert (response.body, response.headers["connection"]) == (b"/first", "close")

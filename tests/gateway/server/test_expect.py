@@ -12,7 +12,7 @@ HEAD = b"POST %s HTTP/1.1\r\nHost: gw.example\r\nExpect: 100-continue\r\nContent
 INVITED = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
+async def test_continue_is_sent_when_the_body_is_read(server: Served) -> None:
     async with dial(server.port) as client:
         client.send(HEAD % b"/echo")
         assert await client.until(b"\r\n\r\n") == INVITED
@@ -23,7 +23,7 @@ async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
         assert await client.until(b"\r\n\r\n") == INVITED
 
 
-async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served) -> None:
+async def test_continue_is_not_sent_after_the_body_has_begun(server: Served) -> None:
     async with dial(server.port) as client:
         client.send(HEAD % b"/echo" + b"body")
         response = await client.response()
@@ -60,7 +60,7 @@ async def test_the_body_of_a_refused_request_is_never_the_next_request(server: S
     assert server.shown.heads == []
 
 
-async def test_http_1_0_is_never_invited(server: Served) -> None:
+async def test_continue_is_never_sent_to_http_1_0(server: Served) -> None:
     async with dial(server.port) as client:
         client.send((HEAD % b"/echo").replace(b"HTTP/1.1", b"HTTP/1.0") + b"body")
         assert (await client.until_closed()).startswith(b"HTTP/1.0 200")

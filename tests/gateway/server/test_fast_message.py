@@ -65,7 +65,7 @@ def head(*lines: str, path: str = "/mcp", key: str = KEY, method: str = "POST", 
     return "\r\n".join(line for line in said if line)
 
 
-def whole(body: bytes, *lines: str, **options: str) -> bytes:
+def whole_message(body: bytes, *lines: str, **options: str) -> bytes:
     """Return a message with its length, the usual header lines, and `lines`."""
     return f"{head(*USUAL, *lines, f'Content-Length: {len(body)}', **options)}\r\n\r\n".encode() + body
 
@@ -76,71 +76,75 @@ def chunked(body: bytes) -> bytes:
 
 # `FAST`: messages that stay on the fast path. `CHAIN`: messages that the middleware chain must handle.
 FAST = {
-    "call": whole(CALL),
-    "post": whole(POSTED),
-    "modern call": whole(MODERN_CALL, "Mcp-Method: tools/call", "Mcp-Name: post_issue").replace(
+    "call": whole_message(CALL),
+    "post": whole_message(POSTED),
+    "modern call": whole_message(MODERN_CALL, "Mcp-Method: tools/call", "Mcp-Name: post_issue").replace(
         b"2025-06-18", mcp.MODERN.encode()
     ),
-    "modern call without headers": whole(MODERN_CALL).replace(b"2025-06-18", mcp.MODERN.encode()),
-    "selected": whole(SELECTED),
-    "not selectable": whole(UNSELECTED),
-    "unknown state": whole(RETRIED),
-    "list": whole(message("tools/list")),
-    "initialize": whole(message("initialize", protocolVersion="2025-11-25", capabilities={})),
-    "ping": whole(message("ping", "a text")),
-    "notification": whole(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'),
-    "modern": whole(MODERN, "Mcp-Method: tools/list", "X-Ignored: 1").replace(b"2025-06-18", mcp.MODERN.encode()),
-    "unknown tool": whole(message("tools/call", name="nobody", arguments={})),
-    "unfit arguments": whole(message("tools/call", name="get_issue", arguments={"other": 1})),
-    "refused by a rule": whole(message("tools/call", name="call_api", arguments={"method": "DELETE", "path": "/x"})),
-    "unknown method": whole(message("tools/forget")),
-    "no JSON": whole(b"{"),
-    "not UTF-8": whole(b"\xff\xfe"),
-    "twice a member": whole(b'{"id": 1, "id": 2}'),
-    "a batch": whole(b"[]"),
-    "header mismatch": whole(MODERN, "Mcp-Method: tools/call").replace(b"2025-06-18", mcp.MODERN.encode()),
-    "twice a header": whole(CALL, "MCP-Protocol-Version: 2025-06-18"),
-    "own name": whole(CALL, "X-Request-Id: mine-1", "traceparent: 00-" + "1" * 32 + "-" + "2" * 16 + "-01"),
-    "an unfit name": whole(CALL, "X-Request-Id: not fit"),
-    "agent's name": whole(CALL, "User-Agent: agent/1 é"),
-    "fields of a trace": whole(CALL, *TRACED, "tracestate: a=2"),
-    "a key in another field": whole(CALL, f"X-Copy: {KEY}", f"tracestate: a={KEY}", f"User-Agent: {KEY}"),
+    "modern call without headers": whole_message(MODERN_CALL).replace(b"2025-06-18", mcp.MODERN.encode()),
+    "selected": whole_message(SELECTED),
+    "not selectable": whole_message(UNSELECTED),
+    "unknown state": whole_message(RETRIED),
+    "list": whole_message(message("tools/list")),
+    "initialize": whole_message(message("initialize", protocolVersion="2025-11-25", capabilities={})),
+    "ping": whole_message(message("ping", "a text")),
+    "notification": whole_message(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'),
+    "modern": whole_message(MODERN, "Mcp-Method: tools/list", "X-Ignored: 1").replace(
+        b"2025-06-18", mcp.MODERN.encode()
+    ),
+    "unknown tool": whole_message(message("tools/call", name="nobody", arguments={})),
+    "unfit arguments": whole_message(message("tools/call", name="get_issue", arguments={"other": 1})),
+    "refused by a rule": whole_message(
+        message("tools/call", name="call_api", arguments={"method": "DELETE", "path": "/x"})
+    ),
+    "unknown method": whole_message(message("tools/forget")),
+    "no JSON": whole_message(b"{"),
+    "not UTF-8": whole_message(b"\xff\xfe"),
+    "twice a member": whole_message(b'{"id": 1, "id": 2}'),
+    "a batch": whole_message(b"[]"),
+    "header mismatch": whole_message(MODERN, "Mcp-Method: tools/call").replace(b"2025-06-18", mcp.MODERN.encode()),
+    "twice a header": whole_message(CALL, "MCP-Protocol-Version: 2025-06-18"),
+    "own name": whole_message(CALL, "X-Request-Id: mine-1", "traceparent: 00-" + "1" * 32 + "-" + "2" * 16 + "-01"),
+    "an unfit name": whole_message(CALL, "X-Request-Id: not fit"),
+    "agent's name": whole_message(CALL, "User-Agent: agent/1 é"),
+    "fields of a trace": whole_message(CALL, *TRACED, "tracestate: a=2"),
+    "a key in another field": whole_message(CALL, f"X-Copy: {KEY}", f"tracestate: a={KEY}", f"User-Agent: {KEY}"),
     "no content type": f"{head(f'Content-Length: {len(CALL)}')}\r\n\r\n".encode() + CALL,
-    "capability": whole(CALL, path="/c/@CAPABILITY@/mcp", key=""),
-    "keep-alive": whole(CALL, "Connection: keep-alive"),
-    "odd spaces": whole(CALL).replace(b"Accept: ", b"Accept:\t "),
+    "capability": whole_message(CALL, path="/c/@CAPABILITY@/mcp", key=""),
+    "keep-alive": whole_message(CALL, "Connection: keep-alive"),
+    "odd spaces": whole_message(CALL).replace(b"Accept: ", b"Accept:\t "),
 }
 CHAIN = {
-    "close": whole(CALL, "Connection: close"),
+    "close": whole_message(CALL, "Connection: close"),
     "chunked": chunked(CALL),
-    "version 1.0": whole(CALL, version="HTTP/1.0"),
-    "a query": whole(CALL, path="/mcp?x=1"),
-    "options": whole(b"", method="OPTIONS"),
-    "get": whole(b"", method="GET"),
+    "version 1.0": whole_message(CALL, version="HTTP/1.0"),
+    "a query": whole_message(CALL, path="/mcp?x=1"),
+    "options": whole_message(b"", method="OPTIONS"),
+    "get": whole_message(b"", method="GET"),
     "no body": head(*USUAL, "Content-Length: 0").encode() + b"\r\n\r\n",
     "no length": head(*USUAL).encode() + b"\r\n\r\n",
-    "large": whole(b" " * 70_000 + CALL),
-    "too large": whole(b" " * ((1 << 20) + 1)),
-    "another type": whole(CALL).replace(b"application/json", b"text/plain", 1),
-    "takes no JSON": whole(CALL).replace(b"Accept: application/json", b"Accept: text/event-stream"),
-    "an origin": whole(CALL, "Origin: https://elsewhere.example"),
-    "own origin": whole(CALL, "Origin: http://gateway.example:1"),
-    "no key": whole(CALL, key=""),
-    "a stranger": whole(CALL, key=STRANGER),
-    "two keys": whole(CALL, "Authorization: Bearer other"),
-    "two hosts": whole(CALL, "Host: other"),
-    "two lengths": whole(CALL, "Content-Length: 1"),
-    "two types": whole(CALL, "Content-Type: text/plain"),
-    "two names of an agent": whole(CALL, "User-Agent: a", "user-agent: b"),
-    "both framings": whole(CALL, "Transfer-Encoding: chunked"),
-    "a key at a capability URL": whole(CALL, path="/c/@CAPABILITY@/mcp"),
-    "a capability as a key": whole(CALL, key=CAPABILITY),
-    "no scope": whole(CALL, key=SCOPELESS),
-    "a key of gateway.yaml": whole(CALL, key=DECLARED),
-    "expects": whole(CALL, "Expect: 100-continue"),
-    "an unknown capability URL": whole(CALL, path="/c/gw_cap_" + "y" * 49 + "/mcp", key=""),
-    "a folded line": whole(CALL, "X-Folded: a\r\n b"),
-    "a control byte": whole(CALL, "X-Odd: a\x01b"),
+    "large": whole_message(b" " * 70_000 + CALL),
+    "too large": whole_message(b" " * ((1 << 20) + 1)),
+    "another type": whole_message(CALL).replace(b"application/json", b"text/plain", 1),
+    "takes no JSON": whole_message(CALL).replace(b"Accept: application/json", b"Accept: text/event-stream"),
+    "an origin": whole_message(CALL, "Origin: https://elsewhere.example"),
+    "own origin": whole_message(CALL, "Origin: http://gateway.example:1"),
+    "no key": whole_message(CALL, key=""),
+    "a stranger": whole_message(CALL, key=STRANGER),
+    "two keys": whole_message(CALL, "Authorization: Bearer other"),
+    "two hosts": whole_message(CALL, "Host: other"),
+    "two lengths": whole_message(CALL, "Content-Length: 1"),
+    "two types": whole_message(CALL, "Content-Type: text/plain"),
+    "two names of an agent": whole_message(CALL, "User-Agent: a", "user-agent: b"),
+    "both framings": whole_message(CALL, "Transfer-Encoding: chunked"),
+    "a key at a capability URL": whole_message(CALL, path="/c/@CAPABILITY@/mcp"),
+    "a capability as a key": whole_message(CALL, key=CAPABILITY),
+    "no scope": whole_message(CALL, key=SCOPELESS),
+    "a key of gateway.yaml": whole_message(CALL, key=DECLARED),
+    "expects": whole_message(CALL, "Expect: 100-continue"),
+    "an unknown capability URL": whole_message(CALL, path="/c/gw_cap_" + "y" * 49 + "/mcp", key=""),
+    "a folded line": whole_message(CALL, "X-Folded: a\r\n b"),
+    "a control byte": whole_message(CALL, "X-Odd: a\x01b"),
 }
 
 
@@ -227,9 +231,9 @@ async def message_sender(door: Agents) -> MessageSender:
         key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
     one = MessageSender(door, *made)
-    await one.seen(whole(CALL))
-    await one.seen(whole(CALL, key=SCOPELESS))
-    await one.seen(whole(CALL, path="/c/@CAPABILITY@/mcp", key=""))
+    await one.seen(whole_message(CALL))
+    await one.seen(whole_message(CALL, key=SCOPELESS))
+    await one.seen(whole_message(CALL, path="/c/@CAPABILITY@/mcp", key=""))
     return one
 
 
@@ -240,7 +244,7 @@ async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
         made = await message_sender(door)
         async with asyncio.timeout(PATIENCE_S):
             while not door.running.fast_path.agent_door.taken:  # the middleware chain must look up the key first
-                await made.responses(made.filled(whole(message("ping"))))
+                await made.responses(made.filled(whole_message(message("ping"))))
         made.noted.clear()
         yield made
 
@@ -305,19 +309,21 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
             params["_meta"] = {"traceparent": f"00-{9:032x}-{9:016x}-00"}
         trace = "of another form" if number == 3 else f"00-{number + 1:032x}-{number + 1:016x}-01"
         for path, key in (("/mcp", KEY), ("/c/@CAPABILITY@/mcp", "")):
-            data = whole(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key)
+            data = whole_message(message("tools/call", number, **params), f"traceparent: {trace}", path=path, key=key)
             await compare(fast, chain, data)
     for _ in range(3):  # this spelling is not recognized as the trace line or the length line
-        spelled = whole(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(b"Content-Length", b"CONTENT-LENGTH")
+        spelled = whole_message(CALL, f"TraceParent: 00-{1:032x}-{1:016x}-01").replace(
+            b"Content-Length", b"CONTENT-LENGTH"
+        )
         await compare(fast, chain, spelled)
     for number in (1, 1, 1, 2):  # a name that is similar to `traceparent`
         trace = f"00-{number:032x}-{number:016x}-01"
-        similar = whole(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01")
+        similar = whole_message(CALL, f"Craceparent: {trace}", f"TraceParent: 00-{1:032x}-{1:016x}-01")
         await compare(fast, chain, similar)
     for number in range(6):  # in this spelling, the line belongs to the remembered head
         meta = {"_meta": {"traceparent": f"00-{8:032x}-{8:016x}-01"}} if number % 2 else {}
         call = message("tools/call", name="get_issue", arguments={"issue": "A-1"}, **meta)
-        await compare(fast, chain, whole(call, "TraceParent: a\tb"))
+        await compare(fast, chain, whole_message(call, "TraceParent: a\tb"))
     assert fast.names[KEY] not in texts_in(agent_door.heads.known, call_heads.known)
     assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
 
@@ -348,7 +354,7 @@ async def test_values_that_differ_in_each_message_are_the_messages_own(
             f"mcp-name: {named or 'get_issue'}",
             f"User-Agent: {agent}",
         )
-        return whole(message("tools/call", number, **params), *own, *more, path=path, key=key)
+        return whole_message(message("tools/call", number, **params), *own, *more, path=path, key=key)
 
     for number in range(5):
         await compare(fast, chain, numbered(number))
@@ -379,18 +385,18 @@ async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: Mes
     )
     fast.names = {KEY: made["data"]["secret"]}
     for _ in range(4):
-        (found,) = await fast.responses(fast.filled(whole(CALL)))
+        (found,) = await fast.responses(fast.filled(whole_message(CALL)))
         assert found.startswith(b"HTTP/1.1 200 ")
     await running.json("DELETE", f"/environment/api-keys/{made['data']['id']}", expect=200)
     fast.door.provider.calls.clear()
-    (found,) = await fast.responses(fast.filled(whole(CALL)))
+    (found,) = await fast.responses(fast.filled(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 401 ")
     assert fast.door.provider.calls == []
 
 
 async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, chain: MessageSender) -> None:
-    data = fast.filled(whole(POSTED))
-    expected = (await chain.seen(whole(POSTED)))[0]
+    data = fast.filled(whole_message(POSTED))
+    expected = (await chain.seen(whole_message(POSTED)))[0]
     for at in range(1, len(data)):
         responses = await fast.responses(data[:at], data[at:])
         assert [VARYING.sub(b"-", one) for one in responses] == expected, at
@@ -398,9 +404,9 @@ async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, cha
     assert [VARYING.sub(b"-", one) for one in responses] == expected
 
 
-async def test_messages_one_behind_another_get_responses_in_their_order(fast: MessageSender) -> None:
+async def test_pipelined_messages_get_responses_in_order(fast: MessageSender) -> None:
     bodies = [message("ping", number) for number in range(5)]
-    data = fast.filled(b"".join(whole(body) for body in bodies))
+    data = fast.filled(b"".join(whole_message(body) for body in bodies))
     responses = await fast.responses(data, count=5)
     assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in responses] == list(range(5))
 
@@ -410,7 +416,9 @@ async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSe
     for way in (fast, chain):
         key = await way.door.key(*RULES, limits={"rate": 3})
         way.names = {KEY: key}
-        seen.append([await way.seen(whole(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)])
+        seen.append(
+            [await way.seen(whole_message(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)]
+        )
     masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(one) for one in way] for way in seen])))
     assert re.sub(r"in \d+ s|Retry-After: \d+", "", str(masked[0])) == re.sub(
         r"in \d+ s|Retry-After: \d+", "", str(masked[1])
@@ -429,7 +437,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageS
     fast.door.provider.responding = wait
     _, writer = await fast.open()
     fast.noted.clear()
-    writer.write(fast.filled(whole(CALL)))
+    writer.write(fast.filled(whole_message(CALL)))
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
         writer.close()
@@ -468,13 +476,13 @@ class HeldCall:
         fast, started = self._fast, self._started
         async with asyncio.timeout(PATIENCE_S):
             while not started or started[-1].task is not None:  # first, each part of the call must be in memory
-                await fast.responses(fast.filled(whole(CALL)))
+                await fast.responses(fast.filled(whole_message(CALL)))
             started.clear()
             fast.door.provider.calls.clear()
             fast.noted.clear()
             fast.door.provider.responding = self._wait
             reader, writer = await fast.open()
-            writer.write(fast.filled(whole(CALL)))
+            writer.write(fast.filled(whole_message(CALL)))
             await self._asked.wait()
         (one,) = started
         started.clear()
@@ -542,7 +550,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
         before = fast.door.running.fast_path.agent_door.taken
         # the middleware chain asks for the body after it has found the key
         expects = () if way is fast else ("Expect: 100-continue",)
-        data = way.filled(whole(CALL, *expects))[:-10]
+        data = way.filled(whole_message(CALL, *expects))[:-10]
         head_end = data.index(b"\r\n\r\n") + 4
         writer.write(data if way is fast else data[:head_end])
         async with asyncio.timeout(PATIENCE_S):
@@ -560,7 +568,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
 
 
 async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender) -> None:
-    data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
+    data, door = fast.filled(whole_message(CALL)), fast.door.running.fast_path.agent_door
     before, handed_back = door.taken, door.handed_back
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
@@ -577,7 +585,7 @@ async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender)
             assert found.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_what_fails_after_a_call_was_made_gets_a_response_once(
+async def test_a_failure_after_the_call_gets_exactly_one_response(
     fast: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -585,14 +593,14 @@ async def test_what_fails_after_a_call_was_made_gets_a_response_once(
 
     monkeypatch.setattr(tool_run, "provider_result", broken)
     fast.door.provider.calls.clear()
-    (found,) = await fast.responses(fast.filled(whole(CALL)))
+    (found,) = await fast.responses(fast.filled(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 500 ")
     assert b"Connection: close" in found
     assert b'"generic_error_support"' in found
     assert len(fast.door.provider.calls) == 1
 
 
-async def test_what_fails_before_a_call_gets_a_response_by_the_chain(
+async def test_the_chain_responds_to_a_failure_before_the_call(
     fast: MessageSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -603,5 +611,5 @@ async def test_what_fails_before_a_call_gets_a_response_by_the_chain(
     monkeypatch.setattr(tool_run, "call_of_rule", broken)
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
-            (found,) = await fast.responses(fast.filled(whole(CALL)))
+            (found,) = await fast.responses(fast.filled(whole_message(CALL)))
             assert found.startswith(b"HTTP/1.1 500 ")

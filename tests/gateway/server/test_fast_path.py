@@ -125,7 +125,7 @@ async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_
         pytest.param(b"Provider_Config_Key: other\r\nConnection-Id: c2\r\n", id="two connections"),
     ],
 )
-async def test_what_asks_for_more_goes_through_the_chain(tmp_path: Path, more: bytes) -> None:
+async def test_requests_with_further_options_use_the_chain(tmp_path: Path, more: bytes) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
@@ -134,7 +134,7 @@ async def test_what_asks_for_more_goes_through_the_chain(tmp_path: Path, more: b
 
 
 @pytest.mark.parametrize("target", [b"/proxy/../x", b"/%70roxy/x", b"/proxyx", b"/proxy/%2e%2e/x", b"/providers"])
-async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, target: bytes) -> None:
+async def test_a_path_that_is_not_plain_uses_the_chain(tmp_path: Path, target: bytes) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
@@ -143,7 +143,7 @@ async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, targ
         assert len(provider.heads) == 1
 
 
-async def test_an_absolute_url_below_the_base_is_the_same_path_either_way(tmp_path: Path) -> None:
+async def test_an_absolute_url_below_the_base_gives_the_same_path_on_both_paths(tmp_path: Path) -> None:
     limits = {"display_name": "k", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /a"]}}
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         minted = await running.json("POST", "/environment/api-keys", json=limits, expect=200)
@@ -182,7 +182,9 @@ RESPONSES = [
 
 
 @pytest.mark.parametrize(("says", "method"), RESPONSES)
-async def test_a_response_is_the_same_either_way(tmp_path: Path, says: bytes, method: bytes) -> None:
+async def test_a_response_is_the_same_on_the_fast_path_and_in_the_chain(
+    tmp_path: Path, says: bytes, method: bytes
+) -> None:
     seen: dict[bool, list[bytes]] = {}
     for fast_path in (True, False):
         folder = tmp_path / str(fast_path)
@@ -206,7 +208,7 @@ async def test_a_response_is_the_same_either_way(tmp_path: Path, says: bytes, me
     assert seen[True] == seen[False]
 
 
-async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
+async def test_records_are_the_same_on_the_fast_path_and_in_the_chain(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         notes: list[Any] = []
         running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
@@ -248,7 +250,7 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
         assert running.fast_path.handed_over == 1
 
 
-async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
+async def test_retries_continue_in_the_chain(tmp_path: Path) -> None:
     busy = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
 
     async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,7 +269,7 @@ async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
         assert running.fast_path.handed_over == 1
 
 
-async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) -> None:
+async def test_an_idle_connection_that_was_closed_is_replaced_once(tmp_path: Path) -> None:
     async def one_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head, _ = await read_message(reader)
         provider.heads.append(head)
@@ -414,7 +416,7 @@ async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> No
         assert b"\r\nGateway-Error: unknown_connection\r\n" in response.head.raw
 
 
-async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
+async def test_a_removed_key_is_refused(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
@@ -434,7 +436,7 @@ async def test_no_secret_key_is_kept(tmp_path: Path) -> None:
         assert SECRET_KEY not in repr(vars(running.fast_path))
 
 
-async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = asyncio.Event()
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -485,7 +487,7 @@ async def test_the_last_response_before_a_stop_says_so(tmp_path: Path) -> None:
         assert running.fast_path.taken == 1
 
 
-async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
+async def test_a_connection_is_closed_if_the_client_requests_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reads the whole response. The gateway closes the connection first, then the client closes it."""

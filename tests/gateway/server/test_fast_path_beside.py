@@ -14,7 +14,7 @@ from tests.gateway.proxy.test_server_timing import split
 from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
 
 
-def counted(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
+def numbers_of(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     metrics = running.runtime.metrics
     return {key[1:]: numbers[0] for key, numbers in total([metrics.page]).items() if key[0] == name}
 
@@ -32,7 +32,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
             responses = [await client.ask(get()) for _ in range(3)]
         taken = running.fast_path.taken
         assert taken >= 2
-        assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
+        assert numbers_of(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
         split_ms = next(numbers for key, numbers in total([running.runtime.metrics.page]).items() if key[0] == "split")
     for response in responses:
         text = split((response.head.one("server-timing") or b"").decode())

@@ -19,7 +19,7 @@ def connections(running: RunningGateway) -> list[ClientProtocol]:
     return list(server.connections)
 
 
-async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp_path: Path) -> None:
+async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Path) -> None:
     """The caller sends more requests without waiting. The gateway reads only a limited number of bytes ahead."""
     asked, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
     many, written = get(b"/proxy/behind") * 200, 0
@@ -97,7 +97,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)
 
 
-async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
+async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
     async def tardy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)

@@ -79,7 +79,7 @@ def chunked(body: bytes, chance: random.Random) -> bytes:
     return out + b"0\r\n" + chance.choice([b"", b"X-T: 1\r\n"]) + b"\r\n"
 
 
-def case(chance: random.Random) -> Case:
+def random_case(chance: random.Random) -> Case:
     method = chance.choice([b"GET", b"POST", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS"])
     lines = b"".join(line for line in LINES if chance.random() < 0.3).replace(
         b"%032x", b"%032x" % chance.getrandbits(128)
@@ -143,7 +143,7 @@ class Side:
 
 
 @asynccontextmanager
-async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
+async def running_side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
     arrived: list[tuple[bytes, bytes]] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -183,10 +183,10 @@ def recording_calls(running: RunningGateway, records: list[ExchangeRecord]) -> A
 async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(side(tmp_path / "fast", fast_path=True))
-        chain = await stack.enter_async_context(side(tmp_path / "chain", fast_path=False))
+        fast = await stack.enter_async_context(running_side(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(running_side(tmp_path / "chain", fast_path=False))
         for _ in range(CASES):
-            sent = case(chance)
+            sent = random_case(chance)
             assert await fast.outcome(sent) == await chain.outcome(sent), (sent.method, sent.pieces[0][:600])
             assert fast.running.fast_path.write_batch.in_flight == 0
         assert fast.running.fast_path.taken >= CASES
@@ -197,8 +197,8 @@ async def test_a_request_that_breaks_off_after_it_was_sent_is_one_attempt(tmp_pa
     head = b"POST /proxy/fine HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"
     sent = Case(b"POST", [head, b"+5\r\nhello\r\n0\r\n\r\n"])
     async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(side(tmp_path / "fast", fast_path=True))
-        chain = await stack.enter_async_context(side(tmp_path / "chain", fast_path=False))
+        fast = await stack.enter_async_context(running_side(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(running_side(tmp_path / "chain", fast_path=False))
         assert await fast.outcome(sent) == await chain.outcome(sent)
         assert fast.running.fast_path.handed_over == 1
         for one in (fast, chain):
@@ -283,7 +283,7 @@ def uploads() -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_caller_that_leaves_is_recorded_once_and_leaves_nothing_behind(tmp_path: Path, provider: str) -> None:
+async def test_a_disconnect_is_recorded_once_and_all_resources_are_released(tmp_path: Path, provider: str) -> None:
     async with AsyncExitStack() as stack:
         for n, (framing, pieces) in enumerate(uploads()):
             folder = tmp_path / str(n)

@@ -25,7 +25,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest_asyncio.fixture
-async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
+async def batching_gateway(tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Yield a gateway that sends all plain messages at the end of an event loop iteration."""
     provider: RawProvider
     async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
@@ -35,19 +35,19 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
         assert running.fast_path.write_batch.in_flight == 1, "each request that began has ended"
 
 
-async def due(crowded: RunningGateway) -> ClientProtocol:
+async def queued_response(batching_gateway: RunningGateway) -> ClientProtocol:
     """Wait until a response is queued. Return its client connection before the event loop sends the response."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := [one for one in connections(crowded) if one._queued]):
+        while not (found := [one for one in connections(batching_gateway) if one._queued]):
             await asyncio.sleep(0)
     return found[0]
 
 
-async def test_requests_sent_behind_one_another_get_responses_in_their_order(crowded: RunningGateway) -> None:
-    async with dial(port_of(crowded)) as client:
+async def test_pipelined_requests_get_responses_in_order(batching_gateway: RunningGateway) -> None:
+    async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/0"))
         async with asyncio.timeout(PATIENCE_S):
-            while crowded.fast_path.taken == 0:
+            while batching_gateway.fast_path.taken == 0:
                 await asyncio.sleep(0)
         await client.send(get(b"/proxy/1"))
         await asyncio.sleep(0)
@@ -55,8 +55,8 @@ async def test_requests_sent_behind_one_another_get_responses_in_their_order(cro
         assert [(await client.response()).body.data for _ in range(20)] == [b"/%d" % n for n in range(20)]
 
 
-async def test_a_response_leaves_before_what_is_refused_behind_it(crowded: RunningGateway) -> None:
-    async with dial(port_of(crowded)) as client:
+async def test_a_response_is_sent_before_the_refusal_of_the_next_request(batching_gateway: RunningGateway) -> None:
+    async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
         await asyncio.sleep(0)
         await client.send(b"GET /proxy/b HTTP/2.0\r\n\r\n")
@@ -65,30 +65,34 @@ async def test_a_response_leaves_before_what_is_refused_behind_it(crowded: Runni
         assert await client.rest() == b""
 
 
-async def test_a_connection_that_is_closed_in_that_turn_gets_its_response_first(crowded: RunningGateway) -> None:
-    async with dial(port_of(crowded)) as client:
+async def test_a_connection_that_is_closed_in_that_turn_gets_its_response_first(
+    batching_gateway: RunningGateway,
+) -> None:
+    async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await due(crowded)
+        held = await queued_response(batching_gateway)
         held.force_close()
         assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
 
-async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_response(crowded: RunningGateway) -> None:
-    async with dial(port_of(crowded)) as client:
+async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_response(batching_gateway: RunningGateway) -> None:
+    async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await due(crowded)
+        held = await queued_response(batching_gateway)
         held.eof_received()
         held.transport.close()  # type: ignore[union-attr]  # as it does by itself then
         assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
 
-async def test_what_comes_in_that_turn_finds_the_response_gone(crowded: RunningGateway) -> None:
-    async with dial(port_of(crowded)) as client:
+async def test_a_request_in_the_same_iteration_comes_after_the_response_was_sent(
+    batching_gateway: RunningGateway,
+) -> None:
+    async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await due(crowded)
+        held = await queued_response(batching_gateway)
         held.data_received(get(b"/proxy/b"))
         assert held._queued == b""
         assert [(await client.response()).body.data for _ in range(2)] == [b"/a", b"/b"]
-    assert crowded.fast_path.taken == 2
+    assert batching_gateway.fast_path.taken == 2

@@ -53,7 +53,7 @@ def plan(method: str, mount: str) -> Any:
     )
 
 
-def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:
+def head_bytes(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:
     return response_head(head, plan(method, mount), 0.001, 0.002, last=last)
 
 
@@ -79,10 +79,10 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
         )
         assert head.with_fields().fields == result.fields
         try:
-            expected = made(result, method, mount, last=last)
+            expected = head_bytes(result, method, mount, last=last)
         except MalformedResponse:
             pytest.fail(f"{raw!r} was taken for plain, and cannot be passed on")
-        assert without_date(made(head, method, mount, last=last)) == without_date(expected)
+        assert without_date(head_bytes(head, method, mount, last=last)) == without_date(expected)
 
 
 def without_date(result: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
@@ -104,11 +104,11 @@ def test_usual_heads_are_plain(line: str) -> None:
     "line",
     ["Set-Cookie: a=b", "Location: /x", "Link: <x>", "Connection: x-id", "X-Id:tight", "X-Id: \t", "X-Id: nul\x00"],
 )
-def test_what_more_than_a_line_decides_is_not_plain(line: str) -> None:
+def test_a_head_that_needs_more_than_single_lines_is_not_plain(line: str) -> None:
     assert plain_head(f"HTTP/1.1 200 OK\r\n{line}".encode()) is None
 
 
-def test_what_was_learned_is_bounded_and_forgotten() -> None:
+def test_remembered_lines_are_limited_and_dropped() -> None:
     for number in range(3000):
         plain_head(b"HTTP/1.1 200 OK\r\nX-Id: %d" % number)
     assert 0 < passed_head.cached_line_count() <= 1024

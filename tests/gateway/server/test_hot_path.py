@@ -46,7 +46,7 @@ async def test_a_fresh_request_makes_no_statement(
 
 
 @pytest.fixture
-async def several(tracker: Tracker, tmp_path: Path) -> Any:
+async def several_providers(tracker: Tracker, tmp_path: Path) -> Any:
     """Yield a gateway with several providers. Each fails in a different way."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -98,9 +98,9 @@ SAD = [
 
 @pytest.mark.parametrize(("headers", "integration", "status", "code"), SAD)
 async def test_each_wrong_request_is_reported_apart(
-    several: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
+    several_providers: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
 ) -> None:
-    async with several.call_proxy("c1", integration=integration, headers=headers) as response:
+    async with several_providers.call_proxy("c1", integration=integration, headers=headers) as response:
         body = await response.json()
     assert (response.status, body["error"]["code"], response.headers["Gateway-Error"]) == (status, code, code)
     assert len(body["error"]["message"]) > 20
@@ -108,23 +108,23 @@ async def test_each_wrong_request_is_reported_apart(
     assert response.headers["Cache-Control"] == "no-store"
 
 
-async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several: RunningGateway) -> None:
+async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several_providers: RunningGateway) -> None:
     import aiohttp
 
-    async with several.call_proxy("c1", integration="torn") as response:
+    async with several_providers.call_proxy("c1", integration="torn") as response:
         assert response.status == 200
         with pytest.raises(aiohttp.ClientPayloadError):
             await response.read()
 
 
-async def test_the_tokens_schemes_are_those_that_clients_send(several: RunningGateway) -> None:
+async def test_the_tokens_schemes_are_those_that_clients_send(several_providers: RunningGateway) -> None:
     for scheme in ("Bearer", "bearer", "token", "TOKEN"):
         headers = {"Authorization": f"{scheme} sk-test-0123456789abcdef"}
-        async with several.http.get(f"{several.url}/providers/jira", headers=headers) as response:
+        async with several_providers.http.get(f"{several_providers.url}/providers/jira", headers=headers) as response:
             assert response.status == 200
 
 
-async def test_unknown_urls_and_methods_have_our_shape(several: RunningGateway) -> None:
+async def test_unknown_urls_and_methods_have_our_shape(several_providers: RunningGateway) -> None:
     for method, path, status, code in [
         ("GET", "/nowhere", 404, "not_found"),
         ("GET", "/proxyfoo", 404, "not_found"),
@@ -132,16 +132,16 @@ async def test_unknown_urls_and_methods_have_our_shape(several: RunningGateway) 
         ("GET", "/providers/nope", 404, "not_found"),
         ("TRACE", "/proxy/x", 405, "method_not_allowed"),
     ]:
-        headers = {**several.headers, "Provider-Config-Key": "closed", "Connection-Id": "c1"}
-        async with several.http.request(method, several.url + path, headers=headers) as response:
+        headers = {**several_providers.headers, "Provider-Config-Key": "closed", "Connection-Id": "c1"}
+        async with several_providers.http.request(method, several_providers.url + path, headers=headers) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (status, code), path
             assert (await response.json())["error"]["code"] == code
 
 
-async def test_a_body_that_is_not_json_or_too_large_is_refused(several: RunningGateway) -> None:
-    url = f"{several.url}/connections"
-    async with several.http.post(url, data="a=b", headers=several.headers) as response:
+async def test_a_body_that_is_not_json_or_too_large_is_refused(several_providers: RunningGateway) -> None:
+    url = f"{several_providers.url}/connections"
+    async with several_providers.http.post(url, data="a=b", headers=several_providers.headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (415, "invalid_content_type")
-    headers = {**several.headers, "Content-Type": "application/json"}
-    async with several.http.post(url, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as response:
+    headers = {**several_providers.headers, "Content-Type": "application/json"}
+    async with several_providers.http.post(url, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (413, "body_too_large")

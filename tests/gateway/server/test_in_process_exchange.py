@@ -186,7 +186,7 @@ async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) ->
     assert inner.request_id == outer.request_id
 
 
-async def test_a_rate_is_held(door: Agents) -> None:
+async def test_a_rate_limit_is_enforced(door: Agents) -> None:
     key = await door.key(*RULES, limits={"rate": 2})
     results = [await door.call(key, "get_issue", {"issue": "A-1"}) for _ in range(3)]
     assert [result["isError"] for result in results] == [False, False, True]
@@ -203,7 +203,7 @@ async def test_a_name_that_would_end_its_line_is_not_sent(door: Agents, odd: str
     assert door.running.fast_path.taken == taken
 
 
-async def test_a_response_that_stands_still_is_given_up(door: Agents) -> None:
+async def test_a_stalled_response_is_aborted(door: Agents) -> None:
     silent = asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
@@ -239,7 +239,7 @@ async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pyte
     assert len(asked) == 1
 
 
-async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
+async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_recorded(
     door: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider returned 401. The middleware chain would refresh and send again, but the agent has disconnected."""

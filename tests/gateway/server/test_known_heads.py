@@ -207,7 +207,7 @@ def passing(lines: bytes, replaced: frozenset[str]) -> bytes:
 
 @given(PAIRS, REPLACED)
 @example([("Connection-Id: c1", "Connection-Id: c2"), ("b3: 1", "b3: 2"), ("b3: 1", "b3: 3")], set())
-def test_a_known_head_is_what_its_lines_say(pairs: list[tuple[str, str]], replaced: set[str]) -> None:
+def test_a_remembered_head_equals_its_parsed_lines(pairs: list[tuple[str, str]], replaced: set[str]) -> None:
     """The second head has the names of the first one, and other values."""
     first, second = [line for line, _ in pairs], [line for _, line in pairs]
     heads: KnownHeads[KnownHead] = KnownHeads()
@@ -241,7 +241,7 @@ def test_a_known_head_is_what_its_lines_say(pairs: list[tuple[str, str]], replac
         pytest.param(["Connection-Id: c1", "Idempotency-Key: \xfc"], id="an id that is not ASCII"),
     ],
 )
-def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
+def test_a_head_that_is_not_plain_is_parsed_each_time(more: Sequence[str]) -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1"))
     remembered(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
@@ -252,7 +252,7 @@ def test_what_is_not_plain_is_read_anew(more: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("more", ["Idempotency-Key: i", f"traceparent: {TRACES[0]}"])
-def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
+def test_a_value_that_contains_the_capability_is_parsed(more: str) -> None:
     """Such a line must be parsed: a line with the key is not forwarded, and only parsing shows whether the line
     contains the key.
     """
@@ -278,7 +278,7 @@ def test_a_value_that_holds_the_capability_is_read(more: str) -> None:
     ]
 
 
-def test_a_remembered_head_does_not_hold_the_key() -> None:
+def test_a_remembered_head_does_not_contain_the_key() -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
     remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
     found = heads.find(lines_of("Connection-Id: c1", "Idempotency-Key: 2"), None)
@@ -380,7 +380,7 @@ def meaning_of_message(head: ArrivedHead[KnownMessage]) -> tuple[object, ...]:
 @example(None, [("Craceparent", "1", "2"), ("TRACEPARENT", "1", "1")], "Content-Length: 3")
 @example(None, [("TRACEPARENT", "1", "1"), ("traceparent", "1", "2")], "Content-Length: 3")
 @example(None, [("traceparent", "1", "2"), ("TRACEPARENT", "1", "1")], "Content-Length: 3")
-def test_a_known_head_of_a_message_is_what_its_lines_say(
+def test_a_remembered_message_head_equals_its_parsed_lines(
     mount: bytes | None, fields: list[tuple[str, str, str]], length: str
 ) -> None:
     """`fields`: name, value of the first message, value of the second message."""

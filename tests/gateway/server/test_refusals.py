@@ -134,7 +134,7 @@ async def test_is_refused_in_our_shape(server: Served, data: bytes, status: int,
         b"GET / HTTP/9." + MARKER + b"\r\n\r\n",
     ],
 )
-async def test_no_byte_of_the_request_comes_back(server: Served, data: bytes) -> None:
+async def test_a_refusal_contains_no_byte_of_the_request(server: Served, data: bytes) -> None:
     assert MARKER not in await exchange(server.port, data)
 
 
@@ -178,7 +178,7 @@ async def test_a_request_before_a_malformed_one_gets_a_response_first(server: Se
     assert [target for _, target, _ in server.shown.heads] == ["/first"]
 
 
-async def test_what_follows_a_connection_close_is_not_read(server: Served) -> None:
+async def test_requests_after_connection_close_are_not_read(server: Served) -> None:
     raw = await exchange(server.port, get(b"/first", b"Connection: close\r\n") + get(b"/second"))
     assert parsed(raw).body == b"/first"
     assert [target for _, target, _ in server.shown.heads] == ["/first"]
@@ -212,7 +212,7 @@ async def test_a_host_keeps_its_own_refusals() -> None:
     assert (response.status, response.body) == (404, b"404: Not Found")
 
 
-async def test_each_fault_has_words_of_its_own(server: Served) -> None:
+async def test_each_fault_has_its_own_message(server: Served) -> None:
     faults = {
         "space": get(b"/a b"),
         "both": post(b"Content-Length: 3\r\n" + CHUNKED, b"0\r\n\r\n"),

@@ -65,7 +65,7 @@ VALUES = st.one_of(
 
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=8))
-def test_what_travels_on_is_what_the_chain_lets_travel_on(more: Fields) -> None:
+def test_the_fast_path_forwards_the_same_fields_as_the_chain(more: Fields) -> None:
     fields = [*USUAL, *((name, "".join(char for char in value if char.isprintable())) for name, value in more)]
     reader = LineReader()
     for _ in range(2):  # the first pass learns the lines, the second uses the remembered lines
@@ -122,7 +122,7 @@ def test_an_ordinary_post_is_read() -> None:
         pytest.param(b"X-A: \xff", id="no UTF-8"),
     ],
 )
-def test_what_a_name_does_not_decide_is_for_the_chain(more: bytes) -> None:
+def test_lines_that_need_more_than_their_name_use_the_chain(more: bytes) -> None:
     reader = LineReader()
     for _ in range(2):
         assert reader.read(block(USUAL) + b"\r\n" + more) is None
@@ -162,7 +162,7 @@ def test_white_space_around_a_value_is_none_of_it() -> None:
     assert passing(found) == [b"X-A: 1", b"X-B: 2", b"X-C: ", b"X-D: a  b"]
 
 
-def test_a_field_that_holds_the_key_stays_here() -> None:
+def test_a_field_that_contains_the_key_is_not_passed_on() -> None:
     found = LineReader().read(block([*USUAL, ("X-Api-Key", KEY), ("X-B", "1")]))
     assert found is not None
     assert passing(found) == [b"X-B: 1"]

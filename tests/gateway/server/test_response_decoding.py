@@ -81,7 +81,7 @@ async def test_decoding_pauses_for_a_slow_caller() -> None:
     assert caller.taken == TEXT
 
 
-async def test_a_body_that_is_not_what_it_says_lets_no_head_leave() -> None:
+async def test_no_head_is_sent_for_a_body_that_does_not_match_its_coding() -> None:
     caller, provider = Caller(), Provider()
     it = decoding(caller, provider)
     it.feed(b"this is no gzip")
@@ -99,7 +99,7 @@ async def test_a_body_that_ends_too_early_is_none() -> None:
     assert not caller.done.is_set()
 
 
-async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> None:
+async def test_a_caller_that_resumes_reading_in_its_own_callback_gets_an_intact_response() -> None:
     """`resume` runs inside the transport's write. An abort at this point would make asyncio close the transport twice."""
     caller = Caller(pause_at=1)
     it = decoding(caller, Provider())

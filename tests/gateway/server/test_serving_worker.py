@@ -61,7 +61,7 @@ async def test_connections_that_wait_are_accepted_in_batches(listener: socket.so
         client.close()
 
 
-async def test_what_was_accepted_before_the_stop_has_its_protocol(listener: socket.socket) -> None:
+async def test_a_connection_accepted_before_the_stop_gets_its_protocol(listener: socket.socket) -> None:
     waiting = clients(listener, 3)
     address = listener.getsockname()
     runner = await running()
@@ -159,7 +159,7 @@ class Exhausted(socket.socket):
         return super().accept()
 
 
-async def test_it_goes_on_once_there_are_descriptors_again(
+async def test_it_accepts_connections_once_descriptors_are_free_again(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serving_worker, "PAUSE_S", 0.01)
@@ -175,7 +175,7 @@ async def test_it_goes_on_once_there_are_descriptors_again(
     assert "connections_not_accepted" in capsys.readouterr().out
 
 
-async def test_small_responses_are_not_held_back(listener: socket.socket) -> None:
+async def test_small_responses_are_sent_immediately(listener: socket.socket) -> None:
     """Without TCP_NODELAY, a response in two parts would wait for the client's acknowledgement of the first."""
     runner = await running()
     assert runner.server is not None

@@ -8,7 +8,7 @@ from gateway.server.strict_framing import RequestBodyFraming
 CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"
 
 
-def fed(body: RequestBodyFraming, pieces: list[bytes]) -> tuple[bytes, bytes]:
+def feed_pieces(body: RequestBodyFraming, pieces: list[bytes]) -> tuple[bytes, bytes]:
     out = behind = b""
     for piece in pieces:
         if body.ended:
@@ -23,7 +23,7 @@ def fed(body: RequestBodyFraming, pieces: list[bytes]) -> tuple[bytes, bytes]:
 def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
     data = CHUNKED + b"GET"
     body = RequestBodyFraming(None)
-    out, behind = fed(body, [data[:at], data[at:]])
+    out, behind = feed_pieces(body, [data[:at], data[at:]])
     result = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
     assert (result, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
     assert out.endswith(b"\r\n0\r\n\r\n")
@@ -33,7 +33,7 @@ def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
 def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
     data = b"helloGET"
     body = RequestBodyFraming(5)
-    assert fed(body, [data[:at], data[at:]]) == (b"hello", b"GET")
+    assert feed_pieces(body, [data[:at], data[at:]]) == (b"hello", b"GET")
     assert (body.ended, body.received, body.left_bytes) == (True, 5, 0)
 
 

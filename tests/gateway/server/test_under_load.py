@@ -27,7 +27,7 @@ STREAMS = 100
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
-async def asked(gateway: Serving, request: bytes) -> int:
+async def request_status(gateway: Serving, request: bytes) -> int:
     async with dial(gateway.port) as client:
         client.send(request)
         return (await client.response()).status
@@ -48,7 +48,9 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
                 files.write()
                 gateway.signal(signal.SIGHUP)
                 await gateway.logged("reloaded", turn * workers)
-                assert await asked(gateway, head("/short", OTHER_KEY)) == (404 if "more" in environments else 401)
+                assert await request_status(gateway, head("/short", OTHER_KEY)) == (
+                    404 if "more" in environments else 401
+                )
                 await load.further(REQUESTS)
             files.path.write_text("server: {port: nonsense}\n")
             gateway.signal(signal.SIGHUP)
@@ -83,7 +85,7 @@ async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_pat
 
 
 @pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, True)])
-async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyone: bool) -> None:
+async def test_streams_in_flight_are_complete(tmp_path: Path, workers: int, everyone: bool) -> None:
     """All streams arrive complete.
 
     `everyone`: signal the workers too, as a service manager does. Each worker then gets a second signal from its

@@ -130,13 +130,13 @@ async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) ->
             async with serving(files, listener) as first:
                 await first.connect()
                 async with wrk(tmp_path, first.port) as load:
-                    stops = await relayed(files, listener, first, load)
+                    stops = await run_successors(files, listener, first, load)
                     counted = await load.counts()
     report("SIGTERM", workers, counted, stops=stops)
     assert none_failed(counted)
 
 
-async def relayed(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
+async def run_successors(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
     """Start several gateways one after the other on the same socket. Stop each gateway as soon as its successor is
     ready.
 
@@ -147,4 +147,4 @@ async def relayed(files: Files, listener: socket.socket, serves: Serving, load: 
     async with serving(files, listener) as successor:
         serves.signal(signal.SIGTERM)
         assert await serves.ended() == 0
-        return 1 + await relayed(files, listener, successor, load)
+        return 1 + await run_successors(files, listener, successor, load)

@@ -138,7 +138,7 @@ def test_a_worker_loads_only_the_driver_of_its_store(
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
-def test_an_import_of_more_than_the_engine_gets_the_whole_package() -> None:
+def test_an_import_of_other_names_loads_the_whole_package() -> None:
     asked = "from sqlalchemy.ext.asyncio import AsyncEngine; from sqlalchemy.ext.asyncio import AsyncSession, engine; "
     assert (
         printed_by(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)")
@@ -159,7 +159,7 @@ def test_package_has_no_unknown_names() -> None:
         "from aiohttp import client; print(client.ClientSession.__module__)",
     ],
 )
-def test_the_client_session_can_be_imported_in_each_way(use: str) -> None:
+def test_the_client_session_can_be_imported_in_every_form(use: str) -> None:
     assert printed_by(WEB + use) == "aiohttp.client"
 
 

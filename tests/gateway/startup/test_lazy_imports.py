@@ -55,7 +55,7 @@ def test_library_does_not_import_a_deferred_module(times: list[str]) -> None:
     assert times == ["rare_one"]
 
 
-def test_a_deferred_name_does_what_the_real_one_would(times: list[str]) -> None:
+def test_a_lazily_imported_name_behaves_like_the_real_one(times: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
 

@@ -17,7 +17,7 @@ TTL = timedelta(seconds=60)
 OTHER = REF._replace(connection_id="u2")
 
 
-async def heard(store: Store) -> None:
+async def wait_for_change(store: Store) -> None:
     """Return when something has changed. Without a notification, this wait times out."""
     async with asyncio.timeout(PATIENCE_S):
         await store.changes.wait_for_change(10 * PATIENCE_S)
@@ -154,13 +154,13 @@ async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: O
 async def test_change_of_another_process_wakes_the_reader(opener: Opener) -> None:
     here, there = await opener(), await opener()
     await there.changes.version()
-    waiting = asyncio.create_task(heard(there))
+    waiting = asyncio.create_task(wait_for_change(there))
     await here.connections.put(new(), now=NOW)
     assert (await asyncio.wait([waiting], timeout=PATIENCE_S))[0] == {waiting}
     waiting.result()
 
 
-async def test_a_reader_that_comes_back_after_the_log_was_pruned_is_notified(store: Store) -> None:
+async def test_a_reader_that_returns_after_the_log_was_pruned_is_notified(store: Store) -> None:
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))

@@ -37,7 +37,7 @@ FULL = ConnectSession(
 )
 
 
-async def test_a_session_comes_back_whole_by_its_digest(store: Store) -> None:
+async def test_a_session_is_found_by_its_digest_with_all_fields(store: Store) -> None:
     await store.sessions.add(FULL)
     await store.sessions.add(ConnectSession(digest="d2", environment="prod", expires_at=SOON))
     assert await store.sessions.get("d1", now=NOW) == FULL
@@ -45,7 +45,7 @@ async def test_a_session_comes_back_whole_by_its_digest(store: Store) -> None:
     assert await store.sessions.get("d3", now=NOW) is None
 
 
-async def test_an_expired_session_is_gone_before_it_is_pruned(store: Store) -> None:
+async def test_an_expired_session_is_not_found_before_it_is_pruned(store: Store) -> None:
     await store.sessions.add(replace(FULL, max_connections=None))
     assert await store.sessions.get("d1", now=SOON - timedelta(milliseconds=1))
     assert await store.sessions.get("d1", now=SOON) is None

@@ -13,7 +13,7 @@ from tests.gateway.store.conftest import NOW, new, sqlite_only
 
 
 @pytest.fixture
-async def five(store: Store) -> Store:
+async def five_connections(store: Store) -> Store:
     rows: list[tuple[str, str, str, dict[str, str], EndUser | None]] = [
         ("dev", "jira", "alpha", {"plan": "pro", "eu": "1"}, EndUser("e1", "ann@x.example", "Ann ÄRGER", None, "o1")),
         ("dev", "github", "alpha", {"plan": "free"}, EndUser("e1", organization_id="o2")),
@@ -28,7 +28,7 @@ async def five(store: Store) -> Store:
     return store
 
 
-async def named(store: Store, **wanted: Any) -> list[str]:
+async def listed_names(store: Store, **wanted: Any) -> list[str]:
     found = await store.connections.list("dev", ListFilter(**wanted))
     return [f"{connection.ref.integration_id}/{connection.ref.connection_id}" for connection in found]
 
@@ -56,25 +56,25 @@ GIVEN: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_listed_connections_match_all_given_filters(five: Store) -> None:
+async def test_listed_connections_match_all_given_filters(five_connections: Store) -> None:
     """This is one test for all filters, because it writes nothing."""
-    found = [(wanted, await named(five, **wanted)) for wanted, _ in GIVEN]
+    found = [(wanted, await listed_names(five_connections, **wanted)) for wanted, _ in GIVEN]
     assert found == GIVEN
 
 
-async def test_tags_that_are_replaced_are_no_longer_found(five: Store) -> None:
-    await five.connections.put(new(ConnectionRef("dev", "jira", "alpha"), tags={"plan": "gone"}), now=NOW)
-    assert await named(five, tags={"plan": "pro"}) == ["jira/b_ta%"]
-    assert await named(five, tags={"plan": "gone"}) == ["jira/alpha"]
+async def test_tags_that_are_replaced_are_no_longer_found(five_connections: Store) -> None:
+    await five_connections.connections.put(new(ConnectionRef("dev", "jira", "alpha"), tags={"plan": "gone"}), now=NOW)
+    assert await listed_names(five_connections, tags={"plan": "pro"}) == ["jira/b_ta%"]
+    assert await listed_names(five_connections, tags={"plan": "gone"}) == ["jira/alpha"]
 
 
-async def test_a_cursor_goes_on_where_the_page_ended_though_rows_come_and_go(five: Store) -> None:
-    page = await five.connections.list("dev", ListFilter(limit=2))
-    await five.connections.put(new(ConnectionRef("dev", "jira", "newcomer")), now=NOW + timedelta(days=1))
-    await five.connections.delete(page[-1].ref, now=NOW)
-    assert await named(five, cursor=cursor_after(page[-1])) == ["github/alpha", "jira/alpha"]
-    last = (await five.connections.list("dev", ListFilter()))[-1]
-    assert await named(five, cursor=cursor_after(last)) == []
+async def test_a_cursor_continues_after_the_page_although_rows_are_added_and_deleted(five_connections: Store) -> None:
+    page = await five_connections.connections.list("dev", ListFilter(limit=2))
+    await five_connections.connections.put(new(ConnectionRef("dev", "jira", "newcomer")), now=NOW + timedelta(days=1))
+    await five_connections.connections.delete(page[-1].ref, now=NOW)
+    assert await listed_names(five_connections, cursor=cursor_after(page[-1])) == ["github/alpha", "jira/alpha"]
+    last = (await five_connections.connections.list("dev", ListFilter()))[-1]
+    assert await listed_names(five_connections, cursor=cursor_after(last)) == []
 
 
 @pytest.mark.parametrize(

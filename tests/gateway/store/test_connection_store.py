@@ -47,7 +47,7 @@ async def test_an_unknown_connection_is_none(store: Store) -> None:
         assert await store.connections.get(ref) is None
 
 
-async def test_putting_again_replaces_the_credential_and_keeps_what_is_not_given(store: Store) -> None:
+async def test_storing_again_replaces_the_credential_and_keeps_other_members(store: Store) -> None:
     first, _ = await store.connections.put(
         new(config={"a": 1}, secret_config={"pin": "1"}, metadata={"m": 1}, tags={"t": "1"}, end_user=EndUser("e")),
         now=NOW,
@@ -182,7 +182,7 @@ async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after
     assert await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL / 4)
 
 
-async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it_alone(store: Store) -> None:
+async def test_only_the_lease_of_the_dead_holder_is_claimed(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")

@@ -38,7 +38,7 @@ def changed(folder: Path, column: str = "credential", connection_id: str = "c1",
     db.close()
 
 
-def moved(folder: Path, _column: str = "", connection_id: str = "c1") -> None:
+def replace_with_other(folder: Path, _column: str = "", connection_id: str = "c1") -> None:
     """Replace the credential with that of another connection."""
     with sqlite3.connect(folder / "gateway.db") as db:
         other = "SELECT credential FROM connections WHERE connection_id = 'c2'"
@@ -51,14 +51,14 @@ def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1
     changed(folder, column, connection_id, at=3)
 
 
-def retyped(folder: Path) -> None:
+def replace_with_text(folder: Path) -> None:
     """Replace the credential with text. This is possible, because a column of SQLite accepts any type."""
     with sqlite3.connect(folder / "gateway.db") as db:
         db.execute("UPDATE connections SET credential = 'text' WHERE connection_id = 'c1'")
     db.close()
 
 
-async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> None:
+async def damage_while_stopped(running: RunningGateway, *harms: Callable[[Path], None]) -> None:
     """Stop the gateway, damage its database, and start it again with an empty memory."""
     await running.stop()
     for harm in harms:
@@ -66,37 +66,39 @@ async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> 
     await running.start()
 
 
-async def asked(running: RunningGateway, connection_id: str = "c1") -> tuple[int, str, str | None, dict[str, object]]:
+async def call_connection(
+    running: RunningGateway, connection_id: str = "c1"
+) -> tuple[int, str, str | None, dict[str, object]]:
     async with running.call_proxy(connection_id) as response:
         body = await response.read()
         reply = json.loads(body)["error"] if "Gateway-Error" in response.headers else {}
         return response.status, response.headers.get("Gateway-Error", ""), response.headers.get("Retry-After"), reply
 
 
-def of(logged: list[EventDict]) -> list[EventDict]:
+def damage_events(logged: list[EventDict]) -> list[EventDict]:
     return [event for event in logged if event["event"] == EVENT]
 
 
-@pytest.mark.parametrize("harm", [changed, moved, of_no_key, retyped])
+@pytest.mark.parametrize("harm", [changed, replace_with_other, of_no_key, replace_with_text])
 async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:
     for connection_id in ("c1", "c2"):
         await running.import_connection(tracker.grant(), connection_id)
-    await meanwhile(running, harm)
+    await damage_while_stopped(running, harm)
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
-            status, code, retry_after, reply = await asked(running)
+            status, code, retry_after, reply = await call_connection(running)
             assert (status, code, retry_after) == (500, "credential_unreadable", None)
     assert "connection 'c1'" in str(reply["message"])
     assert "gateway restore" in str(reply["message"])
-    (event,) = of(logged)  # logged once a minute, for any number of calls
+    (event,) = damage_events(logged)  # logged once a minute, for any number of calls
     wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
     wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
     assert {name: event[name] for name in wanted} == wanted
     assert metric_values(running, "gateway_stored_secrets_unreadable_total") == {("dev", "connections"): 3}
     for _ in range(3):
-        assert (await asked(running, "c2"))[0] == 200
+        assert (await call_connection(running, "c2"))[0] == 200
     async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:
         assert response.status == 200
         assert {one["connection_id"] for one in (await response.json())["connections"]} == {"c1", "c2"}
@@ -112,7 +114,7 @@ async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tra
     with structlog.testing.capture_logs() as logged, pytest.raises(Unavailable, match="SIGHUP") as refusal:
         store.open(row.credential)
     assert (refusal.value.status, refusal.value.code) == (503, "store_unavailable")
-    assert of(logged) == []
+    assert damage_events(logged) == []
 
 
 @pytest.mark.parametrize("column", ["credential", "secret_config"])
@@ -122,9 +124,9 @@ async def test_damaged_connection_can_be_reconnected_and_deleted(
     for connection_id in ("c1", "c2"):
         await running.import_connection(tracker.grant(), connection_id)
     harms = [partial(changed, column=column, connection_id=connection_id) for connection_id in ("c1", "c2")]
-    await meanwhile(running, *([seal_settings] if column == "secret_config" else []), *harms)
+    await damage_while_stopped(running, *([seal_settings] if column == "secret_config" else []), *harms)
     await running.import_connection(tracker.grant(), "c1")
-    assert (await asked(running))[0] == 200
+    assert (await call_connection(running))[0] == 200
     url = f"{running.url}/connections/c2?provider_config_key=tracker"
     async with running.http.delete(url, headers=running.headers) as response:
         assert response.status == 200, await response.text()
@@ -141,7 +143,7 @@ def seal_settings(folder: Path) -> None:
 
 async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
-    await meanwhile(running, changed)
+    await damage_while_stopped(running, changed)
     runtime = running.runtime
     row = await runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
@@ -156,7 +158,7 @@ async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Track
 async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: RunningGateway, tracker: Tracker) -> None:
     for connection_id in ("c1", "c2"):
         await running.import_connection(tracker.grant(), connection_id)
-    await meanwhile(running, changed)
+    await damage_while_stopped(running, changed)
     runtime = running.runtime
     keep_alive = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     rows = [
@@ -173,10 +175,10 @@ async def test_damage_is_logged_again_after_a_minute(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    await meanwhile(running, changed)
+    await damage_while_stopped(running, changed)
     begun = clock.monotonic()
     with structlog.testing.capture_logs() as logged:
-        await asked(running)
+        await call_connection(running)
         monkeypatch.setattr(clock, "monotonic", lambda: begun + timedelta(minutes=2).total_seconds())
-        await asked(running)
-    assert len(of(logged)) == 2
+        await call_connection(running)
+    assert len(damage_events(logged)) == 2

@@ -72,7 +72,7 @@ async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: 
 
 
 @pytest.mark.parametrize("environments", [{"dev"}, {"dev", "prod"}])
-async def test_each_environment_has_a_key_of_its_own(opener: Opener, environments: set[str]) -> None:
+async def test_each_environment_has_its_own_key(opener: Opener, environments: set[str]) -> None:
     store = await opener(environments=environments)
     used = set()
     for environment in environments:

@@ -25,7 +25,7 @@ ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
 
 
 @pytest.fixture
-async def telling(opener: Opener) -> Store:
+async def store_with_target(opener: Opener) -> Store:
     """Yield a store with one webhook URL in environment `dev`."""
     store = await opener()
     store.outbox.targets_of = targets
@@ -36,7 +36,7 @@ def targets(environment: str) -> tuple[str, ...]:
     return ("primary",) if environment == "dev" else ()
 
 
-async def claimed(store: Store, owner: str = "n1", after_s: float = 0, limit: int = 10) -> list[Delivery]:
+async def claim_deliveries(store: Store, owner: str = "n1", after_s: float = 0, limit: int = 10) -> list[Delivery]:
     now = NOW + timedelta(seconds=after_s)
     return await store.deliveries.claim(LANE, owner=owner, now=now, ttl=TTL, limit=limit)
 
@@ -49,30 +49,30 @@ def failed(after_s: float) -> DeliveryOutcome:
     return DeliveryOutcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
 
 
-async def test_rolled_back_change_sends_no_event(telling: Store, monkeypatch: Any) -> None:
-    async def stumble(*_: Any) -> None:
+async def test_rolled_back_change_sends_no_event(store_with_target: Store, monkeypatch: Any) -> None:
+    async def raise_unavailable(*_: Any) -> None:
         raise RuntimeError("the last write of the transaction")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.store.connection_store.record_change", stumble)
+        patch.setattr("gateway.store.connection_store.record_change", raise_unavailable)
         with pytest.raises(RuntimeError):
-            await telling.connections.put(new(), now=NOW)
-    assert await listed(telling) == []
-    await telling.connections.put(new(), now=NOW)
-    assert [one.event for one in await listed(telling)] == ["connection.created"]
+            await store_with_target.connections.put(new(), now=NOW)
+    assert await listed(store_with_target) == []
+    await store_with_target.connections.put(new(), now=NOW)
+    assert [one.event for one in await listed(store_with_target)] == ["connection.created"]
 
 
-async def test_each_change_of_the_state_is_reported_once(telling: Store) -> None:
-    await telling.connections.put(new(), now=NOW)
+async def test_each_change_of_the_state_is_reported_once(store_with_target: Store) -> None:
+    await store_with_target.connections.put(new(), now=NOW)
     for code, final in (("timeout", False), ("timeout", False), ("invalid_grant", True), ("token_revoked", True)):
-        row = await telling.connections.get(REF)
+        row = await store_with_target.connections.get(REF)
         assert row is not None
-        assert await telling.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+        assert await store_with_target.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
         noted = RefreshFailure(code, "words", final, NOW, 1)
-        assert await telling.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
-    await telling.connections.delete(REF, now=NOW)
+        assert await store_with_target.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
+    await store_with_target.connections.delete(REF, now=NOW)
     words = ("created", "degraded", "needs_reauth", "deleted")
-    assert [one.event for one in await listed(telling)] == [f"connection.{word}" for word in words]
+    assert [one.event for one in await listed(store_with_target)] == [f"connection.{word}" for word in words]
 
 
 async def test_claimed_delivery_is_leased(opener: Opener) -> None:
@@ -80,75 +80,84 @@ async def test_claimed_delivery_is_leased(opener: Opener) -> None:
     first.outbox.targets_of = targets
     for n in range(20):
         await first.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
-    both = await asyncio.gather(*(claimed(store, f"n{n % 2}", limit=4) for n, store in enumerate([first, second] * 3)))
+    both = await asyncio.gather(
+        *(claim_deliveries(store, f"n{n % 2}", limit=4) for n, store in enumerate([first, second] * 3))
+    )
     ids = [one.id for some in both for one in some]
     assert len(ids) == len(set(ids)) == 20
-    assert await claimed(second) == []
+    assert await claim_deliveries(second) == []
     work = await second.deliveries.work(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + TTL)
-    again = await claimed(second, "n2", after_s=61, limit=100)
+    again = await claim_deliveries(second, "n2", after_s=61, limit=100)
     assert len(again) == 20
     assert not await first.deliveries.settle(again[0], TAKEN, owner="n0", now=NOW), "its lease is another's by now"
     assert await second.deliveries.settle(again[0], TAKEN, owner="n2", now=NOW)
     await second.deliveries.release("n2")
-    assert len(await claimed(first, after_s=61, limit=100)) == 19
+    assert len(await claim_deliveries(first, after_s=61, limit=100)) == 19
 
 
-async def test_only_the_first_delivery_of_a_connection_can_be_claimed(telling: Store) -> None:
+async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with_target: Store) -> None:
     for _ in range(3):
-        await telling.connections.put(new(), now=NOW)
-    await telling.connections.put(new(REF._replace(connection_id="u2")), now=NOW)
-    first, other = await claimed(telling)
+        await store_with_target.connections.put(new(), now=NOW)
+    await store_with_target.connections.put(new(REF._replace(connection_id="u2")), now=NOW)
+    first, other = await claim_deliveries(store_with_target)
     assert (first.connection_id, other.connection_id) == ("u1", "u2")
-    assert await telling.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
-    assert await telling.deliveries.settle(first, failed(30), owner="n1", now=NOW)
-    assert {one.due_at for one in await listed(telling, connection_id="u1")} == {NOW + timedelta(seconds=30)}
-    work = await telling.deliveries.work(NOW)
+    assert await store_with_target.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
+    assert await store_with_target.deliveries.settle(first, failed(30), owner="n1", now=NOW)
+    assert {one.due_at for one in await listed(store_with_target, connection_id="u1")} == {NOW + timedelta(seconds=30)}
+    work = await store_with_target.deliveries.work(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + timedelta(seconds=30))
-    (again,) = await claimed(telling, after_s=30)
+    (again,) = await claim_deliveries(store_with_target, after_s=30)
     assert (again.id, again.attempts, again.message_id) == (first.id, 1, first.message_id)
-    assert await telling.deliveries.settle(again, TAKEN, owner="n1", now=NOW + timedelta(seconds=31))
+    assert await store_with_target.deliveries.settle(again, TAKEN, owner="n1", now=NOW + timedelta(seconds=31))
     for _ in range(2):
-        (following,) = await claimed(telling, after_s=31)
+        (following,) = await claim_deliveries(store_with_target, after_s=31)
         assert following.event == "connection.reconnected"
         dead = DeliveryOutcome(DeliveryState.DEAD, 410, "gone")
-        assert await telling.deliveries.settle(following, dead, owner="n1", now=NOW + timedelta(seconds=31))
-    assert await telling.deliveries.backlog() == []
+        assert await store_with_target.deliveries.settle(following, dead, owner="n1", now=NOW + timedelta(seconds=31))
+    assert await store_with_target.deliveries.backlog() == []
 
 
-async def test_postponed_deliveries_become_due_now(telling: Store) -> None:
-    await telling.connections.put(new(), now=NOW)
-    (one,) = await claimed(telling)
-    await telling.deliveries.settle(one, failed(900), owner="n1", now=NOW)
-    await telling.deliveries.make_due_now(LANE, NOW)
-    assert len(await claimed(telling)) == 1
+async def test_postponed_deliveries_become_due_now(store_with_target: Store) -> None:
+    await store_with_target.connections.put(new(), now=NOW)
+    (one,) = await claim_deliveries(store_with_target)
+    await store_with_target.deliveries.settle(one, failed(900), owner="n1", now=NOW)
+    await store_with_target.deliveries.make_due_now(LANE, NOW)
+    assert len(await claim_deliveries(store_with_target)) == 1
 
 
-async def test_events_behind_a_replayed_one_are_sent_right_after_it(telling: Store) -> None:
+async def test_events_after_a_replayed_one_are_sent_right_after_it(store_with_target: Store) -> None:
     for _ in range(2):
-        await telling.connections.put(new(), now=NOW)
-    (first,) = await claimed(telling)
-    await telling.deliveries.settle(first, failed(900), owner="n1", now=NOW)
+        await store_with_target.connections.put(new(), now=NOW)
+    (first,) = await claim_deliveries(store_with_target)
+    await store_with_target.deliveries.settle(first, failed(900), owner="n1", now=NOW)
     now = NOW + timedelta(seconds=1)
-    assert await telling.event_log.replay(EventFilter(environment="dev", message_ids=[first.message_id]), now) == 1
-    (again,) = await claimed(telling, after_s=1)
-    assert await telling.deliveries.settle(again, TAKEN, owner="n1", now=now)
-    (following,) = await claimed(telling, after_s=1)
+    assert (
+        await store_with_target.event_log.replay(EventFilter(environment="dev", message_ids=[first.message_id]), now)
+        == 1
+    )
+    (again,) = await claim_deliveries(store_with_target, after_s=1)
+    assert await store_with_target.deliveries.settle(again, TAKEN, owner="n1", now=now)
+    (following,) = await claim_deliveries(store_with_target, after_s=1)
     assert following.event == "connection.reconnected"
 
 
-async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
+async def test_an_event_can_be_sent_again_under_its_id(store_with_target: Store) -> None:
     for name in ("u1", "u2"):
-        await telling.connections.put(new(REF._replace(connection_id=name)), now=NOW)
-    for one, came in zip(await claimed(telling), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True):
-        await telling.deliveries.settle(one, came, owner="n1", now=NOW)
-    delivered, dead = await listed(telling)
-    before = await telling.changes.log_end()
+        await store_with_target.connections.put(new(REF._replace(connection_id=name)), now=NOW)
+    for one, came in zip(
+        await claim_deliveries(store_with_target), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True
+    ):
+        await store_with_target.deliveries.settle(one, came, owner="n1", now=NOW)
+    delivered, dead = await listed(store_with_target)
+    before = await store_with_target.changes.log_end()
     later = NOW + timedelta(days=2)
-    log = telling.event_log
+    log = store_with_target.event_log
     assert await log.replay(EventFilter(environment="dev", state=DeliveryState.DEAD), later) == 1
-    assert (await telling.changes.log_end()).last_id > before.last_id, "so that a gateway that runs looks for work"
-    (again,) = await claimed(telling, after_s=172_800)
+    assert (await store_with_target.changes.log_end()).last_id > before.last_id, (
+        "so that a gateway that runs looks for work"
+    )
+    (again,) = await claim_deliveries(store_with_target, after_s=172_800)
     assert (again.message_id, again.attempts, again.state) == (dead.message_id, 0, DeliveryState.PENDING)
     assert again.give_up_at == later + timedelta(days=1)
     assert await log.replay(EventFilter(environment="dev", message_ids=[again.message_id]), later) == 0, "being sent"
@@ -157,68 +166,77 @@ async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     assert await log.replay(EventFilter(environment="prod"), later) == 0
 
 
-async def test_unavoidable_expiry_is_announced_once_per_number_of_days(telling: Store) -> None:
+async def test_unavoidable_expiry_is_announced_once_per_number_of_days(store_with_target: Store) -> None:
     ends = NOW + timedelta(days=20)
-    await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
+    await store_with_target.connections.put(new(life=Lifespan(ends, None)), now=NOW)
     kept = new(REF._replace(connection_id="kept"), life=Lifespan(ends, NOW + timedelta(days=9)))
-    await telling.connections.put(kept, now=NOW)
+    await store_with_target.connections.put(kept, now=NOW)
 
     async def expiring_events(after_days: float) -> int:
         now = NOW + timedelta(days=after_days)
-        return sum([await telling.expiring.report("dev", days, now=now, limit=10) for days in (3, 14)])
+        return sum([await store_with_target.expiring.report("dev", days, now=now, limit=10) for days in (3, 14)])
 
     assert [await expiring_events(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
-    expiring = [one for one in await listed(telling) if one.event == "connection.expiring"]
+    expiring = [one for one in await listed(store_with_target) if one.event == "connection.expiring"]
     assert [one.connection_id for one in expiring] == ["u1", "u1"]
-    content = await telling.deliveries.content(expiring[0])
+    content = await store_with_target.deliveries.content(expiring[0])
     assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
-    await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
+    await store_with_target.connections.put(new(life=Lifespan(ends, None)), now=NOW)
     assert await expiring_events(10) == 1, "it was authorized again"
 
 
-async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_site(telling: Store) -> None:
+async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_site(store_with_target: Store) -> None:
     site = {"baseUrl": "https://Acme.example/"}
-    await telling.connections.put(new(config=site), now=NOW)
-    await telling.connections.put(
+    await store_with_target.connections.put(new(config=site), now=NOW)
+    await store_with_target.connections.put(
         new(REF._replace(connection_id="u2"), config={"baseUrl": "https://b.example"}), now=NOW
     )
     integration = Integration(environment="dev", integration_id="jira", provider="jira")
     received = {"headers": [["x-a", "b"]], "body": "e30="}
     origins = ["https://acme.example:443"]
     taken = [
-        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=origins, seen="one", **ROOM)
+        await store_with_target.webhooks.queue_webhook(
+            integration, received, now=NOW, origins=origins, seen="one", **ROOM
+        )
         for _ in range(2)
     ]
     assert taken == [1, None]
     assert (
-        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=["https://c.example:443"], **ROOM)
+        await store_with_target.webhooks.queue_webhook(
+            integration, received, now=NOW, origins=["https://c.example:443"], **ROOM
+        )
         == 0
     )
-    forwards = [one for one in await listed(telling) if one.event == "forward"]
+    forwards = [one for one in await listed(store_with_target) if one.event == "forward"]
     assert [one.connection_id for one in forwards] == ["u1", None]
-    assert (await telling.deliveries.content(forwards[0])).received == received
-    await telling.event_log.prune(NOW + timedelta(days=8))
+    assert (await store_with_target.deliveries.content(forwards[0])).received == received
+    await store_with_target.event_log.prune(NOW + timedelta(days=8))
     assert (
-        await telling.webhooks.queue_webhook(integration, received, now=NOW, origins=origins, seen="one", **ROOM) == 1
+        await store_with_target.webhooks.queue_webhook(
+            integration, received, now=NOW, origins=origins, seen="one", **ROOM
+        )
+        == 1
     )
 
 
 async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
-    telling: Store, monkeypatch: pytest.MonkeyPatch
+    store_with_target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(received_webhooks, "MAX_CONNECTIONS", 2)
     integration = Integration(environment="dev", integration_id="jira", provider="jira")
     origins = ["https://acme.example:443"]
     for number in range(2, 6):
         name = f"u{number - 1}"
-        await telling.connections.put(
+        await store_with_target.connections.put(
             new(REF._replace(connection_id=name), config={"baseUrl": "https://acme.example"}), now=NOW
         )
         with capture_logs() as logged:
-            await telling.webhooks.queue_webhook(integration, {"body": "e30="}, now=NOW, origins=origins, **ROOM)
+            await store_with_target.webhooks.queue_webhook(
+                integration, {"body": "e30="}, now=NOW, origins=origins, **ROOM
+            )
         skipped = [line["skipped"] for line in logged if line["event"] == "webhook_connections_skipped"]
         assert skipped == ([number - 3] if number > 3 else [])
-    forwards = [one.connection_id for one in await listed(telling) if one.event == "forward"]
+    forwards = [one.connection_id for one in await listed(store_with_target) if one.event == "forward"]
     assert (forwards.count("u1"), forwards.count("u2"), forwards.count("u3")) == (4, 3, 0)
 
 

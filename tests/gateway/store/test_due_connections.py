@@ -93,13 +93,13 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
     await put(store, 1, -HOUR)
     asked: list[tuple[str, Any]] = []
 
-    def hear(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def record_statement(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         asked.append((statement, parameters))
 
-    event.listen(Engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", record_statement)
     (row,) = await store.expiring.token_ended(NOW, after=None, limit=9)
     await store.expiring.token_ended(NOW, after=row, limit=9)
-    event.remove(Engine, "before_cursor_execute", hear)
+    event.remove(Engine, "before_cursor_execute", record_statement)
     asked = [one for one in asked if "FROM connections" in one[0]]
     assert len(asked) == 2
     async with store.transactions.read() as db:

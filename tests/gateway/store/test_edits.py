@@ -18,7 +18,7 @@ LATER = NOW + timedelta(seconds=5)
 OTHER = REF._replace(connection_id="u2")
 
 
-async def test_an_edit_changes_what_it_names_and_nothing_else(store: Store) -> None:
+async def test_an_edit_changes_only_the_given_members(store: Store) -> None:
     asked = new(metadata={"m": 1}, tags={"old": "1"}, webhook_url_override="https://a.example", config={"a": 1})
     before, _ = await store.connections.put(asked, now=NOW)
     after = await store.edits.edit(REF, Edit(tags={"Team": "Red"}, end_user=EndUser("e", display_name="Éa")), now=LATER)

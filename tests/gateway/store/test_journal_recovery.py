@@ -28,14 +28,14 @@ REPLY = Reply(200, CIMultiDict({"Content-Type": "application/json"}), b'{"access
 pytestmark = sqlite_only
 
 
-async def held(store: Store) -> Connection:
+async def stored_connection(store: Store) -> Connection:
     row, _ = await store.connections.put(new(), now=NOW)
     return row
 
 
-async def claimed(store: Store) -> Connection:
+async def claimed_connection(store: Store) -> Connection:
     """Return the row of a connection with an open refresh."""
-    row = await held(store)
+    row = await stored_connection(store)
     assert await store.refreshes.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
     return row
 
@@ -58,13 +58,13 @@ async def recorded(store: Store, row: Connection, reply: Reply = REPLY) -> Journ
     return file
 
 
-def nobody(_attempt: str) -> None:
+def fail_if_released(_attempt: str) -> None:
     raise AssertionError("nothing is to be released")
 
 
 async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: Opener, path: Path) -> None:
     here = await opener()
-    row = await held(here)
+    row = await stored_connection(here)
     (await recorded(here, row)).die()
     await here.close()
     there = await opener()
@@ -100,7 +100,7 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
 
 async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
     here = await opener()
-    row = await held(here)
+    row = await stored_connection(here)
     await recorded(here, row)
     assert await here.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
     assert await here.journal.earlier_replies(replace(row, uid="another")) == EarlierReplies()
@@ -109,23 +109,23 @@ async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
 
 async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: Path) -> None:
     here = await opener()
-    row = await claimed(here)
+    row = await claimed_connection(here)
     (await recorded(here, row)).die()
-    await here.journal.sweep(here.connections.get, nobody)
+    await here.journal.sweep(here.connections.get, fail_if_released)
     assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is open still"
     await here.refreshes.release_lease(REF, owner="o")
-    await here.journal.sweep(here.connections.get, nobody)
+    await here.journal.sweep(here.connections.get, fail_if_released)
     assert list(folder(path).glob("*.journal")) == []
 
 
 async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(opener: Opener, path: Path) -> None:
     here = await opener()
-    (await recorded(here, await held(here))).die()
+    (await recorded(here, await stored_connection(here))).die()
 
     async def not_known() -> bool:
         return False
 
-    await here.journal.sweep(here.connections.get, nobody, (), not_known)
+    await here.journal.sweep(here.connections.get, fail_if_released, (), not_known)
     assert len(list(folder(path).glob("*.journal"))) == 1
     here.failover.begin()
     assert not await here.failover.is_unchanged()
@@ -133,11 +133,11 @@ async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(open
     assert not await here.failover.is_unchanged(), "others may still be at it"
 
 
-async def test_unneeded_attempt_in_a_living_parents_file_is_released(
+async def test_unneeded_attempt_in_a_running_parents_file_is_released(
     opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opener()
-    row = await claimed(store)
+    row = await claimed_connection(store)
     await store.journal.prepare("dev")
     entry, writer = store.journal.entry(row), JournalWriter(folder(path))
     assert entry is not None
@@ -166,14 +166,14 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
         raise OSError(code, os.strerror(code))
 
     store = await opener()
-    row = await claimed(store)
+    row = await claimed_connection(store)
     (await recorded(store, row)).die()
     with monkeypatch.context() as patch:
         patch.setattr("gateway.journal.reader.records", failing)
         for reading in (store.journal.earlier_replies(row), store.journal.has_reply(row)):
             with pytest.raises(Unavailable, match=os.strerror(code)):
                 await reading
-        assert await store.journal.sweep(store.connections.get, nobody) == []
+        assert await store.journal.sweep(store.connections.get, fail_if_released) == []
         if code == errno.EIO:
             assert await store.journal.calls() == [], "a start does not wait for a damaged file"
         else:
@@ -184,7 +184,7 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
 
 async def test_folder_with_the_name_of_a_journal_file_is_skipped(opener: Opener, path: Path) -> None:
     store = await opener()
-    row = await claimed(store)
+    row = await claimed_connection(store)
     await recorded(store, row)
     (folder(path) / "backup.journal").mkdir()
     assert (await store.journal.earlier_replies(row)).replies
@@ -195,7 +195,7 @@ async def test_other_users_file_is_skipped(opener: Opener, monkeypatch: pytest.M
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     store = await opener()
-    row = await claimed(store)
+    row = await claimed_connection(store)
     await recorded(store, row)
     monkeypatch.setattr("gateway.journal.reader.records", failing)
     assert await store.journal.earlier_replies(row) == EarlierReplies()
@@ -207,7 +207,7 @@ async def test_reply_under_a_missing_encryption_key_is_waited_for(
     """Another process of this machine has rotated the keys, and this process has not loaded the new key yet."""
     monkeypatch.setattr(rotation, "REFRESHES_S", 0.0)
     behind = await opener(KEY)
-    row = await claimed(behind)
+    row = await claimed_connection(behind)
     ahead = await opener(os.urandom(32), KEY)
     await ahead.rotation.rotate(lambda _done, _total: None)
     (await recorded(ahead, row)).die()
@@ -218,17 +218,17 @@ async def test_reply_under_a_missing_encryption_key_is_waited_for(
 
 async def test_refresh_works_without_a_folder(opener: Opener) -> None:
     store = await opener()
-    row = await held(store)
+    row = await stored_connection(store)
     store.journal.folder = None
     await store.journal.prepare("dev")
     assert store.journal.entry(row) is None
     assert await store.journal.earlier_replies(row) == EarlierReplies()
-    await store.journal.sweep(store.connections.get, nobody)
+    await store.journal.sweep(store.connections.get, fail_if_released)
 
 
 async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
     here = await opener()
-    row = await held(here)
+    row = await stored_connection(here)
     file = await recorded(here, row)
     file.die()
     raw = bytearray(file.path.read_bytes())
@@ -239,7 +239,7 @@ async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
 
 async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> None:
     store = await opener()
-    row = await claimed(store)
+    row = await claimed_connection(store)
     await store.journal.prepare("dev")
     entry = store.journal.entry(row)
     assert entry is not None
@@ -247,16 +247,16 @@ async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> No
     file = slot_file(slots, [entry.head(0) + b"\n" + entry.seal_reply(entry.head(0), CALL, REPLY)])
     (found,) = (await store.journal.earlier_replies(row)).replies
     assert found.reply == REPLY
-    await store.journal.sweep(store.connections.get, nobody)
+    await store.journal.sweep(store.connections.get, fail_if_released)
     assert file.exists()
     await store.refreshes.release_lease(REF, owner="o")
-    await store.journal.sweep(store.connections.get, nobody)
+    await store.journal.sweep(store.connections.get, fail_if_released)
     assert not file.exists()
 
 
 async def test_credential_in_a_slot_file_is_found(opener: Opener, path: Path) -> None:
     store = await opener()
-    row = await held(store)
+    row = await stored_connection(store)
     await store.journal.prepare("dev")
     fresh = {"type": "OAUTH2", "access_token": "new-access", "refresh_token": "new-refresh"}
     place: Any = {"table": "pairs", "row": row.uid, "column": "answer", "version": row.version + 1}

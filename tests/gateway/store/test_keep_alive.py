@@ -13,7 +13,7 @@ TTL = timedelta(seconds=30)
 DAY = timedelta(days=1)
 
 
-async def test_task_belongs_to_one_node_until_it_releases_it_or_dies(opener: Opener) -> None:
+async def test_a_node_keeps_a_task_until_it_releases_the_task_or_dies(opener: Opener) -> None:
     one, other = await opener(), await opener()
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)

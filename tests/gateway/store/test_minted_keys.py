@@ -72,7 +72,7 @@ POSTGRES = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 
 
 @POSTGRES
-async def test_recording_uses_waits_for_no_key_while_it_holds_others(store: Store, url: str) -> None:
+async def test_recording_uses_waits_for_no_locked_key(store: Store, url: str) -> None:
     for number in (1, 2, 3):
         await store.keys.add(replace(AGENT, digest=f"d{number}", name=f"n{number}"), now=NOW)
     other = await asyncpg.connect(url)
@@ -173,7 +173,7 @@ async def test_budget_is_reserved_in_shrinking_parts_and_never_exceeded(opener: 
     assert await stores[1].keys.reserve_calls("none", 1) == 0
 
 
-async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
+async def test_keys_that_ended_long_ago_are_removed(store: Store) -> None:
     key = await store.keys.add(AGENT, now=NOW)
     await store.keys.add(replace(AGENT, digest="d2", name="lives"), now=NOW)
     await store.keys.revoke("dev", key.id, now=NOW)

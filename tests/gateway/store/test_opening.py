@@ -54,7 +54,7 @@ def left_by_a_crash(path: Path) -> None:
         (crashed / name).write_bytes(content)
 
 
-async def test_a_new_file_is_its_owners_alone_and_in_wal_mode(store: Store, path: Path) -> None:
+async def test_a_new_file_is_private_and_in_wal_mode(store: Store, path: Path) -> None:
     await store.connections.put(new(), now=NOW)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == {"gateway.db": 0o600, "gateway.db-wal": 0o600, "gateway.db-shm": 0o600}
@@ -96,7 +96,7 @@ async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process
     await recovered.close()
 
 
-async def test_a_wrong_key_is_refused_beside_a_running_gateway(opener: Opener, path: Path) -> None:
+async def test_a_wrong_key_is_refused_while_a_gateway_runs(opener: Opener, path: Path) -> None:
     store = await opener()
     await store.connections.put(new(), now=NOW)
     before = contents(path)

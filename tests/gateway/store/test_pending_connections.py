@@ -35,7 +35,7 @@ FULL = NewConnection(
 )
 
 
-def anything(_there: Connection | None) -> None:
+def allow_any(_there: Connection | None) -> None:
     pass
 
 
@@ -49,7 +49,7 @@ async def session(store: Store, max_connections: int | None = 1) -> None:
     )
 
 
-async def made(store: Store) -> int:
+async def connections_made(store: Store) -> int:
     found = await store.sessions.get("d1", now=NOW)
     assert found is not None
     return found.connections_made
@@ -74,7 +74,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     added = await add(stores[0])
     done = await asyncio.gather(
-        *(stores[n % 2].pending.complete(added, now=NOW, check=anything) for n in range(8)), return_exceptions=True
+        *(stores[n % 2].pending.complete(added, now=NOW, check=allow_any) for n in range(8)), return_exceptions=True
     )
     stored = [one for one in done if one is not None]
     assert len(stored) == 1, done
@@ -98,9 +98,9 @@ async def test_typed_credential_of_another_browser_is_refused(opener: Opener, wa
         with pytest.raises(Forbidden, match="in use in another browser"):
             await add(stores[0], terms=replace(TERMS, browser_digest=other))
     assert await stores[0].pending.find_by_session("d1", now=NOW) == there
-    assert await made(stores[0]) == len(there)
+    assert await connections_made(stores[0]) == len(there)
     await add(stores[0], terms=replace(TERMS, browser_digest="alice"))
-    assert await made(stores[0]) == 1
+    assert await connections_made(stores[0]) == 1
 
 
 async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(opener: Opener) -> None:
@@ -128,7 +128,7 @@ async def test_ended_session_refuses_typed_credentials(store: Store) -> None:
         await add(store, terms=replace(TERMS, browser_digest=""))
 
 
-async def test_what_a_check_refuses_stays_pending_and_stores_nothing(store: Store) -> None:
+async def test_a_connection_that_a_check_refuses_stays_pending(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     before = await store.connections.get(REF)
     added = await add(store)
@@ -173,20 +173,20 @@ async def test_a_process_that_is_killed_within_a_completion_leaves_it_pending(st
     assert process.returncode == -9, said
     assert await store.connections.get(REF) is None
     assert await store.pending.find_by_session("d1", now=NOW) == [added]
-    assert await store.pending.complete(added, now=NOW, check=anything)
+    assert await store.pending.complete(added, now=NOW, check=allow_any)
 
 
 async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await session(stores[0])
     added = await add(stores[0], terms=LIMITED)
-    assert await made(stores[0]) == 1
+    assert await connections_made(stores[0]) == 1
     assert await stores[0].pending.find_by_session("d1", now=SOON) == []
-    assert await stores[0].pending.complete(added, now=SOON, check=anything) is None
+    assert await stores[0].pending.complete(added, now=SOON, check=allow_any) is None
     assert await stores[0].pending.expire(NOW) == []
     gone = await asyncio.gather(*(one.pending.expire(SOON) for one in stores))
     assert sorted(gone, key=len) == [[], [added]]
-    assert await made(stores[0]) == 0, "the session may be used again"
+    assert await connections_made(stores[0]) == 0, "the session may be used again"
     assert await stores[0].connections.get(REF) is None
 
 
@@ -203,9 +203,9 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: O
 
     assert sum(await asyncio.gather(*map(one, range(8)))) == 2
     waiting = await stores[0].pending.find_by_session("d1", now=NOW)
-    assert len(waiting) == await made(stores[0]) == 2
-    await stores[0].pending.complete(waiting[0], now=NOW, check=anything)
-    assert await made(stores[0]) == 2, "it was counted when it became pending"
+    assert len(waiting) == await connections_made(stores[0]) == 2
+    await stores[0].pending.complete(waiting[0], now=NOW, check=allow_any)
+    assert await connections_made(stores[0]) == 2, "it was counted when it became pending"
 
 
 async def test_second_connection_with_the_same_reference_replaces_the_pending_one(store: Store) -> None:
@@ -214,11 +214,11 @@ async def test_second_connection_with_the_same_reference_replaces_the_pending_on
     second, former = await store.pending.add(FULL, LIMITED, expires_at=SOON, reconnects=True)
     assert former == [first]
     assert await store.pending.find_by_session("d1", now=NOW) == [second]
-    assert await made(store) == 1
-    assert await store.pending.complete(first, now=NOW, check=anything) is None
+    assert await connections_made(store) == 1
+    assert await store.pending.complete(first, now=NOW, check=allow_any) is None
 
 
-async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(store: Store) -> None:
+async def test_wrong_verifiers_are_counted_and_the_last_one_drops_pending_connections(store: Store) -> None:
     await session(store, max_connections=None)
     added = await add(store)
     other = await add(store, new(REF._replace(connection_id="c2")))
@@ -226,13 +226,13 @@ async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(sto
     dropped = await store.pending.refuse_verifier("d1", limit=3)
     assert {one.uid for one in dropped} == {added.uid, other.uid}
     assert await store.pending.find_by_session("d1", now=NOW) == []
-    assert await made(store) == 0
-    assert await store.pending.complete(added, now=NOW, check=anything) is None
+    assert await connections_made(store) == 0
+    assert await store.pending.complete(added, now=NOW, check=allow_any) is None
 
 
-async def test_a_wrong_verifier_leaves_what_was_completed(store: Store) -> None:
+async def test_a_wrong_verifier_does_not_affect_completed_connections(store: Store) -> None:
     added = await add(store)
-    await store.pending.complete(added, now=NOW, check=anything)
+    await store.pending.complete(added, now=NOW, check=allow_any)
     assert await store.pending.refuse_verifier("d1", limit=1) == []
     assert len(await store.pending.find_by_session("d1", now=NOW)) == 1
 

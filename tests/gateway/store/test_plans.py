@@ -21,10 +21,10 @@ async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
         await store.connections.put(new(ref=ref), now=NOW)
     asked: list[tuple[str, Any]] = []
 
-    def hear(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def record_statement(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         asked.append((statement, parameters))
 
-    event.listen(Engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", record_statement)
     await store.connections.get(REF)
     await store.connections.marks([REF, *others])
     await store.changes.since(LogPosition(2, {1: 0.0}))
@@ -33,7 +33,7 @@ async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
     assert await store.refreshes.extend_lease(REF, owner="a", **lease)
     saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}
     assert await store.refreshes.save_refreshed(REF, owner="a", version=1, **saved)
-    event.remove(Engine, "before_cursor_execute", hear)
+    event.remove(Engine, "before_cursor_execute", record_statement)
 
     plans = []
     async with store.transactions.read() as db:

@@ -29,7 +29,7 @@ async def statements() -> AsyncIterator[list[str]]:
     event.remove(Engine, "before_cursor_execute", note)
 
 
-async def claimed(store: Store, row: Connection, owner: str) -> bool:
+async def claim_refresh(store: Store, row: Connection, owner: str) -> bool:
     return await store.refreshes.lease_refresh(REF, owner=owner, ttl=TTL, seen=row, intent=f"digest of {row.version}")
 
 
@@ -48,7 +48,7 @@ async def saved(store: Store, row: Connection, owner: str) -> Connection | None:
 
 
 async def renewed(store: Store, row: Connection, owner: str = "a") -> Connection:
-    assert await claimed(store, row, owner)
+    assert await claim_refresh(store, row, owner)
     after = await saved(store, row, owner)
     assert after is not None
     assert after == await store.connections.get(REF)
@@ -63,7 +63,7 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
     row, _ = await store.connections.put(new(), now=NOW)
     row = await renewed(store, row)  # the first refresh of a process also prepares statements that later refreshes use
     statements.clear()
-    await claimed(store, row, "b")
+    await claim_refresh(store, row, "b")
     await saved(store, row, "b")
     # two for the claim and two for the row, each with its data key; the driver adds the row to the change log
     apart = 4
@@ -85,8 +85,8 @@ async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
 async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     row = await renewed(store, row)
-    assert await claimed(store, row, "slow")
-    assert not await claimed(store, row, "late"), "another holds the lease"
+    assert await claim_refresh(store, row, "slow")
+    assert not await claim_refresh(store, row, "late"), "another holds the lease"
     held = await store.connections.get(REF)
     assert held is not None
     assert await store.refreshes.lease_refresh(
@@ -102,7 +102,7 @@ async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> Non
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await renewed(here, row)
-    assert await claimed(here, row, "b")
+    assert await claim_refresh(here, row, "b")
     # another process creates new data keys at the same time
     await there.rotation.rotate(lambda _done, _all: None, fresh=True)
     newest = there.vault.sealing_key("dev")

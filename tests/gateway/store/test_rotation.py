@@ -41,23 +41,23 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "BATCH", BATCH)
 
 
-def quietly(_done: int, _total: int) -> None:
+def ignore_progress(_done: int, _total: int) -> None:
     pass
 
 
-def nth(n: int, environment: str = "dev") -> ConnectionRef:
+def nth_ref(n: int, environment: str = "dev") -> ConnectionRef:
     return REF._replace(connection_id=f"c{n}", environment=environment)
 
 
 async def fill(store: Store, count: int) -> None:
     """Store a value in every sealed column: connections in two environments, one of them refreshed, a session, a flow …"""
     for n in range(count):
-        ref = nth(n, ("dev", "prod")[n % 2])
+        ref = nth_ref(n, ("dev", "prod")[n % 2])
         await store.connections.put(new(ref, credential={"type": "API_KEY", "apiKey": f"k{n}"}), now=NOW)
-    await store.connections.put(new(nth(0), secret_config={"pin": "1"}), now=NOW)
-    assert await store.refreshes.lease_refresh(nth(0), owner="o", ttl=TTL)
+    await store.connections.put(new(nth_ref(0), secret_config={"pin": "1"}), now=NOW)
+    assert await store.refreshes.lease_refresh(nth_ref(0), owner="o", ttl=TTL)
     saved = await store.refreshes.save_refreshed(
-        nth(0),
+        nth_ref(0),
         owner="o",
         version=2,
         credential={"type": "API_KEY", "apiKey": "k0"},
@@ -82,7 +82,7 @@ async def fill(store: Store, count: int) -> None:
     )
     await store.sessions.add(session)
     await store.flows.add(flow())
-    await store.pending.add(new(nth(0), secret_config={"pin": "2"}), TERMS, expires_at=NOW + TTL, reconnects=True)
+    await store.pending.add(new(nth_ref(0), secret_config={"pin": "2"}), TERMS, expires_at=NOW + TTL, reconnects=True)
     made = await store.integrations.add(Integration(**MADE, client_secret=Secret("s3cret")), now=NOW)
     assert made is not None
     assert await store.signing_keys.ensure("dev", lambda: Secret("whsec_x"), now=NOW)
@@ -91,17 +91,17 @@ async def fill(store: Store, count: int) -> None:
     store.outbox.targets_of = lambda _: ()
 
 
-async def one(store: Store, ref: ConnectionRef) -> Connection:
+async def stored_row(store: Store, ref: ConnectionRef) -> Connection:
     found = await store.connections.get(ref)
     assert found is not None
     return found
 
 
 async def key_of(store: Store, ref: ConnectionRef) -> Any:
-    return store.open((await one(store, ref)).credential)["apiKey"]
+    return store.open((await stored_row(store, ref)).credential)["apiKey"]
 
 
-async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None:
+async def test_every_value_is_decrypted_with_only_the_new_key(opener: Opener) -> None:
     before = await opener()
     await fill(before, BATCH + 7)
     await before.close()
@@ -114,19 +114,19 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
     assert (done.sealed, done.left, done.new_keys, done.removed_keys) == (counted.total, 0, 2, 2)
     assert steps[0] == (0, counted.total)
     assert steps[-1] == (counted.total, counted.total)
-    assert await rotated.rotation.verify(quietly) == []
+    assert await rotated.rotation.verify(ignore_progress) == []
     await rotated.close()
     after = await opener(NEXT)  # the old key is removed from the list
     for n in range(1, BATCH + 7):
-        assert await key_of(after, nth(n, ("dev", "prod")[n % 2])) == f"k{n}"
-    renewed = await one(after, nth(0))
+        assert await key_of(after, nth_ref(n, ("dev", "prod")[n % 2])) == f"k{n}"
+    renewed = await stored_row(after, nth_ref(0))
     assert after.open(renewed.secret_config) == {"pin": "1"}
     assert after.open(renewed.previous) == {"refresh_token": "old-refresh"}
     session = await after.sessions.get(DIGEST, now=NOW)
     assert session is not None
     assert session.defaults == {"jira": {"x": "y"}}
     (pending,) = await after.pending.find_by_session(DIGEST, now=NOW)
-    assert pending.new == new(nth(0), secret_config={"pin": "2"})
+    assert pending.new == new(nth_ref(0), secret_config={"pin": "2"})
     taken = await after.flows.consume(flow().state_digest, now=NOW)
     assert taken is not None
     assert after.open(taken.details) == flow().details.as_json()
@@ -137,10 +137,10 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
 async def test_second_rotation_does_nothing_unless_fresh(opener: Opener) -> None:
     store = await opener()
     await fill(store, 3)
-    idle = await store.rotation.rotate(quietly)
+    idle = await store.rotation.rotate(ignore_progress)
     assert (idle.sealed, idle.new_keys, idle.removed_keys, idle.left) == (0, 0, 0, 0)
     keys_before = {key.id for key in (await store.rotation.counts()).data_keys}
-    again = await store.rotation.rotate(quietly, fresh=True)
+    again = await store.rotation.rotate(ignore_progress, fresh=True)
     assert (again.sealed, again.new_keys, again.removed_keys, again.left) == (11, 2, 2, 0)
     assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
 
@@ -148,13 +148,13 @@ async def test_second_rotation_does_nothing_unless_fresh(opener: Opener) -> None
 async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Opener) -> None:
     store = await opener(KEY)
     await fill(store, 3)
-    sealed = (await one(store, nth(1, "prod"))).credential.ciphertext
+    sealed = (await stored_row(store, nth_ref(1, "prod"))).credential.ciphertext
     changing = await opener(NEXT, KEY)
     assert await changing.rotation.wrap_again() == 2
     assert await changing.rotation.wrap_again() == 0
     after = await opener(NEXT)
-    assert (await one(after, nth(1, "prod"))).credential.ciphertext == sealed
-    assert await key_of(after, nth(1, "prod")) == "k1"
+    assert (await stored_row(after, nth_ref(1, "prod"))).credential.ciphertext == sealed
+    assert await key_of(after, nth_ref(1, "prod")) == "k1"
 
 
 async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,26 +167,26 @@ async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: p
     async def use(worker: int) -> int:
         turns = 0
         while going:
-            ref = nth(100 + worker)
+            ref = nth_ref(100 + worker)
             await node.connections.put(new(ref, credential={"apiKey": f"{worker}/{turns}"}), now=NOW)
             assert await key_of(node, ref) == f"{worker}/{turns}"
-            assert await key_of(node, nth(turns % 2 * 2)) == f"k{turns % 2 * 2}"
+            assert await key_of(node, nth_ref(turns % 2 * 2)) == f"k{turns % 2 * 2}"
             turns += 1
         return turns
 
     workers = [asyncio.create_task(use(n)) for n in range(4)]
     try:
         for _ in range(2):
-            done = await operator.rotation.rotate(quietly, fresh=True)
+            done = await operator.rotation.rotate(ignore_progress, fresh=True)
             assert (done.left, done.damaged) == (0, [])
     finally:
         going = False
         turns = await asyncio.gather(*workers)
     assert min(turns) > 1
-    assert await operator.rotation.verify(quietly) == []
+    assert await operator.rotation.verify(ignore_progress) == []
     fresh = await opener(NEXT, KEY)
     for n, count in enumerate(turns):
-        found = await one(fresh, nth(100 + n))
+        found = await stored_row(fresh, nth_ref(100 + n))
         assert fresh.open(found.credential)["apiKey"] == f"{n}/{count - 1}"
         assert found.version == count
 
@@ -203,7 +203,7 @@ async def test_rotation_completes_while_the_database_is_busy(opener: Opener, mon
         return await write(work, **options)
 
     monkeypatch.setattr(store.transactions, "write", locked_each_first_time)
-    done = await store.rotation.rotate(quietly, fresh=True)
+    done = await store.rotation.rotate(ignore_progress, fresh=True)
     assert (done.left, done.damaged) == (0, [])
     monkeypatch.undo()
     await store.audit.append_to_chain()
@@ -233,41 +233,43 @@ async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monk
         return await begin(held)
 
     node.transactions.begin = slow  # type: ignore[method-assign]
-    writing = asyncio.create_task(node.connections.put(new(nth(7), credential={"apiKey": "late"}), now=NOW))
+    writing = asyncio.create_task(node.connections.put(new(nth_ref(7), credential={"apiKey": "late"}), now=NOW))
     await sealed.wait()
-    rotating = asyncio.create_task(operator.rotation.rotate(quietly, fresh=True))
+    rotating = asyncio.create_task(operator.rotation.rotate(ignore_progress, fresh=True))
     done, _ = await asyncio.wait({rotating}, timeout=0.3)
     assert not done, "its key must not be judged before the transaction that seals under it has ended"
     go_on.set()
     await writing
     assert (await rotating).left == 0
-    assert await key_of(await opener(NEXT, KEY), nth(7)) == "late"
+    assert await key_of(await opener(NEXT, KEY), nth_ref(7)) == "late"
 
 
 async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener: Opener) -> None:
     node, operator = await opener(), await opener()
     count = 20
     for n in range(count):
-        await node.connections.put(new(nth(n)), now=NOW)
+        await node.connections.put(new(nth_ref(n)), now=NOW)
 
     async def renewed(n: int) -> None:
-        assert await node.refreshes.lease_refresh(nth(n), owner=f"o{n}", ttl=TTL)
+        assert await node.refreshes.lease_refresh(nth_ref(n), owner=f"o{n}", ttl=TTL)
         saved = await node.refreshes.save_refreshed(
-            nth(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
+            nth_ref(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
         )
         assert saved is not None
 
-    done, *_ = await asyncio.gather(operator.rotation.rotate(quietly, fresh=True), *(renewed(n) for n in range(count)))
+    done, *_ = await asyncio.gather(
+        operator.rotation.rotate(ignore_progress, fresh=True), *(renewed(n) for n in range(count))
+    )
     assert done.left == 0
     after = await opener()
     for n in range(count):
-        assert await key_of(after, nth(n)) == f"renewed-{n}"
+        assert await key_of(after, nth_ref(n)) == f"renewed-{n}"
 
 
 async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> None:
     store = await opener()
     await fill(store, 4)
-    bad = await one(store, nth(2))
+    bad = await stored_row(store, nth_ref(2))
     flipped = bytearray(bad.credential.ciphertext)
     flipped[-1] ^= 1
     await store.transactions.write(
@@ -276,18 +278,18 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> 
         )
     )
     rotated = await opener(NEXT, KEY)
-    done = await rotated.rotation.rotate(quietly)
+    done = await rotated.rotation.rotate(ignore_progress)
     assert done.damaged == [f"connections.credential of {bad.uid}"]
     assert (done.left, done.removed_keys) == (1, 1)
-    assert await rotated.rotation.verify(quietly) == done.damaged
-    assert await key_of(rotated, nth(1, "prod")) == "k1"
+    assert await rotated.rotation.verify(ignore_progress) == done.damaged
+    assert await key_of(rotated, nth_ref(1, "prod")) == "k1"
 
 
 async def test_node_without_the_new_key_works_and_reports_the_missing_key(opener: Opener) -> None:
     behind, operator = await opener(KEY), await opener(NEXT, KEY)
     await fill(behind, 3)
-    held = await one(behind, nth(2))
-    await operator.rotation.rotate(quietly)
+    held = await stored_row(behind, nth_ref(2))
+    await operator.rotation.rotate(ignore_progress)
     assert behind.open(held.credential)["apiKey"] == "k2"  # the credential comes from memory
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.connections.put(new(), now=NOW)
@@ -295,7 +297,7 @@ async def test_node_without_the_new_key_works_and_reports_the_missing_key(opener
     # the call fails before a token is spent
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.refreshes.lease_refresh(held.ref, seen=held, intent="digest", **lease)
-    found = await one(behind, nth(2))
+    found = await stored_row(behind, nth_ref(2))
     with pytest.raises(Unavailable, match="cannot be opened"):
         behind.open(found.credential)
 
@@ -325,15 +327,15 @@ async def test_rotation_killed_at_any_step_continues(opener: Opener, url: str, a
     store = await opener(NEXT, KEY)
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", ROTATE, url, NEXT.hex(), KEY.hex(), str(after))
     assert await killed.wait() == -9
-    assert await store.rotation.verify(quietly) == [], "half-way, everything opens"
+    assert await store.rotation.verify(ignore_progress) == [], "half-way, everything opens"
     counted = await store.rotation.counts()
     left = sum(key.total for key in counted.data_keys if not key.newest)
     assert (left < counted.total) == (after > 0)
-    done = await store.rotation.rotate(quietly)
+    done = await store.rotation.rotate(ignore_progress)
     assert (done.sealed, done.new_keys, done.removed_keys, done.left) == (left, 0, 2, 0)
 
 
-async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Opener) -> None:
+async def test_a_key_that_is_still_needed_is_reported_with_its_sealed_values(opener: Opener) -> None:
     store = await opener(KEY)
     await fill(store, 9)
     with pytest.raises(StoreRefused) as refusal:
@@ -362,16 +364,16 @@ async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypat
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
     row = await reply_of_a_killed_process(opener)
     both = await opener(NEXT, KEY)
-    done = await both.rotation.rotate(quietly)
+    done = await both.rotation.rotate(ignore_progress)
     assert (done.new_keys, done.removed_keys, done.kept_keys, done.left) == (2, 1, 1, 0)
     await both.close()
 
     after = await opener(NEXT)
     (noted,) = (await after.journal.earlier_replies(row)).replies
     assert noted.reply.body == b"fresh"
-    assert (await after.rotation.rotate(quietly)).removed_keys == 0
+    assert (await after.rotation.rotate(ignore_progress)).removed_keys == 0
     await after.refreshes.release_lease(row.ref, owner="o")
-    assert (await after.rotation.rotate(quietly)).removed_keys == 1
+    assert (await after.rotation.rotate(ignore_progress)).removed_keys == 1
 
 
 @sqlite_only
@@ -382,12 +384,12 @@ async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claime
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
     row = await reply_of_a_killed_process(opener)
     store = await opener(NEXT, KEY)
-    assert (await store.rotation.rotate(quietly)).kept_keys == 1
+    assert (await store.rotation.rotate(ignore_progress)).kept_keys == 1
     seen = await store.connections.get(row.ref)
     assert seen is not None
     claim = store.refreshes.lease_refresh(row.ref, owner="next", ttl=TTL, seen=seen, intent="digest", from_holder=True)
     assert await claim
-    assert (await store.rotation.rotate(quietly)).removed_keys == 0
+    assert (await store.rotation.rotate(ignore_progress)).removed_keys == 0
     await store.close()
 
     after = await opener(NEXT)
@@ -399,7 +401,7 @@ async def reply_of_a_killed_process(opener: Opener) -> Connection:
     """Return a connection with an open refresh, whose reply is only in the journal of a process that was killed."""
     store = await opener(KEY)
     await fill(store, 2)
-    row = await store.connections.get(nth(1, "prod"))
+    row = await store.connections.get(nth_ref(1, "prod"))
     assert row is not None
     now = clock.now()
     assert await store.refreshes.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")

@@ -36,14 +36,14 @@ ONE = Integration(
 )
 
 
-async def added(store: Store, one: Integration = ONE) -> Integration:
+async def add_integration(store: Store, one: Integration = ONE) -> Integration:
     stored = await store.integrations.add(one, now=NOW)
     assert stored is not None
     return stored
 
 
 async def test_added_integration_is_returned_completely_to_any_process(store: Store, opener: Opener) -> None:
-    stored = await added(store)
+    stored = await add_integration(store)
     assert replace(stored, managed_row=None) == ONE
     other = await opener()
     assert await other.integrations.get("dev", "jira") == stored
@@ -52,7 +52,7 @@ async def test_added_integration_is_returned_completely_to_any_process(store: St
 
 
 async def test_integration_key_is_unique(store: Store) -> None:
-    await added(store)
+    await add_integration(store)
     assert await store.integrations.add(replace(ONE, provider="other"), now=LATER) is None
     assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
 
@@ -63,7 +63,7 @@ async def test_a_rename_to_a_key_that_was_just_taken_is_refused(store: Store, mo
     async def not_refused(*_: object) -> bool:
         return False
 
-    stored = await added(store)
+    stored = await add_integration(store)
     assert await store.integrations.add(replace(ONE, integration_id="taken"), now=NOW) is not None
     monkeypatch.setattr("gateway.store.stored_integrations._is_rename_refused", not_refused)
     assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
@@ -71,7 +71,7 @@ async def test_a_rename_to_a_key_that_was_just_taken_is_refused(store: Store, mo
 
 
 async def test_the_second_of_two_changes_to_the_same_integration_is_refused(store: Store) -> None:
-    stored = await added(store)
+    stored = await add_integration(store)
     first = await store.integrations.change(stored, replace(stored, display_name="First"), now=LATER)
     assert first is not None
     assert first.managed_row is not None
@@ -81,8 +81,8 @@ async def test_the_second_of_two_changes_to_the_same_integration_is_refused(stor
 
 
 async def test_a_rename_keeps_the_row_and_its_secrets(store: Store) -> None:
-    stored = await added(store)
-    await added(store, replace(ONE, integration_id="taken"))
+    stored = await add_integration(store)
+    await add_integration(store, replace(ONE, integration_id="taken"))
     assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
     moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
     assert moved is not None
@@ -92,7 +92,7 @@ async def test_a_rename_keeps_the_row_and_its_secrets(store: Store) -> None:
 
 
 async def test_integration_with_connections_is_neither_renamed_nor_deleted(store: Store) -> None:
-    stored = await added(store)
+    stored = await add_integration(store)
     ref = ConnectionRef("dev", "jira", "u1")
     await store.connections.put(new(ref), now=NOW)
     assert await store.integrations.has_connections("dev", "jira")
@@ -107,7 +107,7 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
     await store.connections.delete(ref, now=LATER)
     assert await store.integrations.end(stored)
     assert await store.integrations.ending() == []
-    await added(store)
+    await add_integration(store)
 
 
 async def test_integration_change_is_reported_without_a_connection(store: Store) -> None:
@@ -118,7 +118,7 @@ async def test_integration_change_is_reported_without_a_connection(store: Store)
         last, refs = await store.changes.since(last)
         return list(refs)
 
-    stored = await added(store)
+    stored = await add_integration(store)
     assert await changed() == [ConnectionRef("dev", "jira", "")]
     moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
     assert await changed() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
@@ -128,8 +128,8 @@ async def test_integration_change_is_reported_without_a_connection(store: Store)
 
 
 async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
-    await added(store)
-    await added(store, replace(ONE, integration_id="other", client_secret=Secret("another")))
+    await add_integration(store)
+    await add_integration(store, replace(ONE, integration_id="other", client_secret=Secret("another")))
 
     async def swap(db: object) -> None:
         await db.execute(  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, ope
 
 
 async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_was_renamed(store: Store) -> None:
-    stored = await added(store)
+    stored = await add_integration(store)
     assert stored.managed_row is not None
     late = new(integration_uid=stored.managed_row.uid)
     renamed = await store.integrations.change(stored, replace(stored, integration_id="other"), now=LATER)
@@ -176,7 +176,7 @@ async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("action", ["delete", "rename"])
 async def test_a_connection_that_is_being_stored_keeps_its_integration(store: Store, url: str, action: str) -> None:
-    stored = await added(store)
+    stored = await add_integration(store)
     assert stored.managed_row is not None
     other = await asyncpg.connect(url)
     async with other.transaction():

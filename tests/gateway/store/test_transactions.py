@@ -17,7 +17,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
 
 
-async def test_a_write_goes_on_when_its_caller_leaves(store: Store) -> None:
+async def test_a_write_continues_after_its_caller_is_cancelled(store: Store) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(db: AsyncConnection) -> None:
@@ -38,7 +38,7 @@ async def test_a_write_goes_on_when_its_caller_leaves(store: Store) -> None:
                 written = (await db.exec_driver_sql("SELECT 1 FROM environments WHERE name = 'slow'")).first()
 
 
-async def test_callers_cancelled_at_random_leave_no_transaction_behind(store: Store, backend: str) -> None:
+async def test_no_transaction_stays_open_after_random_cancellations(store: Store, backend: str) -> None:
     chance = random.Random(2)
 
     async def use(n: int) -> None:
@@ -63,7 +63,7 @@ async def test_callers_cancelled_at_random_leave_no_transaction_behind(store: St
             assert (await db.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
 
 
-async def test_closing_waits_for_what_was_begun(opener: Opener) -> None:
+async def test_closing_waits_for_running_writes(opener: Opener) -> None:
     store = await opener()
     task = asyncio.create_task(store.connections.put(new(), now=NOW))
     await asyncio.sleep(0)

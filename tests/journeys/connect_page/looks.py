@@ -28,19 +28,19 @@ async def assert_page_accessible(page: Any, name: str) -> None:
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if SHOTS:
             for _ in range(3):  # the page's margin grows with the window
-                await page.set_viewport_size(await whole(page, how["viewport"]))
-            await shot(page, f"{name}-{look}")
+                await page.set_viewport_size(await whole_page_size(page, how["viewport"]))
+            await save_screenshot(page, f"{name}-{look}")
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(LOOKS["light"]["viewport"])
 
 
-async def whole(page: Any, size: dict[str, int]) -> dict[str, int]:
+async def whole_page_size(page: Any, size: dict[str, int]) -> dict[str, int]:
     """Return a window size that shows the whole page, or the first part of a long list."""
     height: int = await page.evaluate("document.documentElement.scrollHeight")
     return {**size, "height": min(max(size["height"], height), 1200)}
 
 
-async def shot(page: Any, name: str) -> None:
+async def save_screenshot(page: Any, name: str) -> None:
     devtools = await page.context.new_cdp_session(page)
     wanted = {"format": "webp", "quality": 70, "captureBeyondViewport": False}
     image = base64.b64decode((await devtools.send("Page.captureScreenshot", wanted))["data"])

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway.client import code_challenge, new_code_verifier
-from tests.journeys.connect_page.looks import LOOKS, SHOTS, assert_page_accessible, shot, sign_in
+from tests.journeys.connect_page.looks import LOOKS, SHOTS, assert_page_accessible, save_screenshot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,7 +69,7 @@ async def test_times_are_shown_in_the_browsers_time_zone(browser: Any, site: Con
         await context.close()
 
 
-async def test_done_leads_back_to_the_application(page: Any, site: ConnectSite, embedding: str) -> None:
+async def test_done_goes_back_to_the_application(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.goto(await site.link(**KEY, return_url=f"{embedding}?tab=2", state="s1"))
     await connect_by_key(page)
     assert await page.inner_text("h1") == "Northwind CRM is connected"
@@ -107,7 +107,7 @@ async def test_intermediate_pages_have_a_button_to_continue(page: Any, site: Con
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 @pytest.mark.parametrize("asks_for_a_site", [False, True], ids=["from the consent", "from the choice of a site"])
-async def test_the_browser_reaches_the_application_with_what_it_completes(
+async def test_the_browser_returns_to_the_application_with_the_result_to_complete(
     browser: Any, site: ConnectSite, embedding: str, scripts: bool, asks_for_a_site: bool
 ) -> None:
     """The consent page and our pages allow forms only to their own origin and the gateway's, so no redirect can go
@@ -171,7 +171,7 @@ async def test_cancel_in_a_frame_leaves_closing_to_the_application(
     cancel = page.frame_locator("#ui").locator("text=Cancel")
     await cancel.wait_for()
     if SHOTS:
-        await shot(page, "frame-light")
+        await save_screenshot(page, "frame-light")
     await cancel.click()
     await page.wait_for_function("window.events.some((event) => event.type === 'close')")
     assert await page.evaluate("window.events.filter((event) => event.type === 'close').length") == 1

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.pages.frame import PageWords
 from tests.journeys.connect_page.browser import violations
-from tests.journeys.connect_page.looks import SHOTS, assert_page_accessible, shot, sign_in
+from tests.journeys.connect_page.looks import SHOTS, assert_page_accessible, save_screenshot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,7 +28,7 @@ async def test_the_list_is_searched_by_name(page: Any, site: ConnectSite) -> Non
     assert await page.locator(".none").is_visible()
 
 
-async def test_by_keyboard_alone_a_choice_is_reached(page: Any, site: ConnectSite) -> None:
+async def test_a_choice_is_possible_with_only_the_keyboard(page: Any, site: ConnectSite) -> None:
     await page.goto(await site.link())
     await page.keyboard.press("Tab")
     await page.keyboard.type("north")
@@ -57,7 +57,7 @@ async def test_end_user_chooses_a_site_after_oauth(page: Any, site: ConnectSite)
     assert (await site.connections())[0]["account"]["label"] == "demo@example.com · globex.sandbox.example"
 
 
-async def test_a_denied_consent_says_so_and_leads_back(page: Any, site: ConnectSite) -> None:
+async def test_a_denied_consent_is_reported_with_a_way_back(page: Any, site: ConnectSite) -> None:
     before = len(await site.connections())
     await page.goto(await site.link(allowed_integrations=["issues"]))
     await page.click("button.main")
@@ -157,7 +157,7 @@ async def test_a_two_step_sign_in_is_one_form(page: Any, site: ConnectSite) -> N
     assert (await site.connections())[0]["provider_config_key"] == "vault"
 
 
-async def test_an_expired_link_says_what_to_do(page: Any, site: ConnectSite) -> None:
+async def test_an_expired_link_shows_the_next_step(page: Any, site: ConnectSite) -> None:
     link = await site.link()
     await page.goto(link)
     runtime = site.gateway.runtime
@@ -234,7 +234,7 @@ async def test_in_a_frame_a_window_is_opened_for_the_provider(page: Any, site: C
     popup = await opening.value
     await frame.locator("text=Finish in the other window").wait_for()
     if SHOTS:
-        await shot(page, "waiting-light")
+        await save_screenshot(page, "waiting-light")
     await sign_in(popup)
     await popup.check("#site-1")
     await popup.click("button.main")

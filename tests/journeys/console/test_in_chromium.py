@@ -128,7 +128,7 @@ async def url_of(running: RunningGateway, path: str) -> str:
     return f"{running.url}/console{path.format(call=page.operations[0].id)}"
 
 
-async def shot(page: Any, file: Path) -> None:
+async def save_screenshot(page: Any, file: Path) -> None:
     devtools = await page.context.new_cdp_session(page)
     wanted = {"format": "webp", "quality": 70, "captureBeyondViewport": False}
     file.write_bytes(base64.b64decode((await devtools.send("Page.captureScreenshot", wanted))["data"]))
@@ -151,7 +151,7 @@ async def test_every_view_is_complete_and_axe_finds_nothing(busy: RunningGateway
         cut = "[...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
         assert look != "phone" or await page.evaluate(cut) == 0, f"{name}: a table is cut at the right"
         if SHOTS:
-            await shot(page, Path(SHOTS) / f"console-{name}-{look}.webp")
+            await save_screenshot(page, Path(SHOTS) / f"console-{name}-{look}.webp")
     assert said == []
 
 
@@ -221,7 +221,7 @@ async def test_a_live_page_warns_while_the_gateway_does_not_respond(
     await stale.wait_for(state="hidden")
 
 
-def another(number: int, **fields: Any) -> Operation:
+def new_operation(number: int, **fields: Any) -> Operation:
     one = Operation("call", datetime.now(UTC), f"new{number}", "dev", "tracker", "anna", "GET", path=f"/new/{number}")
     return one._replace(status=200, **fields)
 
@@ -239,24 +239,24 @@ async def test_a_new_call_shows_without_a_reload(busy: RunningGateway, browser: 
     await link.focus()
     held = await link.get_attribute("id")
     for number in range(2):
-        await busy.runtime.store.call_log.add_many([another(number)])
+        await busy.runtime.store.call_log.add_many([new_operation(number)])
         await page.get_by_text(f"/new/{number}").wait_for()
     assert await page.evaluate("[window.notReloaded, document.activeElement.id]") == [True, held]
     assert await page.locator("tbody tr").count() == 50
     assert await violations(page) == []
     await page.get_by_role("link", name="Stop").click()
-    await busy.runtime.store.call_log.add_many([another(7)])
+    await busy.runtime.store.call_log.add_many([new_operation(7)])
     assert await page.locator("[hx-get]").count() == await page.locator("script").count() == 0
     assert said == []
 
 
-async def test_now_shows_what_is_new_without_a_reload(
+async def test_the_now_page_shows_new_data_without_a_reload(
     busy: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
     page = await signed_in(await browser.new_context(), busy)
     await page.evaluate("window.notReloaded = true")
-    await busy.runtime.store.call_log.add_many([another(1, error_code="upstream_tls")._replace(status=502)])
+    await busy.runtime.store.call_log.add_many([new_operation(1, error_code="upstream_tls")._replace(status=502)])
     await page.get_by_text("certificate is not valid").wait_for()
     assert await page.evaluate("window.notReloaded")
     await page.get_by_role("link", name="Stop updates").click()
@@ -275,13 +275,13 @@ async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy: RunningGat
 async def test_without_javascript_a_live_page_is_loaded_again(busy: RunningGateway, browser: Any) -> None:
     page = await signed_in(await browser.new_context(java_script_enabled=False), busy)
     await page.goto(f"{busy.url}/console/dev/calls?live=1")
-    await busy.runtime.store.call_log.add_many([another(1)])
+    await busy.runtime.store.call_log.add_many([new_operation(1)])
     call = page.get_by_text("/new/1")
     await call.wait_for()
     assert await call.is_visible()
 
 
-async def test_the_first_tab_leads_to_the_content(busy: RunningGateway, browser: Any) -> None:
+async def test_the_first_tab_goes_to_the_content(busy: RunningGateway, browser: Any) -> None:
     page = await signed_in(await browser.new_context(), busy)
     await page.keyboard.press("Tab")
     assert await page.evaluate("document.activeElement.textContent") == "Skip to content"

@@ -39,7 +39,7 @@ async def tabbed_to(page: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["now", "connection", "call", "integration", "keys", "key", "events", "incident"])
-async def test_tab_leads_to_everything_and_the_focus_is_seen(busy: RunningGateway, browser: Any, name: str) -> None:
+async def test_tab_reaches_everything_and_the_focus_is_visible(busy: RunningGateway, browser: Any, name: str) -> None:
     page = await signed_in(await browser.new_context(), busy)
     await page.goto(await url_of(busy, "/dev?still=1" if name == "now" else VIEWS[name]))
     there = await page.evaluate(f"(window.there = {REACHABLE}).length")

@@ -26,7 +26,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 @pytest.mark.parametrize(
     ("operators", "viewers", "status"), [("platform", "x", 200), ("x", "platform", 200), ("x", "y", 403)]
 )
-async def test_somebody_signs_in_by_a_certified_provider(
+async def test_an_operator_signs_in_by_a_certified_provider(
     running: RunningGateway, tmp_path: Path, operators: str, viewers: str, status: int
 ) -> None:
     folder = tmp_path / "provider"

@@ -94,7 +94,7 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     assert shown["credentials"]["access_token"] == "long-1"
 
 
-async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(
+async def test_a_single_page_consent_gets_the_request_after_its_client_side_route(
     fake_provider: FakeProvider, start: Any
 ) -> None:
     gateway = await start(

@@ -79,7 +79,7 @@ async def test_connections_are_listed_and_shown_without_a_secret(
     assert (code, "there is no connection 'nobody'" in err) == (1, True)
 
 
-async def test_credentials_are_renewed_and_what_fails_is_reported(
+async def test_credentials_are_refreshed_and_failures_are_reported(
     fake_provider: FakeProvider, gateway: RunningGateway
 ) -> None:
     provider = Provider(fake_provider)

@@ -23,7 +23,7 @@ SECRET = "signing-secret-0123456789"
 EXTRA = {"apiSecret": {"title": "Secret", "description": "Beside the key.", "secret": True, "pattern": "[a-z0-9-]{8,}"}}
 
 
-def own(*names: str) -> dict[str, Any]:
+def declared_fields(*names: str) -> dict[str, Any]:
     return {name: {"title": name, "secret": True} for name in names}
 
 
@@ -31,8 +31,8 @@ LOGIN = {"username": "ada", "password": "pw-1"}
 AWS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s"}
 # Auth mode ▸ the catalog entry, the typed-in fields, and the endpoint to which published clients post the fields.
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "API_KEY": ({"credentials": own("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
-    "BASIC": ({"credentials": own("username", "password")}, LOGIN, "/api-auth/basic"),
+    "API_KEY": ({"credentials": declared_fields("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
+    "BASIC": ({"credentials": declared_fields("username", "password")}, LOGIN, "/api-auth/basic"),
     "SIGNATURE": ({"signature": {"scheme": "wsse"}}, LOGIN, "/auth/signature"),
     "BILL": (
         {"token_url": "{far}/token", "token_params": {"secret": "${apiSecret}"}},
@@ -55,12 +55,16 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "/oauth2/auth",
     ),
     "TWO_STEP": (
-        {"credentials": own("user"), "token_url": "{far}/token", "token_params": {"secret": "${apiSecret}"}},
+        {
+            "credentials": declared_fields("user"),
+            "token_url": "{far}/token",
+            "token_params": {"secret": "${apiSecret}"},
+        },
         {"user": "ada"},
         "/auth/two-step",
     ),
     "JWT": (
-        {"credentials": own("key"), "jwt": {"header": {"alg": "HS256"}, "key": "${credentials.key}"}},
+        {"credentials": declared_fields("key"), "jwt": {"header": {"alg": "HS256"}, "key": "${credentials.key}"}},
         {"key": "0123456789abcdef0123456789abcdef"},
         "/auth/jwt",
     ),
@@ -83,7 +87,7 @@ def entry_of(mode: str, fake_provider: FakeProvider) -> dict[str, Any]:
     }
 
 
-def play(fake_provider: FakeProvider) -> list[dict[str, str]]:
+def record_calls(fake_provider: FakeProvider) -> list[dict[str, str]]:
     """Record the header fields of the calls, the newest last."""
     seen: list[dict[str, str]] = []
 
@@ -120,7 +124,7 @@ async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], con
 async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
     mode: str, fake_provider: FakeProvider, start: Any
 ) -> None:
-    seen = play(fake_provider)
+    seen = record_calls(fake_provider)
     gateway = await start(CLIENT.get(mode), **entry_of(mode, fake_provider))
     typed = {"type": mode, **MODES[mode][1]}
     refused = await import_connection(gateway, credentials=typed, expect=400)
@@ -143,7 +147,7 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(
 
 
 async def test_the_connect_page_asks_for_a_declared_field(fake_provider: FakeProvider, start: Any) -> None:
-    seen = play(fake_provider)
+    seen = record_calls(fake_provider)
     gateway = await start(**entry_of("API_KEY", fake_provider))
     token = await gateway.session_token()
     async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as response:
@@ -160,7 +164,7 @@ async def test_the_connect_page_asks_for_a_declared_field(fake_provider: FakePro
 
 
 async def test_a_declared_field_survives_an_export_and_an_import(fake_provider: FakeProvider, start: Any) -> None:
-    seen = play(fake_provider)
+    seen = record_calls(fake_provider)
     gateway = await start(**entry_of("API_KEY", fake_provider))
     await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
     file, lines = gateway.folder / "gateway.yaml", gateway.folder / "connections.jsonl"

@@ -101,7 +101,7 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(
     assert text not in response["error"]["message"]
 
 
-async def test_what_the_entry_asks_for_is_requested_by_name(fake_provider: FakeProvider, start: Any) -> None:
+async def test_missing_credentials_are_requested_by_name(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**entry("RS256"))
     response = await import_connection(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
     assert {issue["path"][-1] for issue in response["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

@@ -101,7 +101,7 @@ class Server:
         return web.json_response({"access_token": token, "refresh_token": "r", "expires_in": 60})
 
 
-def generic(**more: Any) -> dict[str, Any]:
+def generic_entry(**more: Any) -> dict[str, Any]:
     return {
         "auth_mode": "MCP_OAUTH2_GENERIC",
         "connection_config": {"mcp_server_url": {"format": "uri"}},
@@ -126,7 +126,7 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
 ) -> None:
     server = Server(fake_provider)
     server.hint, server.secret = hint, secret
-    gateway = await start(**generic())
+    gateway = await start(**generic_entry())
     status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
@@ -157,7 +157,7 @@ async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
     server.sdk = SdkClients()
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = offered and list(offered)
-    gateway = await start(**generic(**({"token_request_auth_method": entry} if entry else {})))
+    gateway = await start(**generic_entry(**({"token_request_auth_method": entry} if entry else {})))
     status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.sdk.registered.values()
@@ -182,7 +182,7 @@ async def test_the_entry_decides_how_the_client_authenticates_whatever_the_regis
 ) -> None:
     server = Server(fake_provider)
     server.secret = "registered secret"
-    gateway = await start(**generic(token_request_auth_method="body"))
+    gateway = await start(**generic_entry(token_request_auth_method="body"))
     status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
@@ -201,7 +201,7 @@ async def test_the_operators_client_authenticates_as_the_server_supports(
         "client_secret": "own secret",
         "allowed_hosts": [fake_provider.url.removeprefix("http://")],
     }
-    gateway = await start(keys, **generic(client_registration="static"))
+    gateway = await start(keys, **generic_entry(client_registration="static"))
     status, html = await connect(gateway, asked_for(fake_provider))
     assert status == 200, html
     sent = server.asked[0]
@@ -213,7 +213,7 @@ async def test_the_scopes_are_those_that_the_server_names_unless_the_integration
     fake_provider: FakeProvider, start: Any
 ) -> None:
     server = Server(fake_provider)
-    gateway = await start(**generic())
+    gateway = await start(**generic_entry())
     await connect(gateway, asked_for(fake_provider))
     assert next(iter(server.clients.values()))["scope"] == "tools offline_access"
 
@@ -237,7 +237,7 @@ async def test_a_server_with_false_metadata_is_refused_before_the_redirect(
     server = Server(fake_provider)
     where, changes = LIES[lie]
     getattr(server, where).update(changes)
-    gateway = await start(**generic())
+    gateway = await start(**generic_entry())
     token = await gateway.session_token()
     url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(fake_provider)}"
     async with gateway.http.get(url, allow_redirects=False) as response:
@@ -285,7 +285,7 @@ async def test_an_end_users_own_client_needs_no_registration(
     server = Server(fake_provider)
     assert server.metadata is not None
     server.metadata |= {"registration_endpoint": None, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    gateway = await start(**generic())
+    gateway = await start(**generic_entry())
     own = "&credentials[oauth_client_id_override]=mine&credentials[oauth_client_secret_override]=s3cret"
     status, html = await connect(gateway, asked_for(fake_provider) + own)
     assert status == 200, html
@@ -300,7 +300,7 @@ async def test_without_registration_or_client_the_error_says_what_to_set(
     server = Server(fake_provider)
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None
-    gateway = await start(**generic())
+    gateway = await start(**generic_entry())
     status, text = await connect(gateway, asked_for(fake_provider))
     assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_auth_mode")
     assert f"{gateway.url}/oauth/callback" in text
@@ -308,7 +308,7 @@ async def test_without_registration_or_client_the_error_says_what_to_set(
 
 async def test_the_document_at_the_client_id_has_the_client_metadata(fake_provider: FakeProvider, start: Any) -> None:
     server = Server(fake_provider)
-    gateway = await start(**generic(client_registration="metadata_document"))
+    gateway = await start(**generic_entry(client_registration="metadata_document"))
     url = f"{gateway.url}/oauth/client-metadata/dev/tracker"
     async with gateway.http.get(url) as response:
         document = await response.json()

@@ -49,10 +49,10 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
     real = egress_client.Egress.__init__
 
-    def trusting(self: Any, *args: Any, **more: Any) -> None:
+    def init_with_test_ca(self: Any, *args: Any, **more: Any) -> None:
         real(self, *args, **{**more, "tls": ssl.create_default_context(cafile=str(folder / "ca.pem"))})
 
-    monkeypatch.setattr(egress_client.Egress, "__init__", trusting)
+    monkeypatch.setattr(egress_client.Egress, "__init__", init_with_test_ca)
     yield f"https://localhost:{running.port}", client, seen
     await running.close()
 

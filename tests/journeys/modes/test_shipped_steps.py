@@ -108,7 +108,7 @@ async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renew
 
     async def api(request: web.Request) -> web.Response:
         account = {"user_id": 17841400000000001, "id": 17841400000000001, "username": "ada"}
-        return web.json_response(account, status=200 if tokens.lives(request) else 401)
+        return web.json_response(account, status=200 if tokens.is_valid_long_lived(request) else 401)
 
     fake_internet.on(f"{graph}{me}", api)
     gateway = await start(provider, **CLIENT)

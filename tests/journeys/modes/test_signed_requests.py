@@ -102,9 +102,7 @@ async def oauth1(fake_provider: FakeProvider, start: Any, **more: Any) -> Runnin
     return gateway
 
 
-async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(
-    fake_provider: FakeProvider, start: Any
-) -> None:
+async def test_oauth1_connects_and_signs_every_request_as_sent(fake_provider: FakeProvider, start: Any) -> None:
     provider = OAuth1Provider(fake_provider)
     gateway = await oauth1(fake_provider, start, request_params={"x_auth_access_type": "write"})
     status, html = await connect(gateway)

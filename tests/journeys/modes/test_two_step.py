@@ -83,7 +83,7 @@ async def test_a_wrong_password_fails_at_once_in_the_providers_words(fake_provid
     assert "422: Wrong password ***" in response["error"]["message"]
 
 
-async def test_later_steps_use_what_earlier_ones_returned(fake_provider: FakeProvider, start: Any) -> None:
+async def test_later_steps_use_responses_of_earlier_steps(fake_provider: FakeProvider, start: Any) -> None:
     async def first(request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"id:key").decode()
         return web.json_response({"data": {"ticket": "t/1"}, "hosts": [{"name": "h1"}]})

@@ -103,7 +103,7 @@ async def test_a_second_browser_gets_403_for_a_link_that_alice_has_begun(
     assert await bound.accounts() == {}
 
 
-async def test_what_bob_connected_first_with_alices_link_is_not_completed_for_alice(
+async def test_a_connection_that_bob_made_with_alices_link_is_not_completed_for_alice(
     bound: World, alice: Person, bob: Person
 ) -> None:
     link = await bound.link()
@@ -151,7 +151,7 @@ async def test_bobs_program_gets_403_while_alice_is_at_the_provider(bound: World
     assert await bound.accounts() == {}
 
 
-async def test_what_bobs_program_authorized_before_alice_confirms_is_not_completed(
+async def test_a_connection_of_bobs_program_before_alice_confirms_is_not_completed(
     bound: World, alice: Person, bob: Person
 ) -> None:
     link = await bound.link()
@@ -221,7 +221,7 @@ async def test_a_form_that_was_not_loaded_from_the_page_is_refused(
     ids=["navigation", "img", "fetch", "old browser"],
 )
 @pytest.mark.parametrize("query", ["", "&ws_client_id=mallory"], ids=["", "popup"])
-async def test_the_oauth_connect_url_leads_every_browser_to_the_page(
+async def test_the_oauth_connect_url_redirects_every_browser_to_the_page(
     world: World, bob: Person, headers: dict[str, str], query: str
 ) -> None:
     link = await world.link()
@@ -246,7 +246,7 @@ async def test_a_forwarded_authorization_url_ends_with_invalid_state(world: Worl
     assert await world.pending(link) == []
 
 
-async def test_a_forwarded_page_on_the_way_to_the_provider_does_not_lead_there(
+async def test_a_forwarded_redirect_page_does_not_start_an_authorization(
     world: World, alice: Person, bob: Person
 ) -> None:
     link = await world.link()

@@ -81,7 +81,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
         after = imported.catalog.providers[name]
         compared += 1
         for key in FIELDS_COPIED_UNCHANGED:
-            if _plain(_sayable(before, key)) != _plain(_sayable(after, key)):
+            if _plain(_expressible(before, key)) != _plain(_expressible(after, key)):
                 different[f"{name}.{key}"] += 1
         for key in ("base_url", "headers", "query", "paginate"):
             if _plain(getattr(before.proxy, key)) != _plain(getattr(after.proxy, key)):
@@ -90,7 +90,7 @@ def test_fields_of_both_formats_survive_the_round_trip(imported: Imported) -> No
     assert len(different) <= 0.01 * compared, different
 
 
-def _sayable(provider: Provider, key: str) -> Any:
+def _expressible(provider: Provider, key: str) -> Any:
     """Return the field as far as the other format supports it: alternatives only of some URLs, further steps only in
     TWO_STEP.
     """
@@ -202,7 +202,7 @@ def test_entry_that_still_has_faults_after_the_repairs_is_refused(
     assert "'a/far' cannot name a provider" in found.notes[-1].message
 
 
-def test_an_alias_becomes_an_entry_of_its_own(imported: Imported) -> None:
+def test_an_alias_becomes_a_separate_entry(imported: Imported) -> None:
     heirs = [name for name in imported.entries if name.endswith("-sandbox") and "alias" in imported.entries[name]]
     usable = [name for name in heirs if name in imported.usable]
     assert len(usable) > 100

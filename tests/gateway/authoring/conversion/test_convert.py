@@ -152,7 +152,7 @@ def test_missing_base_url_becomes_the_origin_of_the_token_url() -> None:
     assert ("changed", "proxy") in notes
 
 
-def test_an_alias_replaces_fields_whole_and_follows_a_chain() -> None:
+def test_an_alias_replaces_whole_fields_and_follows_a_chain() -> None:
     entries = {
         "a": {"x": {"one": 1, "two": 2}, "y": 1},
         "b": {"alias": "a", "x": {"one": 3}},

@@ -305,7 +305,7 @@ def _in_the_header(client: Any, method: str | None, headers: dict[str, str], par
     authenticate(client, "basic", headers, params)
 
 
-async def _unproved(*_: Any, **__: Any) -> None:
+async def _accept_credential(*_: Any, **__: Any) -> None:
     """Accept every credential."""
 
 
@@ -317,7 +317,7 @@ MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]
         "OAUTH2_CC", oauth_requests, "authenticate", _in_the_body, ("connect", ("token_request_auth_method",)),
     ),
     "credentials that nobody proves": (
-        "API_KEY", Verifier, "verify", _unproved, ("verification", ("proxy", "verification")),
+        "API_KEY", Verifier, "verify", _accept_credential, ("verification", ("proxy", "verification")),
     ),
     "names of its own": (
         "OAUTH2, bent", oauth_requests, "rename_params", lambda params, _: dict(params),
@@ -364,7 +364,7 @@ async def test_a_field_that_nothing_fills_is_a_failure() -> None:
     assert ("call", ("proxy", "headers", "x-team")) in [(name, at) for name, _, at, _ in failures(found)]
 
 
-async def test_paging_that_cannot_go_on_is_a_failure() -> None:
+async def test_paging_that_cannot_continue_is_a_failure() -> None:
     # The entry names no parameter in which to send the cursor.
     broken = {"type": "cursor", "cursor_path_in_response": "next", "response_path": "items"}
     entry = {**ENTRIES["API_KEY"], "proxy": {**ENTRIES["API_KEY"]["proxy"], "paginate": broken}}

@@ -47,15 +47,15 @@ round: {alias: round}
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Path:
+def foreign_file(tmp_path: Path) -> Path:
     file = tmp_path / "theirs.yaml"
     file.write_text(THEIRS)
     return file
 
 
-def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: Path, tmp_path: Path) -> None:
+def test_import_writes_supported_fields_and_reports_the_rest_with_lines(foreign_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = catalog("import", str(theirs), "--out", str(out))
+    ran = catalog("import", str(foreign_file), "--out", str(out))
     assert ran.exit_code == 1
     assert sorted(path.name for path in out.iterdir()) == ["child.yaml", "our-jira.yaml", "shop.yaml"]
     assert "theirs.yaml:10: shop: lost: proxy.retry.in_body: responses are streamed" in ran.stdout
@@ -75,8 +75,8 @@ def test_import_writes_supported_fields_and_reports_the_rest_with_lines(theirs: 
     assert yaml.safe_load((out / "our-jira.yaml").read_text())["alias"] == "jira"
 
 
-def test_imported_entry_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None:
-    catalog("import", str(theirs), "--out", str(tmp_path / "out"))
+def test_imported_entry_passes_a_rehearsal(foreign_file: Path, tmp_path: Path) -> None:
+    catalog("import", str(foreign_file), "--out", str(tmp_path / "out"))
     file = tmp_path / "gateway.yaml"
     file.write_text("catalog: [out]\nstore: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n")
     for name in ("shop", "child", "our-jira"):
@@ -84,9 +84,9 @@ def test_imported_entry_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None
         assert ran.exit_code == 0, ran.output
 
 
-def test_import_without_a_folder_only_reports(theirs: Path, tmp_path: Path) -> None:
+def test_import_without_a_folder_only_reports(foreign_file: Path, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
-    body = json.loads(catalog("import", str(theirs), "--json").stdout)
+    body = json.loads(catalog("import", str(foreign_file), "--json").stdout)
     assert set(tmp_path.iterdir()) == before
     assert (body["ok"], body["entries"], body["usable"]) == (False, 6, 3)
     (shop,) = [one for one in body["data"] if one["name"] == "shop"]
@@ -95,14 +95,14 @@ def test_import_without_a_folder_only_reports(theirs: Path, tmp_path: Path) -> N
     assert {"proxy.base_url", "proxy.headers.x-version"} <= {note["field"] for note in shop["changed"]}
 
 
-def test_import_does_not_change_existing_files(theirs: Path, tmp_path: Path) -> None:
+def test_import_does_not_change_existing_files(foreign_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "shop.yaml").write_text("mine")
-    ran = catalog("import", str(theirs), "--out", str(out))
+    ran = catalog("import", str(foreign_file), "--out", str(out))
     assert (out / "shop.yaml").read_text() == "mine"
     assert "shop.yaml already exists and was not changed" in ran.stderr
-    catalog("import", str(theirs), "--out", str(out), "--force")
+    catalog("import", str(foreign_file), "--out", str(out), "--force")
     assert (out / "shop.yaml").read_text() != "mine"
 
 

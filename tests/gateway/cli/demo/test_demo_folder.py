@@ -50,7 +50,7 @@ def test_two_demos_do_not_share_a_folder(folder: DemoFolder) -> None:
             raise AssertionError("two demos use the same folder")
 
 
-def test_a_database_whose_key_is_gone_is_not_given_a_new_one(folder: DemoFolder) -> None:
+def test_no_new_key_is_made_for_a_database_whose_key_is_missing(folder: DemoFolder) -> None:
     with folder.lock():
         (folder.path / "gateway.db").write_bytes(b"sealed")
         (folder.path / "encryption_key").unlink()

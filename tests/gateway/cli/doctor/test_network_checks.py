@@ -27,7 +27,7 @@ async def test_doctor_works_without_a_running_gateway(examined: Examined, runnin
     assert result.levels("store") == {"ok"}
 
 
-async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) -> None:
+async def test_a_public_url_that_reaches_another_server_is_reported(examined: Examined) -> None:
     async def other(_: web.Request) -> web.Response:
         return web.Response(text="Welcome to nginx!")
 
@@ -173,10 +173,10 @@ async def test_the_clock_of_the_application_is_not_compared(examined: Examined) 
 
 
 async def test_offline_option_makes_no_connection(examined: Examined, running: RunningGateway) -> None:
-    async def never(_: web.Request) -> web.Response:
+    async def fail_if_called(_: web.Request) -> web.Response:
         raise AssertionError("it was asked")
 
-    async with responding(never) as server:
+    async with responding(fail_if_called) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["server"]["public_url"] = url
@@ -202,7 +202,7 @@ async def test_advice_for_a_receiver_that_egress_refuses_is_to_allow_it(examined
     assert fault["fix"] == "add its IP address to egress.allow, or correct webhook_url"
 
 
-async def test_a_webhook_url_that_leads_nowhere_is_found(examined: Examined) -> None:
+async def test_an_unreachable_webhook_url_is_reported(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
     result = await examined.report()
     (fault,) = result.of("webhook")

@@ -79,7 +79,7 @@ def test_stdout_is_only_the_key(file: Path) -> None:
     assert "connections: openai/u1" in table
 
 
-def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
+def test_the_summary_lists_every_limit_in_words(file: Path) -> None:
     limits = ["--integration", "openai", "--tag", "Team=red", "--rate", "60", "--budget", "5000"]
     told_after = keys(file, "create", "agent", *limits).stderr
     for line in (

@@ -72,7 +72,7 @@ def test_no_snippet_contains_the_key(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "requests"])
-def test_python_snippets_are_python_and_hold_the_target_as_it_is(name: str) -> None:
+def test_python_snippets_are_valid_and_contain_the_exact_target(name: str) -> None:
     for body in (None, TypedBody(b"\xff\x00"), TypedBody(b"x", 'a "file"')):
         for target in ("/x", "/'\"\\"):
             tree = ast.parse(ALL[name][1](sent_call("http://gw", target=target, body=body)))

@@ -77,7 +77,7 @@ def test_digest_depends_on_every_byte() -> None:
         (b"{} {}", "application/json", ""),
     ],
 )
-def test_body_that_cannot_hold_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
+def test_body_without_a_place_for_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
     with pytest.raises(ValueError, match="body"):
         check(body, CURSOR, kind=kind, coding=coding)
 

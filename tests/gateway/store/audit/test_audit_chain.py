@@ -57,7 +57,7 @@ def checkpoint(record: ChainedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoin
     return Checkpoint(STORE, record.sequence, record.hash, START).sign(key)
 
 
-def judged(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
+def check_chain(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
     check = ChainCheck((0, first_hash(STORE)), checkpoints)
     check.feed(records)
     return check.finish()
@@ -66,18 +66,18 @@ def judged(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdict:
 CHAIN = sealed([entry(number).body() for number in range(1, 61)])
 
 
-def test_a_chain_as_it_was_written_is_whole() -> None:
-    verdict = judged(CHAIN, checkpoint(CHAIN[39]))
+def test_an_unchanged_chain_is_complete() -> None:
+    verdict = check_chain(CHAIN, checkpoint(CHAIN[39]))
     assert verdict.ok
     assert (verdict.records, verdict.last, verdict.proven_to, verdict.unproven) == (60, 60, 40, 20)
 
 
-def again(records: list[ChainedRecord]) -> list[ChainedRecord]:
+def sealed_again(records: list[ChainedRecord]) -> list[ChainedRecord]:
     """Seal changed records again with consistent numbers and hashes, as an attacker who knows the format does."""
     return sealed([one.body for one in records])
 
 
-def edit(records: list[ChainedRecord], chance: random.Random) -> None:
+def edit_at_random(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     body = records[at].body
     place = chance.randrange(len(body))
@@ -135,7 +135,7 @@ def truncate(records: list[ChainedRecord], chance: random.Random) -> None:
 
 
 KINDS: list[Callable[[list[ChainedRecord], random.Random], None]] = [
-    edit,
+    edit_at_random,
     replace_whole,
     edit_column,
     edit_hash,
@@ -166,12 +166,12 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
         records = list(CHAIN)
         KINDS[done % len(KINDS)](records, chance)
         if computed_again and readable(records):
-            records = again(records)
+            records = sealed_again(records)
         if records == CHAIN:
             assert computed_again  # in this case, the tampering restored an edited column or hash
             done += 1
             continue
-        verdict = judged(records, left)
+        verdict = check_chain(records, left)
         assert not verdict.ok, KINDS[done % len(KINDS)].__name__
         first = next(
             (n for n, (one, was) in enumerate(zip(records, CHAIN, strict=False), 1) if one != was), len(records) + 1
@@ -181,31 +181,31 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
 
 
 def test_records_after_the_last_checkpoint_are_unproven() -> None:
-    cut = judged(CHAIN[:50], checkpoint(CHAIN[39]))
+    cut = check_chain(CHAIN[:50], checkpoint(CHAIN[39]))
     assert cut.ok
     assert cut.unproven == 10
 
 
 def test_without_any_checkpoint_everything_is_unproven() -> None:
-    assert judged(CHAIN).unproven == 60
+    assert check_chain(CHAIN).unproven == 60
 
 
-def test_a_truncation_is_reported_with_the_records_that_are_gone() -> None:
-    (fault,) = judged(CHAIN[:50], checkpoint(CHAIN[59])).faults
+def test_a_truncation_is_reported_with_the_missing_records() -> None:
+    (fault,) = check_chain(CHAIN[:50], checkpoint(CHAIN[59])).faults
     assert (fault.sequence, fault.kind) == (51, "truncated")
     assert "ends at record 50" in fault.message
     assert "10 removed" in fault.message
 
 
 def test_a_missing_record_is_reported_by_its_number() -> None:
-    (fault,) = judged(CHAIN[:9] + CHAIN[10:], checkpoint(CHAIN[59])).faults
+    (fault,) = check_chain(CHAIN[:9] + CHAIN[10:], checkpoint(CHAIN[59])).faults
     assert (fault.sequence, fault.kind) == (10, "missing")
 
 
 def test_a_rewritten_chain_is_placed_between_the_checkpoints_around_it() -> None:
     body = entry(999).body()
-    records = again([*CHAIN[:29], CHAIN[29]._replace(body=body), *CHAIN[30:]])
-    verdict = judged(records, checkpoint(CHAIN[19]), checkpoint(CHAIN[39]), checkpoint(CHAIN[59]))
+    records = sealed_again([*CHAIN[:29], CHAIN[29]._replace(body=body), *CHAIN[30:]])
+    verdict = check_chain(records, checkpoint(CHAIN[19]), checkpoint(CHAIN[39]), checkpoint(CHAIN[59]))
     assert (verdict.faults[0].sequence, verdict.faults[0].kind) == (21, "rewritten")
     assert "records 21 to 40" in verdict.faults[0].message
     assert verdict.proven_to == 20
@@ -230,7 +230,7 @@ def test_checkpoints_are_found_in_a_file_and_among_log_lines() -> None:
     assert checkpoints_in(text) == [made, made]
 
 
-def test_a_chain_that_begins_behind_pruned_records_is_checked_from_there() -> None:
+def test_a_pruned_chain_is_checked_from_its_first_record() -> None:
     check = ChainCheck((20, CHAIN[19].hash), [checkpoint(CHAIN[9]), checkpoint(CHAIN[19]), checkpoint(CHAIN[59])])
     check.feed(CHAIN[20:])
     verdict = check.finish()

@@ -51,7 +51,7 @@ async def signed(store: Store) -> Checkpoint:
     return made
 
 
-async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = True) -> Verdict:
+async def verify_store(store: Store, *given: Checkpoint, key: str = "", own: bool = True) -> Verdict:
     return await verify_chain(store.audit, given, [key or await store.audit.public_key(now=NOW)], own=own)
 
 
@@ -131,7 +131,7 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     assert await store.audit.append_to_chain() == 1
     found = await store.audit.find(AuditFilter())
     assert [one.columns.connection_id for one in found] == ["u1", "u3", "u2"]
-    verdict = await judged(store)
+    verdict = await verify_store(store)
     assert verdict.ok, verdict.faults
 
 
@@ -152,7 +152,7 @@ async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
     assert sorted(one.columns.connection_id for one in found) == sorted(
         f"u{b + n}" for b in (100, 200) for n in range(30)
     )
-    verdict = await judged(store, left)
+    verdict = await verify_store(store, left)
     assert verdict.ok, verdict.faults
     assert verdict.unproven == 0
 
@@ -176,7 +176,7 @@ async def test_record_added_by_hand_is_found_and_blocks_nothing(store: Store) ->
     for body in BY_HAND:
         await store.transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
     await filled(store, 2)
-    verdict = await judged(store)
+    verdict = await verify_store(store)
     assert verdict.last == len(BY_HAND) + 2
     assert {one.sequence for one in verdict.faults} == set(range(1, len(BY_HAND) + 1))
     found = await store.audit.find(AuditFilter(action="unreadable"))
@@ -209,22 +209,22 @@ async def test_tampering_by_sql_is_found(store: Store) -> None:
     await filled(store)
     left = await signed(store)
     key, chance = await store.audit.public_key(now=NOW), random.Random(7)
-    assert (await judged(store, left, key=key)).ok
+    assert (await verify_store(store, left, key=key)).ok
     columns = "sequence, hash, at, environment, action, key_id, integration_id, connection_id, end_user, body"
     await run_sql(store, "CREATE TABLE kept AS SELECT * FROM audit_records")
     for _ in range(max(TAMPERINGS, 14)):
         kind, statement = statements(chance, left.sequence)
         if await run_sql(store, statement) == 0:
             continue
-        same = await _unchanged(store)
-        verdict = await judged(store, left, key=key)
+        same = await _changed_nothing(store)
+        verdict = await verify_store(store, left, key=key)
         assert verdict.ok is same, (kind, statement)
         await run_sql(store, "DELETE FROM audit_records")
         await run_sql(store, f"INSERT INTO audit_records ({columns}) SELECT {columns} FROM kept")
     await run_sql(store, "DROP TABLE kept")
 
 
-async def _unchanged(store: Store) -> bool:
+async def _changed_nothing(store: Store) -> bool:
     """Return whether the statement changed nothing, for example because no record has the address that it edits."""
     async with store.transactions.read() as db:
         query = "SELECT sequence, hash, at, connection_id, body FROM {} ORDER BY sequence"
@@ -242,8 +242,8 @@ async def test_a_truncated_chain_is_detected_by_an_exported_checkpoint(
     await run_sql(
         store, "UPDATE audit_state SET sequence = 8, hash = (SELECT hash FROM audit_records WHERE sequence = 8)"
     )
-    assert (await judged(store)).ok  # nothing in the store shows the tampering
-    verdict = await judged(store, left)
+    assert (await verify_store(store)).ok  # nothing in the store shows the tampering
+    verdict = await verify_store(store, left)
     assert (verdict.faults[0].kind, verdict.faults[0].sequence) == ("truncated", 9)
 
 
@@ -253,7 +253,7 @@ async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None
     await store.trail.write(entry(50), entry(51))
     await store.audit.append_to_chain()
     await store.trail.write(entry(52))
-    verdict = await judged(store, left)
+    verdict = await verify_store(store, left)
     assert verdict.ok
     assert (verdict.last, verdict.proven_to, verdict.unsealed, verdict.unproven) == (15, 13, 1, 3)
 
@@ -261,12 +261,14 @@ async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None
 async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> None:
     await filled(store)
     left = await signed(store)
-    (fault,) = (await judged(store, replace(left, store="else"))).faults
+    (fault,) = (await verify_store(store, replace(left, store="else"))).faults
     assert (fault.kind, "another store" in fault.message) == ("checkpoint", True)
     former = left.public_key
     await store.audit.new_key(now=NOW)
     await store.audit.append_to_chain()
-    assert not (await judged(store, left, own=False)).ok  # a new key does not prove the signatures of the previous key
+    assert not (
+        await verify_store(store, left, own=False)
+    ).ok  # a new key does not prove the signatures of the previous key
     assert (await verify_chain(store.audit, [left], [former])).ok
 
 
@@ -290,7 +292,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
     with pytest.raises(VaultError):
         await store.audit.public_key(now=NOW)  # `store` still has only the previous key
     await alone.audit.append_to_chain()
-    assert (await judged(alone, left)).ok
+    assert (await verify_store(alone, left)).ok
     actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
     assert "encryption_keys.rotated" in actions
 
@@ -301,7 +303,7 @@ async def test_pruning_leaves_a_chain_that_can_be_verified(store: Store) -> None
     removed = await store.audit.prune(NOW + timedelta(minutes=6), now=NOW + timedelta(days=1))
     assert removed == 5
     later = await signed(store)
-    verdict = await judged(store, left, later)
+    verdict = await verify_store(store, left, later)
     assert verdict.ok, verdict.faults
     assert (verdict.first, verdict.proven_to, verdict.unproven) == (6, later.sequence, 0)
     assert await store.audit.prune(NOW + timedelta(minutes=6), now=NOW + timedelta(days=1)) == 0
@@ -316,7 +318,7 @@ async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: S
     await store.audit.prune(NOW + timedelta(minutes=6), now=NOW)
     await run_sql(store, "INSERT INTO audit_records SELECT * FROM cut_short")
     await run_sql(store, "DROP TABLE cut_short")
-    assert (await judged(store)).ok
+    assert (await verify_store(store)).ok
     assert await store.audit.finish_pruning() == 5
 
 
@@ -330,11 +332,11 @@ async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store
     await store.audit.append_to_chain()
     await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {left.sequence}")
     await run_sql(store, f"UPDATE audit_checkpoints SET starts = true WHERE sequence = {left.sequence}")
-    faults = (await judged(store, left)).faults
+    faults = (await verify_store(store, left)).faults
     assert any("no record of a pruning" in one.message for one in faults)
 
 
-async def test_an_end_user_is_a_keyed_digest_that_leads_to_nobody_once_forgotten(store: Store) -> None:
+async def test_an_end_user_is_a_keyed_digest_that_identifies_nobody_once_forgotten(store: Store) -> None:
     user = EndUser(id="anna@example.com", email="anna@example.com")
     await store.connections.put(new(end_user=user), now=NOW)
     await store.connections.put(new(REF._replace(connection_id="u2"), end_user=user), now=NOW)
@@ -348,11 +350,11 @@ async def test_an_end_user_is_a_keyed_digest_that_leads_to_nobody_once_forgotten
     assert not await store.trail.forget("dev", user.id, forgotten)
     assert await store.audit.find(AuditFilter(environment="dev", end_user_id=user.id)) == []
     await store.audit.append_to_chain()
-    assert (await judged(store)).ok
-    assert await _anywhere(store, "anna") == 0
+    assert (await verify_store(store)).ok
+    assert await _occurs_in_store(store, "anna") == 0
 
 
-async def _anywhere(store: Store, word: str) -> int:
+async def _occurs_in_store(store: Store, word: str) -> int:
     async with store.transactions.read() as db:
         counts = [
             (await db.execute(text(f"SELECT count(*) FROM {name} WHERE {column} LIKE '%{word}%'"))).scalar_one()
@@ -366,11 +368,11 @@ async def test_an_end_user_is_forgotten_with_their_last_connection(store: Store)
     for ref in (REF, second):
         await store.connections.put(new(ref, end_user=user), now=NOW)
     await store.connections.delete(REF, now=NOW)
-    assert await _anywhere(store, "ben") == 1
+    assert await _occurs_in_store(store, "ben") == 1
     await store.edits.edit(second, Edit(end_user=EndUser(id="carl")), now=NOW)
-    assert await _anywhere(store, "ben") == 0
+    assert await _occurs_in_store(store, "ben") == 0
     await store.connections.delete(second, now=NOW)
-    assert await _anywhere(store, "carl") == 0
+    assert await _occurs_in_store(store, "carl") == 0
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter())
     assert [one.columns.action for one in found] == [
@@ -386,9 +388,9 @@ async def test_an_end_user_is_forgotten_with_their_last_connection(store: Store)
 async def test_an_end_user_is_forgotten_when_another_connects_in_their_place(store: Store) -> None:
     await store.connections.put(new(end_user=EndUser(id="ben")), now=NOW)
     await store.connections.put(new(), now=NOW)
-    assert await _anywhere(store, "ben") == 1, "an import without an end user keeps the present one"
+    assert await _occurs_in_store(store, "ben") == 1, "an import without an end user keeps the present one"
     await store.connections.put(new(end_user=EndUser(id="carl")), now=NOW)
-    assert (await _anywhere(store, "ben"), await _anywhere(store, "carl")) == (0, 1)
+    assert (await _occurs_in_store(store, "ben"), await _occurs_in_store(store, "carl")) == (0, 1)
 
 
 async def test_a_second_process_and_the_next_start_find_the_same_person(opener: Opener, store: Store) -> None:

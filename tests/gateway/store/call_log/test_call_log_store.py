@@ -57,7 +57,7 @@ def operation(number: int = 0, **fields: Any) -> Operation:
     return plain._replace(**fields)
 
 
-async def found(store: Store, **wanted: Any) -> list[Operation]:
+async def operations_found(store: Store, **wanted: Any) -> list[Operation]:
     page = await store.call_log.find(OperationFilter("dev", **wanted))
     return [one.operation for one in page.operations]
 
@@ -69,16 +69,16 @@ async def test_stored_operation_is_found_completely(store: Store) -> None:
     bare = Operation("refresh", START, "", "dev")
     await store.call_log.add_many([bare, full])
     await store.call_log.add_many([])
-    assert await found(store) == [full, bare]
+    assert await operations_found(store) == [full, bare]
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-async def test_a_search_goes_on_if_another_node_drops_a_day(store: Store, url: str) -> None:
+async def test_a_search_continues_if_another_node_drops_a_day(store: Store, url: str) -> None:
     await store.call_log.add_many([operation(1), operation(2, at=START - timedelta(days=1))])
     other = await asyncpg.connect(url)
     async with other.transaction():
         await other.execute("DROP TABLE call_log_20260101")
-        searching = asyncio.create_task(found(store))
+        searching = asyncio.create_task(operations_found(store))
         await waiting_for_lock(url)
     assert [one.request_id for one in await searching] == ["r1"]
     await other.close()
@@ -103,7 +103,7 @@ async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) 
         *(0.5, 0.0, 12.0, 7, f"00-{TRACE}-00f067aa0ba902b7-01", "GET /x", 3),
     )
     await store.call_log.add_many([exchange])
-    assert await found(store) == [
+    assert await operations_found(store) == [
         Operation(
             *("call", START, "r1", "dev", "jira", "u1", "GET", "api.example.com", "/x", 502, "upstream_unreachable"),
             *(12.5, 0.5, 0.0, 12.0, 0, 7, 7, TRACE, "GET /x", 3),
@@ -118,9 +118,9 @@ async def test_a_call_of_an_agent_is_found_by_its_tool(store: Store, small_segme
         for n, tool in enumerate((None, "get_issue", "get_issues", 'a "b"', "get_issue"))
     ]
     await store.call_log.add_many([*calls, operation(9, detail={"message": "get_issue"}, kind="refresh")])
-    assert [one.request_id for one in await found(store, tool="get_issue")] == ["r4", "r1"]
-    assert [one.detail for one in await found(store, tool='a "b"')] == [{"tool": 'a "b"'}]
-    assert await found(store, tool="get") == []
+    assert [one.request_id for one in await operations_found(store, tool="get_issue")] == ["r4", "r1"]
+    assert [one.detail for one in await operations_found(store, tool='a "b"')] == [{"tool": 'a "b"'}]
+    assert await operations_found(store, tool="get") == []
 
 
 CASES: list[dict[str, Any]] = [
@@ -271,7 +271,7 @@ async def test_a_search_that_takes_too_long_says_how_far_it_came(
     assert every == list(range(39, -1, -1))
 
 
-async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
+async def test_a_text_search_stops_within_a_day_and_continues_there(
     store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search reads only a limited number of rows, here of forty rows of one day. It reports how far it got."""
@@ -297,7 +297,7 @@ async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
             assert len(reached) == 5
 
 
-async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
+async def test_a_stopped_search_continues_after_a_day_without_rows(
     store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.call_log.bounds = CallLogBounds(max_rows=24)
@@ -324,11 +324,11 @@ async def test_old_operations_are_neither_found_nor_kept(store: Store, monkeypat
     store.call_log.bounds = CallLogBounds(keep_days=2)
     old = operation(at=START - timedelta(days=3))
     await store.call_log.add_many([old])
-    assert await found(store) == []
+    assert await operations_found(store) == []
     await store.call_log.add_many([operation(1)])
     await store.call_log.prune(clock.now())
     store.call_log.bounds = CallLogBounds(keep_days=365)
-    assert await found(store) == [operation(1)]
+    assert await operations_found(store) == [operation(1)]
 
 
 async def test_no_more_rows_are_kept_than_a_former_bound_says(store: Store) -> None:
@@ -336,6 +336,6 @@ async def test_no_more_rows_are_kept_than_a_former_bound_says(store: Store) -> N
     for number in range(60):
         await store.call_log.add_many([operation(number)])
     await store.call_log.prune(clock.now())
-    numbers = [int(one.request_id[1:]) for one in await found(store)]
+    numbers = [int(one.request_id[1:]) for one in await operations_found(store)]
     assert numbers == list(range(59, 59 - len(numbers), -1))
     assert 20 <= len(numbers) <= 24

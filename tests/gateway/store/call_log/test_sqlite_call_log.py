@@ -33,7 +33,7 @@ async def ids(log: SqliteCallLog) -> list[str]:
     return [one.operation.request_id for one in page.operations]
 
 
-async def test_the_file_is_its_owners_alone(path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(path: Path) -> None:
     log = SqliteCallLog(path)
     assert await ids(log) == []
     assert not path.exists()
@@ -55,9 +55,7 @@ def _writer(path: Path, process: int, batches: int) -> None:
     asyncio.run(_write(path, process, batches))
 
 
-async def test_a_limit_counts_what_fits_the_connections_and_not_what_was_read(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_limit_counts_matching_rows_and_not_rows_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_call_log, "SEGMENT_ROWS", 300)
     monkeypatch.setattr("gateway.store.call_log.sqlite_search.FEW_SUBJECTS", 1)
     log = SqliteCallLog(path)
@@ -148,7 +146,7 @@ async def test_a_full_disk_stops_the_log_and_nothing_else(path: Path, monkeypatc
     await log.close()
 
 
-async def test_a_damaged_file_is_put_aside_and_the_log_goes_on(path: Path) -> None:
+async def test_a_damaged_file_is_renamed_and_logging_continues(path: Path) -> None:
     log = SqliteCallLog(path)
     await log.add_many([operation(1)])
     await log.close()
@@ -162,9 +160,7 @@ async def test_a_damaged_file_is_put_aside_and_the_log_goes_on(path: Path) -> No
     assert path.with_name("gateway.calls.db.damaged").stat().st_size == 20_000
 
 
-async def test_what_another_process_holds_is_waited_for_and_then_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_locked_file_is_waited_for_and_then_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_call_log, "BUSY_S", 0.05)
     log = SqliteCallLog(path)
     await log.add_many([operation(1)])

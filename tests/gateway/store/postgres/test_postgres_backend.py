@@ -18,7 +18,7 @@ from gateway.store.tables import connections
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
-from tests.gateway.store.test_changes import OTHER, heard
+from tests.gateway.store.test_changes import OTHER, wait_for_change
 
 REFS = [REF._replace(connection_id=f"c{n}") for n in range(60)]
 
@@ -80,7 +80,7 @@ async def test_slow_commit_blocks_no_other_and_is_not_missed(opener: Opener) -> 
     assert (list(refs), dict(at.missing)) == ([REF], {})
 
 
-async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(opener: Opener) -> None:
+async def test_a_commit_in_progress_when_the_reader_starts_is_not_missed(opener: Opener) -> None:
     slow, quick, reader = await opener(), await opener(), await opener()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
@@ -96,14 +96,14 @@ async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> Non
         await quick.connections.put(new(OTHER), now=NOW)
         at, _ = await reader.changes.since(at)
         version = await reader.changes.version()
-        await heard(reader)
-        waiting = asyncio.create_task(heard(reader))
+        await wait_for_change(reader)
+        waiting = asyncio.create_task(wait_for_change(reader))
     await waiting  # the commit sends a notification
     assert (await reader.changes.version(), bool(at.missing)) == (version, True)
     assert list((await reader.changes.since(at))[1]) == [REF]
 
 
-async def test_writes_are_committed_while_other_commits_are_under_way(opener: Opener) -> None:
+async def test_writes_are_committed_while_other_commits_are_in_progress(opener: Opener) -> None:
     stores = here, there = await opener(), await opener()
     async with SlowCommit(here, REF), SlowCommit(there, OTHER):
         await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
@@ -134,7 +134,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
 ) -> None:
     here, there = await opener(), await opener()
     before = await there.changes.version()
-    waiting = asyncio.create_task(heard(there))
+    waiting = asyncio.create_task(wait_for_change(there))
     await postgres_server.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query LIKE 'SELECT coalesce(max(id)%' AND pid <> pg_backend_pid()"
@@ -147,7 +147,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
         now = await there.changes.version()
     assert now != before
     assert await there.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
-    waiting = asyncio.create_task(heard(there))
+    waiting = asyncio.create_task(wait_for_change(there))
     await here.connections.put(new(), now=NOW)
     await waiting  # the listener is connected again
 

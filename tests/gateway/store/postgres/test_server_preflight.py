@@ -37,7 +37,7 @@ async def refused(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str
     return message
 
 
-async def everything(server: PostgresServer, url: str) -> dict[str, list[str]]:
+async def all_rows(server: PostgresServer, url: str) -> dict[str, list[str]]:
     """Return each table by schema and name, with its rows."""
     name = url.rpartition("/")[2]
     tables = await server.run(
@@ -56,10 +56,10 @@ async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
 ) -> None:
     store = await opener()
     await store.connections.put(new(), now=NOW)
-    before = await everything(postgres_server, url)
+    before = await all_rows(postgres_server, url)
     assert len(before) > 8
     assert "store.encryption_keys" in await refused(url, OTHER)
-    assert await everything(postgres_server, url) == before
+    assert await all_rows(postgres_server, url) == before
 
 
 async def test_changed_data_key_differs_from_a_wrong_key(
@@ -70,7 +70,7 @@ async def test_changed_data_key_differs_from_a_wrong_key(
     assert "damaged" in await refused(url)
 
 
-async def test_what_was_stored_is_there_after_a_restart_of_the_server(
+async def test_stored_rows_exist_after_a_restart_of_the_server(
     opener: Opener, url: str, postgres_server: PostgresServer
 ) -> None:
     first = await opener()
@@ -114,9 +114,9 @@ async def test_a_newer_database_is_refused(
     await (await open_store(empty_database, Keyring([KEY]), environments={"dev"})).close()
     name = empty_database.rpartition("/")[2]
     await postgres_server.run("UPDATE alembic_version SET version_num = '9999'", name)
-    before = await everything(postgres_server, empty_database)
+    before = await all_rows(postgres_server, empty_database)
     assert "newer version" in await refused(empty_database)
-    assert await everything(postgres_server, empty_database) == before
+    assert await all_rows(postgres_server, empty_database) == before
 
 
 @pytest.mark.parametrize("table", ["recipes (name text)", "alembic_version (version_num text)"])
@@ -125,18 +125,18 @@ async def test_another_programs_database_is_refused_unchanged(
 ) -> None:
     name = empty_database.rpartition("/")[2]
     await postgres_server.run(f"CREATE TABLE {table}", name)
-    before = await everything(postgres_server, empty_database)
+    before = await all_rows(postgres_server, empty_database)
     assert "another program" in await refused(empty_database)
-    assert await everything(postgres_server, empty_database) == before
+    assert await all_rows(postgres_server, empty_database) == before
     await postgres_server.run("CREATE SCHEMA ours", name)
     store = await open_store(f"{empty_database}?search_path=ours", Keyring([KEY]), environments={"dev"})
     await store.connections.put(new(), now=NOW)
     await store.close()
-    after = await everything(postgres_server, empty_database)
+    after = await all_rows(postgres_server, empty_database)
     assert {table.partition(".")[0] for table in after} == {"public", "ours"}
 
 
-async def test_a_user_who_may_not_create_tables_is_reported_what_to_grant(
+async def test_a_user_who_may_not_create_tables_is_reported_with_the_grant_to_give(
     empty_database: str, postgres_server: PostgresServer
 ) -> None:
     name = empty_database.rpartition("/")[2]

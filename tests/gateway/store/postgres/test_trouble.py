@@ -119,7 +119,7 @@ async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opene
     await store.connections.put(new(), now=NOW)
 
 
-async def test_what_was_committed_is_on_the_disk_whatever_the_server_defaults_to(
+async def test_a_commit_is_on_the_disk_whatever_the_servers_default(
     opener: Opener, postgres_server: PostgresServer, url: str
 ) -> None:
     name = url.rpartition("/")[2]
@@ -149,10 +149,10 @@ async def test_put_concurrent_with_deletes_never_fails(opener: Opener) -> None:
     async def deletes() -> int:
         return sum([await there.connections.delete(REF, now=NOW) for _ in range(60)])
 
-    async def puts() -> int:
+    async def count_inserts() -> int:
         return sum([(await here.connections.put(new(tags={"a": "b"}), now=NOW))[1] for _ in range(60)])
 
-    gone, made, made_too = await asyncio.gather(deletes(), puts(), puts())
+    gone, made, made_too = await asyncio.gather(deletes(), count_inserts(), count_inserts())
     left = await here.connections.get(REF) is not None
     assert made + made_too == gone + left
 

@@ -20,7 +20,7 @@ def file_of(running: RunningGateway) -> Path:
     return running.folder / "gateway.db"
 
 
-def spoil(path: Path, table: str) -> None:
+def overwrite_pages(path: Path, table: str) -> None:
     """Overwrite all pages of `table` that contain rows."""
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -38,7 +38,7 @@ async def stopped_with(running: RunningGateway, tracker: Tracker) -> Path:
 
 
 async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
-    spoil(await stopped_with(running, tracker), "connections")
+    overwrite_pages(await stopped_with(running, tracker), "connections")
     await running.start()
     with capture_logs() as logged:
         for _ in range(3):
@@ -56,7 +56,7 @@ async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: Ru
 
 
 async def test_ready_says_that_the_database_is_damaged(running: RunningGateway, tracker: Tracker) -> None:
-    spoil(await stopped_with(running, tracker), "connections")
+    overwrite_pages(await stopped_with(running, tracker), "connections")
     await running.start()
 
     async def ready(query: str = "") -> tuple[int, Any]:
@@ -76,7 +76,7 @@ async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
     path = await stopped_with(running, tracker)
     assert quick_check(path, at_most_s=10)
     assert not quick_check(path, at_most_s=-1)
-    spoil(path, "connection_history")
+    overwrite_pages(path, "connection_history")
     with pytest.raises(StoreDamaged, match=r"is damaged .* restore a backup with `gateway restore`"):
         quick_check(path, at_most_s=10)
 

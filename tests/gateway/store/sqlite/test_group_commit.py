@@ -60,7 +60,7 @@ def environment(store: Store, name: str, then: Write | None = None) -> asyncio.T
     return asyncio.create_task(store.transactions.write(write))
 
 
-async def environments(store: Store) -> set[str]:
+async def environment_names(store: Store) -> set[str]:
     async with store.transactions.read() as db:
         return set((await db.exec_driver_sql("SELECT name FROM environments")).scalars()) - {"dev", "prod"}
 
@@ -132,11 +132,11 @@ async def test_failed_write_leaves_nothing_and_does_not_affect_others(store: Sto
     assert isinstance(ended[1], ValueError)
     assert "UNIQUE constraint failed" in str(ended[2])
     assert ended[3][1]
-    assert await environments(store) == {"a"}
+    assert await environment_names(store) == {"a"}
 
 
 async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
-    async def unsound(db: AsyncConnection) -> None:
+    async def fail_at_commit(db: AsyncConnection) -> None:
         """Execute a statement with a fault that appears only at the commit."""
         await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
         await db.exec_driver_sql(
@@ -144,14 +144,14 @@ async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
         )
 
     async with queued(store) as tasks:
-        tasks += [environment(store, "a"), environment(store, "b", unsound), environment(store, "c")]
+        tasks += [environment(store, "a"), environment(store, "b", fail_at_commit), environment(store, "c")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, third) == ("a", "c"), "by a commit of their own"
     assert "FOREIGN KEY constraint failed" in str(second)
-    assert await environments(store) == {"a", "c"}
+    assert await environment_names(store) == {"a", "c"}
 
 
-async def test_write_that_ends_the_transaction_fails_alone(store: Store) -> None:
+async def test_write_that_ends_the_transaction_fails_no_other_write(store: Store) -> None:
     async def end(db: AsyncConnection) -> None:
         await db.exec_driver_sql("ROLLBACK")
         raise Unavailable("store_unavailable", "as if the disk were full")
@@ -161,7 +161,7 @@ async def test_write_that_ends_the_transaction_fails_alone(store: Store) -> None
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, third) == ("a", "c")
     assert isinstance(second, Unavailable)
-    assert await environments(store) == {"a", "c"}
+    assert await environment_names(store) == {"a", "c"}
 
 
 async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
@@ -197,7 +197,7 @@ async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
 
 
 @pytest.mark.parametrize("alone", [True, False])
-async def test_cancelled_write_is_cancelled_alone(store: Store, alone: bool) -> None:
+async def test_cancelling_a_write_cancels_no_other_write(store: Store, alone: bool) -> None:
     async def cancelled(_db: AsyncConnection) -> None:
         raise asyncio.CancelledError
 
@@ -207,10 +207,10 @@ async def test_cancelled_write_is_cancelled_alone(store: Store, alone: bool) -> 
     tasks.append(environment(store, "b"))
     assert await tasks[-1] == "b"
     assert tasks[-2].cancelled()
-    assert await environments(store) == ({"b"} if alone else {"a", "b"})
+    assert await environment_names(store) == ({"b"} if alone else {"a", "b"})
 
 
-async def test_write_cancelled_in_before_is_cancelled_alone(store: Store) -> None:
+async def test_cancelling_a_write_in_before_cancels_no_other_write(store: Store) -> None:
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
@@ -219,7 +219,7 @@ async def test_write_cancelled_in_before_is_cancelled_alone(store: Store) -> Non
         tasks.append(asyncio.create_task(store.transactions.write(AsyncMock(), before=cancelled)))
         tasks.append(environment(store, "b"))
     assert [task.cancelled() for task in tasks] == [False, True, False]
-    assert await environments(store) == {"a", "b"}
+    assert await environment_names(store) == {"a", "b"}
 
 
 async def test_repeated_write_reports_a_lock_timeout(opener: Opener, path: Path) -> None:
@@ -288,4 +288,4 @@ async def test_write_that_waited_too_long_fails_and_is_not_written(opener: Opene
         tasks.append(environment(store, "late"))
         with pytest.raises(Unavailable, match="too many writes"):
             await tasks[0]
-    assert await environments(store) == set()
+    assert await environment_names(store) == set()

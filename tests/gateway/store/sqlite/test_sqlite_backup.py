@@ -23,7 +23,7 @@ from gateway.store.sqlite.sqlite_restore import Restored, restore
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
-from tests.gateway.store.test_rotation import key_of, one, quietly
+from tests.gateway.store.test_rotation import ignore_progress, key_of, stored_row
 
 TTL = timedelta(seconds=30)
 MADE: dict[str, Any] = {"scopes": ("environment:*",), "created_by": "a test", "budget": 100}
@@ -42,19 +42,19 @@ def copy(tmp_path: Path) -> Path:
 
 
 async def backed_up(path: Path, copy: Path, *, key: bytes = KEY, over: bool = False) -> Backup:
-    return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=quietly)
+    return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=ignore_progress)
 
 
 async def restored(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> Restored:
     keyring = Keyring(keys or (KEY,))
-    return await asyncio.to_thread(restore, copy, path, keyring, exactly=exactly, step=quietly)
+    return await asyncio.to_thread(restore, copy, path, keyring, exactly=exactly, step=ignore_progress)
 
 
 async def put(store: Store, name: str, api_key: str) -> None:
     await store.connections.put(new(REF._replace(connection_id=name), credential={"apiKey": api_key}), now=NOW)
 
 
-async def held(store: Store, name: str) -> str:
+async def stored_key(store: Store, name: str) -> str:
     found: str = await key_of(store, REF._replace(connection_id=name))
     return found
 
@@ -94,10 +94,10 @@ async def test_copy_during_writes_is_a_consistent_snapshot(opener: Opener, path:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     seen = await open_store(f"sqlite:///{copy}", Keyring([KEY]), environments=())
     try:
-        first, second = int(await held(seen, "a")), int(await held(seen, "b"))
+        first, second = int(await stored_key(seen, "a")), int(await stored_key(seen, "b"))
         assert before <= second <= first <= second + 1
         assert second <= after + 1
-        assert await held(seen, "first") == "before"
+        assert await stored_key(seen, "first") == "before"
     finally:
         await seen.close()
 
@@ -135,20 +135,20 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (made.at, 2, 1, 1, 0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = await opener()
-    assert await held(again, "kept") == await held(again, "deleted") == "k"
+    assert await stored_key(again, "kept") == await stored_key(again, "deleted") == "k"
     assert await again.connections.get(REF._replace(connection_id="later")) is None
-    history = await again.history.of((await one(again, REF._replace(connection_id="kept"))).id)
+    history = await again.history.of((await stored_row(again, REF._replace(connection_id="kept"))).id)
     assert [change.reason for change in history] == ["authorized", RESTORED]
     assert done.kept is not None
     replaced = await open_store(f"sqlite:///{done.kept}", Keyring([KEY]), environments=())
-    assert await held(replaced, "later") == "k"
+    assert await stored_key(replaced, "later") == "k"
     await replaced.close()
     assert not list(path.parent.glob(".gateway.db.*"))
 
 
 async def renewed(store: Store, name: str, token: str) -> None:
     ref = REF._replace(connection_id=name)
-    version = (await one(store, ref)).version
+    version = (await stored_row(store, ref)).version
     assert await store.refreshes.lease_refresh(ref, owner="o", ttl=TTL)
     saved = await store.refreshes.save_refreshed(
         ref, owner="o", version=version, credential={"apiKey": token}, expires_at=None, now=NOW
@@ -168,17 +168,17 @@ async def test_newer_token_of_the_replaced_database_is_kept(
     )
     await backed_up(path, copy)
     await renewed(store, "renewed", "new")
-    await store.rotation.rotate(quietly, fresh=True)  # now the backup also lacks the new data key
+    await store.rotation.rotate(ignore_progress, fresh=True)  # now the backup also lacks the new data key
     await store.close()
     done = await restored(copy, path, exactly=exactly)
     assert done.taken_over == (None if exactly else 1)
     again = await opener()
-    assert await held(again, "renewed") == ("old" if exactly else "new")
-    assert await held(again, "same") == "old"
-    assert (await one(again, REF._replace(connection_id="same"))).metadata == {"m": 1}
-    assert await again.rotation.verify(quietly) == []
+    assert await stored_key(again, "renewed") == ("old" if exactly else "new")
+    assert await stored_key(again, "same") == "old"
+    assert (await stored_row(again, REF._replace(connection_id="same"))).metadata == {"m": 1}
+    assert await again.rotation.verify(ignore_progress) == []
     await renewed(again, "renewed", "newer")
-    assert await held(again, "renewed") == "newer"
+    assert await stored_key(again, "renewed") == "newer"
 
 
 @pytest.mark.parametrize("damage", [b"nothing like a database", b"", None])
@@ -200,7 +200,7 @@ async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
     else:
         assert done.kept is not None
         assert done.kept.read_bytes() == damage
-    assert await held(await opener(), "c") == "k"
+    assert await stored_key(await opener(), "c") == "k"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
@@ -276,7 +276,7 @@ async def test_restore_is_refused_while_the_database_is_open(opener: Opener, pat
     assert ran.returncode == 1
     assert "is in use: stop every gateway" in ran.stderr
     await put(store, "c", "later")
-    assert await held(store, "c") == "later"
+    assert await stored_key(store, "c") == "later"
     assert {file.name for file in path.parent.iterdir() if file.is_file()} == {
         "gateway.db",
         "gateway.db-wal",
@@ -309,7 +309,7 @@ async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path:
         await restored(copy.parent, path)
     assert path.read_bytes() == before
     assert not list(path.parent.glob(".gateway.db.*"))
-    assert await held(await opener(), "c") == "k"
+    assert await stored_key(await opener(), "c") == "k"
 
 
 async def test_older_backup_is_upgraded(path: Path, copy: Path, opener: Opener) -> None:

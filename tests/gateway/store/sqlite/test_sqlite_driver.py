@@ -24,7 +24,7 @@ from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
 @pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows with each round trip."""
     seen: list[Any] = []
     one = aiosqlite.Connection._execute
@@ -49,51 +49,55 @@ async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
 
 
 @sqlite_only
-async def test_reading_a_connection_is_one_trip(store: Store, trips: list[Any]) -> None:
+async def test_reading_a_connection_is_one_trip(store: Store, round_trips: list[Any]) -> None:
     await store.connections.put(new(), now=NOW)
     assert await store.connections.get(REF)  # opens the connection to the database
-    before = len(trips)
+    before = len(round_trips)
     assert await store.connections.get(REF)
-    assert len(trips) - before == 1
+    assert len(round_trips) - before == 1
 
 
-async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines, trips: list[Any]) -> None:
+async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines, round_trips: list[Any]) -> None:
     async with engines.writer.begin() as db:
         for name in ("a", "b"):
             made = await db.execute(text("INSERT INTO things (name) VALUES (:name) RETURNING id"), {"name": name})
             assert made.scalar_one() in (1, 2)
         changed = await db.execute(text("UPDATE things SET name = name || '!'"))
         assert changed.rowcount == 2
-    assert len(trips) == 3 + 1  # the additional trip is the commit; BEGIN is sent with the first statement
+    assert len(round_trips) == 3 + 1  # the additional trip is the commit; BEGIN is sent with the first statement
 
 
 @sqlite_only
-async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(store: Store, trips: list[Any]) -> None:
+async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(
+    store: Store, round_trips: list[Any]
+) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
     for version in (1, 2):  # the first claim of a process also prepares statements that later claims use
-        before = len(trips)
+        before = len(round_trips)
         assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
-        claimed = len(trips)
+        claimed = len(round_trips)
         one = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
         assert one is not None
         seen = one
-    assert (claimed - before, len(trips) - claimed) == (2, 2)
+    assert (claimed - before, len(round_trips) - claimed) == (2, 2)
 
 
-async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, trips: list[Any]) -> None:
-    before = len(trips)
+async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, round_trips: list[Any]) -> None:
+    before = len(round_trips)
     async with engines.writer.begin() as db:
         await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": "a"})
-        assert len(trips) - before == 1
+        assert len(round_trips) - before == 1
         async with engines.reader.connect() as other:
             assert (await other.execute(text("SELECT name FROM things"))).scalar() == "a"
-            before = len(trips)
-    assert len(trips) == before, "nothing is left to commit"
+            before = len(round_trips)
+    assert len(round_trips) == before, "nothing is left to commit"
 
 
-async def test_an_insert_shares_the_trip_of_the_statement_that_it_follows(engines: Engines, trips: list[Any]) -> None:
+async def test_an_insert_shares_the_trip_of_the_statement_that_it_follows(
+    engines: Engines, round_trips: list[Any]
+) -> None:
     insert, update = (
         "INSERT INTO things (name) VALUES (:name)",
         text("UPDATE things SET id = 7 WHERE id = 1 RETURNING id"),
@@ -110,9 +114,9 @@ async def test_an_insert_shares_the_trip_of_the_statement_that_it_follows(engine
     assert await write("too early") is None, "the update changes no row, so the insert must not run"
     async with engines.writer.begin() as db:
         await db.execute(text(insert), {"name": "a"})
-    before = len(trips)
+    before = len(round_trips)
     assert await write("b") == 8
-    assert len(trips) - before == 1, "update, insert and commit"
+    assert len(round_trips) - before == 1, "update, insert and commit"
     async with engines.reader.connect() as db:
         assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "b"]
 
