@@ -119,9 +119,9 @@ def cold_and_warm(server: Server) -> tuple[float, float]:
 
 def ratio_table(found: list[Ratio]) -> str:
     lines = ["| what, to what | CPU µs | CPU µs | limit | found | |", "|---|---:|---:|---:|---:|---|"]
-    for one in found:
-        figures = f"{one.one:.0f} | {one.other:.0f} | {one.goal.limit:g} | {one.goal.found:.2f}"
-        lines.append(f"| {one.goal.words} | {figures} | {one.goal.verdict} |")
+    for item in found:
+        figures = f"{item.one:.0f} | {item.other:.0f} | {item.goal.limit:g} | {item.goal.found:.2f}"
+        lines.append(f"| {item.goal.words} | {figures} | {item.goal.verdict} |")
     return "\n".join(lines)
 
 

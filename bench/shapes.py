@@ -138,8 +138,8 @@ def table(found: Found) -> str:
     lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
     verdicts = goals(found)
     for number, (name, by) in enumerate(found.items()):
-        figures = {one: [figure for figure in by.get(one, []) if figure is not None] for one in who}
-        cells = [f"{statistics.median(figures[one]):.0f}" if figures[one] else "–" for one in who]
+        figures = {item: [figure for figure in by.get(item, []) if figure is not None] for item in who}
+        cells = [f"{statistics.median(figures[item]):.0f}" if figures[item] else "–" for item in who]
         for goal in verdicts[2 * number : 2 * number + 2]:
             cells += ["–" if goal.found is None else f"{goal.found:.2f}", goal.verdict]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -178,15 +178,15 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
         servers = []
-        for one in everyone:
-            if why := one.missing():
-                sys.stderr.write(f"skip {one.name}: {why}\n")
+        for item in everyone:
+            if why := item.missing():
+                sys.stderr.write(f"skip {item.name}: {why}\n")
                 continue
-            (top / one.name).mkdir()
-            running = one.running(top / one.name, behind.target.port, streams=True, certificate=certificate)
+            (top / item.name).mkdir()
+            running = item.running(top / item.name, behind.target.port, streams=True, certificate=certificate)
             server = stack.enter_context(running)
-            server.name = one.name
-            if isinstance(one, GatewayContender) and not one.plugin:
+            server.name = item.name
+            if isinstance(item, GatewayContender) and not item.plugin:
                 server.other_targets = other_targets(server)
             servers.append(server)
         yield servers

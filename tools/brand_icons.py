@@ -34,7 +34,7 @@ def main() -> None:
         f"# npm simple-icons {version}, CC0-1.0. Made by `python -m tools.brand_icons`. Brands belong to their owners."
     ]
     for slug in sorted(set(chosen.values())):
-        colour = next(one["hex"] for one in icons if one["slug"] == slug)
+        colour = next(icon["hex"] for icon in icons if icon["slug"] == slug)
         names = " ".join(name for name, icon in chosen.items() if icon == slug)
         lines.append(f"{names}\t#{colour.lower()}\t{drawing(package, slug)}")
     (ROOT / "catalog" / ICONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -55,7 +55,7 @@ def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str,
 
 def _family_icon(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[str, str]) -> str | None:
     kin = (name, str(entries[name].get("alias")), str(entries[name].get("family")))
-    return next((own[one] for one in kin if one in own), None)
+    return next((own[item] for item in kin if item in own), None)
 
 
 def is_free(icon: Mapping[str, Any]) -> bool:
@@ -65,7 +65,7 @@ def is_free(icon: Mapping[str, Any]) -> bool:
 
 def _names(icon: Mapping[str, Any]) -> Iterator[str]:
     others = icon.get("aliases", {})
-    same = [one["title"] for one in others.get("dup", ())]
+    same = [item["title"] for item in others.get("dup", ())]
     for name in (icon["title"], icon["slug"], *others.get("aka", ()), *same, *others.get("loc", {}).values()):
         yield _plain(name)
 

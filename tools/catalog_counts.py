@@ -53,9 +53,9 @@ def evidence_counts() -> str:
 def evidence_sources() -> str:
     """Return a Markdown table that explains each source name used in entries."""
     lines = ["| source | what | licence |", "|---|---|---|"]
-    for name, one in sorted(sources().items()):
-        vendor = ", the vendor's own document" if one.get("vendor") else ""
-        lines.append(f"| `{name}` | {one['where']}{vendor} | {one.get('licence', '')} |")
+    for name, source in sorted(sources().items()):
+        vendor = ", the vendor's own document" if source.get("vendor") else ""
+        lines.append(f"| `{name}` | {source['where']}{vendor} | {source.get('licence', '')} |")
     return "\n".join(lines)
 
 

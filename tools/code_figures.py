@@ -63,11 +63,11 @@ def importers(found: dict[str, Path]) -> dict[str, set[str]]:
         for node in ast.walk(ast.parse(file.read_text())):
             named: list[str] = []
             if isinstance(node, ast.Import):
-                named = [one.name for one in node.names]
+                named = [entry.name for entry in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                named = [f"{node.module}.{one.name}" for one in node.names]
-            for one in named:
-                target = one if one in found else one.rpartition(".")[0]
+                named = [f"{node.module}.{entry.name}" for entry in node.names]
+            for item in named:
+                target = item if item in found else item.rpartition(".")[0]
                 if target in found and target != name:
                     by[target].add(name)
     return by

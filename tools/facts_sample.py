@@ -31,13 +31,13 @@ def draw_providers(facts: list[dict[str, Any]], made: set[str], *, seed: int, co
     return [_trim(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
 
 
-def _trim(one: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {key: one[key] for key in FIELDS if key in one}
+def _trim(item: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {key: item[key] for key in FIELDS if key in item}
     settings = [
         {key: setting[key] for key in ("name", "default") if key in setting}
-        for setting in one.get("connection_configuration", ())
+        for setting in item.get("connection_configuration", ())
     ]
-    proxy = {key: one["proxy"][key] for key in ("base_url", "headers", "query") if key in one["proxy"]}
+    proxy = {key: item["proxy"][key] for key in ("base_url", "headers", "query") if key in item["proxy"]}
     return {**kept, **({"connection_configuration": settings} if settings else {}), "proxy": proxy}
 
 
@@ -52,9 +52,9 @@ def main() -> int:
     """Draw the sample and write it."""
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     chosen = draw_providers(facts, generated_entries(), seed=SEED, count=COUNT)
-    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen)
+    lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in chosen)
     SAMPLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    print(f"wrote {SAMPLE.relative_to(ROOT)}: {', '.join(one['name'] for one in chosen)}")
+    print(f"wrote {SAMPLE.relative_to(ROOT)}: {', '.join(item['name'] for item in chosen)}")
     return 0
 
 

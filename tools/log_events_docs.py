@@ -66,7 +66,7 @@ def _table(entries: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, entry in entries.items():
         event = log_events()[name]
         levels = ", ".join(level if level in QUIET else f"**{level}**" for level in event.levels)
-        fields = " ".join(f"`{one}`" for one in fields_of(event, entry))
+        fields = " ".join(f"`{item}`" for item in fields_of(event, entry))
         kind, _, action = str(entry["do"]).partition(": ")
         what = f"{'**act**' if kind == 'act' else kind}{f': {action}' if action else ''}"
         yield f"| `{name}` | {levels} | {fields} | {entry['means']} | {what} |"

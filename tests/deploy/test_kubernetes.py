@@ -23,7 +23,7 @@ from tests.fakes.processes import NodeFile, serving
 
 FOLDER: Final = DEPLOY / "kubernetes"
 SECRETS: Final = "/run/secrets/gateway"
-DOCUMENTS: Final = [one for path in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text())]
+DOCUMENTS: Final = [item for path in sorted(FOLDER.glob("*.yaml")) for item in yaml.safe_load_all(path.read_text())]
 KEYS: Final = {
     "encryption_key": "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=",
     "secret_key": "sk-kubernetes-0123456789",
@@ -33,7 +33,7 @@ KEYS: Final = {
 
 
 def document(kind: str, name: str = "gateway") -> Any:
-    (found,) = (one for one in DOCUMENTS if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    (found,) = (item for item in DOCUMENTS if (item["kind"], item["metadata"]["name"]) == (kind, name))
     return found
 
 
@@ -45,7 +45,7 @@ LABELS: Final = NODE["template"]["metadata"]["labels"]
 
 
 def environment_variables(container: Any) -> dict[str, Any]:
-    return {one["name"]: one.get("value") for one in container["env"]}
+    return {item["name"]: item.get("value") for item in container["env"]}
 
 
 def write_pod_files(folder: Path, store_url: str) -> Path:
@@ -78,14 +78,14 @@ def config(tmp_path: Path) -> Config:
 
 
 def test_manifests_belong_together() -> None:
-    assert all(one["metadata"].get("namespace") == "gateway" for one in DOCUMENTS if one["kind"] != "Namespace")
+    assert all(item["metadata"].get("namespace") == "gateway" for item in DOCUMENTS if item["kind"] != "Namespace")
     selectors = [
         NODE["selector"]["matchLabels"],
         document("Service")["spec"]["selector"],
         document("Service", "gateway-nodes")["spec"]["selector"],
         document("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         document("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
-        *(one["labelSelector"]["matchLabels"] for one in POD["topologySpreadConstraints"]),
+        *(constraint["labelSelector"]["matchLabels"] for constraint in POD["topologySpreadConstraints"]),
     ]
     assert all(selector and selector.items() <= LABELS.items() for selector in selectors)
     assert document("Service", NODE["serviceName"])["spec"]["clusterIP"] == "None"
@@ -100,14 +100,14 @@ def test_the_check_runs_with_the_image_and_the_files_of_the_gateway() -> None:
     assert GATEWAY["image"].endswith(f"/integration-gateway:{version}")
     assert (CHECK["args"][1:], GATEWAY["args"][1:]) == (["-c", "/etc/gateway/gateway.yaml"],) * 2
     assert (CHECK["args"][0], GATEWAY["args"][0]) == ("check", "serve")
-    assert all(one in GATEWAY["volumeMounts"] for one in CHECK["volumeMounts"])
-    assert all(one in GATEWAY["env"] for one in CHECK["env"])
-    mounted = {one["name"] for one in GATEWAY["volumeMounts"]}
-    declared = {one["name"] for one in POD["volumes"]} | {
-        one["metadata"]["name"] for one in NODE["volumeClaimTemplates"]
+    assert all(mount in GATEWAY["volumeMounts"] for mount in CHECK["volumeMounts"])
+    assert all(item in GATEWAY["env"] for item in CHECK["env"])
+    mounted = {mount["name"] for mount in GATEWAY["volumeMounts"]}
+    declared = {volume["name"] for volume in POD["volumes"]} | {
+        template["metadata"]["name"] for template in NODE["volumeClaimTemplates"]
     }
     assert mounted == declared
-    assert not any("subPath" in one for one in GATEWAY["volumeMounts"])
+    assert not any("subPath" in mount for mount in GATEWAY["volumeMounts"])
 
 
 def test_configuration_passes_the_check_of_the_init_container(tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_the_secret_has_the_files_that_the_configuration_names() -> None:
     header = (FOLDER / "00-namespace.yaml").read_text()
     assert named == set(re.findall(r"--from-file=([\w.]+)", header))
     assert f"{SECRETS}/database_ca.crt" in header
-    assert {one["name"]: one["mountPath"] for one in GATEWAY["volumeMounts"]}["secrets"] == SECRETS
+    assert {mount["name"]: mount["mountPath"] for mount in GATEWAY["volumeMounts"]}["secrets"] == SECRETS
     assert "${POD_IP}" in text
     assert environment_variables(CHECK).keys() >= {"POD_IP"}
 
 
 def test_ports_are_those_of_the_configuration(config: Config) -> None:
-    ports = {one["name"]: one["containerPort"] for one in GATEWAY["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in GATEWAY["ports"]}
     assert ports == {"http": config.server.port, "admin": config.server.admin_port}
-    assert [one["targetPort"] for one in document("Service")["spec"]["ports"]] == ["http"]
-    assert [one["targetPort"] for one in document("Service", "gateway-nodes")["spec"]["ports"]] == ["admin"]
+    assert [port["targetPort"] for port in document("Service")["spec"]["ports"]] == ["http"]
+    assert [port["targetPort"] for port in document("Service", "gateway-nodes")["spec"]["ports"]] == ["admin"]
     probes = [GATEWAY[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
     assert probes == [{"path": path, "port": "admin"} for path in ("/health", "/health", "/ready")]
     scraped = NODE["template"]["metadata"]["annotations"]
@@ -164,7 +164,7 @@ def test_memory_limits_of_the_gateway_are_below_the_limit_of_the_pod(config: Con
 
 def test_the_journal_is_on_a_volume_that_outlives_the_pod() -> None:
     (claim,) = NODE["volumeClaimTemplates"]
-    (mount,) = (one for one in GATEWAY["volumeMounts"] if one["name"] == claim["metadata"]["name"])
+    (mount,) = (item for item in GATEWAY["volumeMounts"] if item["name"] == claim["metadata"]["name"])
     assert environment_variables(GATEWAY)["STATE_DIRECTORY"] == mount["mountPath"]
     assert not mount.get("readOnly", False)
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
@@ -192,11 +192,11 @@ def test_pods_have_no_other_privileges() -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        written = {one["name"] for one in container["volumeMounts"] if not one.get("readOnly", False)}
+        written = {mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly", False)}
         assert written <= {"state", "temporary"}
     assert POD["automountServiceAccountToken"] is False
     assert document("ServiceAccount")["automountServiceAccountToken"] is False
-    (secrets,) = (one["secret"] for one in POD["volumes"] if one["name"] == "secrets")
+    (secrets,) = (volume["secret"] for volume in POD["volumes"] if volume["name"] == "secrets")
     assert secrets["defaultMode"] & 0o007 == 0
 
 
@@ -211,8 +211,8 @@ def test_network_policy_allows_only_needed_connections(config: Config) -> None:
     assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
     assert all(rule["from"] for rule in policy["ingress"])
     assert all(rule["to"] for rule in policy["egress"])
-    assert [[one["port"] for one in rule["ports"]] for rule in policy["ingress"]] == [["http"], ["admin"]]
-    assert [[one["port"] for one in rule["ports"]] for rule in policy["egress"]] == [[53, 53], [5432], [443]]
+    assert [[port["port"] for port in rule["ports"]] for rule in policy["ingress"]] == [["http"], ["admin"]]
+    assert [[port["port"] for port in rule["ports"]] for rule in policy["egress"]] == [[53, 53], [5432], [443]]
     for block in (peer["ipBlock"] for peer in policy["egress"][2]["to"]):
         for network in map(ip_network, block["except"]):
             assert network.subnet_of(ip_network(block["cidr"]))  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ async def test_a_real_gateway_answers_the_probes_and_keeps_its_journal_on_the_vo
                 assert response.status == 200, probe
         assert gateway.entries("refresh_journal_unwritable") == []
         (journal,) = state.iterdir()
-        assert any(one.name.endswith("-refresh-journal") for one in journal.iterdir())
+        assert any(item.name.endswith("-refresh-journal") for item in journal.iterdir())
         assert (journal / "node-id").is_file()
         async with http.get(f"http://127.0.0.1:{gateway.port}/metrics") as response:
             assert response.status == 404

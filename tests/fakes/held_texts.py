@@ -10,11 +10,11 @@ def texts_in(*held: object) -> str:
     seen: set[int] = set()
     left = list(held)
     while left:
-        one = left.pop()
-        if id(one) in seen or isinstance(one, (type, FunctionType, ModuleType)):
+        item = left.pop()
+        if id(item) in seen or isinstance(item, (type, FunctionType, ModuleType)):
             continue
-        seen.add(id(one))
-        if isinstance(one, str | bytes):
-            found.append(repr(one))
-        left += gc.get_referents(one)
+        seen.add(id(item))
+        if isinstance(item, str | bytes):
+            found.append(repr(item))
+        left += gc.get_referents(item)
     return "\n".join(found)

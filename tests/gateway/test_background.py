@@ -30,7 +30,7 @@ async def test_failing_task_is_logged_immediately_and_does_not_end_the_block() -
         async with beside(work()):
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert [(one["event"], one["log_level"]) for one in logged] == [("background_task_failed", "error")]
+            assert [(event["event"], event["log_level"]) for event in logged] == [("background_task_failed", "error")]
 
 
 async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:
@@ -41,7 +41,7 @@ async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:
         task = start_background(work(), "keep_alive")
         await asyncio.wait([task])
         await asyncio.sleep(0)
-    assert [one["task"] for one in logged] == ["keep_alive"]
+    assert [event["task"] for event in logged] == ["keep_alive"]
 
 
 async def test_cancelled_tasks_are_not_logged_as_failures() -> None:

@@ -227,8 +227,10 @@ def inventory() -> tuple[Used, ...]:
 
 def unique_patterns() -> list[Used]:
     found: dict[tuple[str | bytes, int, frozenset[str], int], Used] = {}
-    for one in inventory():
-        found.setdefault((one.pattern, one.flags & ~re.UNICODE, one.methods, limit_of(one.where)), one)
+    for pattern in inventory():
+        found.setdefault(
+            (pattern.pattern, pattern.flags & ~re.UNICODE, pattern.methods, limit_of(pattern.where)), pattern
+        )
     return list(found.values())
 
 

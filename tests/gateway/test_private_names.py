@@ -104,13 +104,13 @@ def test_private_modules_are_imported_only_from_packages_with_an_upper_version_b
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
         and node.level == 0
-        and any(part.startswith("_") for part in (*node.module.split(".")[1:], *(one.name for one in node.names)))
+        and any(part.startswith("_") for part in (*node.module.split(".")[1:], *(name.name for name in node.names)))
     } - {"gateway", "middleware"}
     assert found == {"aiohttp"}
 
 
 def test_these_packages_have_an_upper_bound_on_minor_releases() -> None:
     text = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
-    required = {one.name: one.specifier for one in map(Requirement, text)}
+    required = {item.name: item.specifier for item in map(Requirement, text)}
     for name, below in BOUNDED.items():
-        assert f"<{below}" in {str(one) for one in required[name]}, name
+        assert f"<{below}" in {str(item) for item in required[name]}, name

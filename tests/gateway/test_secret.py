@@ -9,9 +9,11 @@ from gateway.secret import MASK, Secret, digest
 
 
 def test_every_text_made_of_a_secret_is_the_mask() -> None:
-    one = Secret("s3cret")
-    assert (str(one), repr(one), f"{one}", f"{one:>40}", f"{one}", str([one])) == (MASK,) * 5 + (f"[{MASK}]",)
-    assert one.reveal() == "s3cret"
+    secret = Secret("s3cret")
+    assert (str(secret), repr(secret), f"{secret}", f"{secret:>40}", f"{secret}", str([secret])) == (MASK,) * 5 + (
+        f"[{MASK}]",
+    )
+    assert secret.reveal() == "s3cret"
 
 
 def test_json_and_pickle_refuse_a_secret() -> None:

@@ -239,11 +239,13 @@ class ConformanceApplication:
         """Return the question to the client, or None if it has answered."""
         wanted = INPUT[name]
         if name == "test_input_required_result_capabilities":
-            wanted = {key: one for key, one in wanted.items() if CAPABILITY_OF[one["method"]] in message.capabilities}
+            wanted = {
+                key: item for key, item in wanted.items() if CAPABILITY_OF[item["method"]] in message.capabilities
+            }
         responses = message.params.get("inputResponses")
         if name in WITH_STATE and responses is not None:
             self._opened(message.params.get("requestState"), name)
-        if isinstance(responses, dict) and all(fits(one, responses.get(key)) for key, one in wanted.items()):
+        if isinstance(responses, dict) and all(fits(item, responses.get(key)) for key, item in wanted.items()):
             return None
         asked: dict[str, Any] = {"resultType": "input_required", "inputRequests": wanted}
         return {**asked, "requestState": self._seals.seal(name)} if name in WITH_STATE else asked

@@ -58,7 +58,7 @@ async def test_all_scenarios_that_a_revision_requires_pass(tmp_path: Path, revis
     assert len(counted) > 30, out[-6000:]
 
 
-@pytest.mark.parametrize(("revision", "scenario"), [(one, name) for one in REVISIONS for name in AT_THE_DOOR[one]])
+@pytest.mark.parametrize(("revision", "scenario"), [(item, name) for item in REVISIONS for name in AT_THE_DOOR[item]])
 async def test_scenarios_without_their_own_tools_pass_at_the_mcp_endpoint(
     tmp_path: Path, revision: str, scenario: str
 ) -> None:

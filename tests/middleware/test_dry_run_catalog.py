@@ -83,14 +83,14 @@ def distinct() -> list[str]:
     """Return one entry for each way of placing a credential."""
     found: dict[str, str] = {}
     for name, entry in CATALOG.providers.items():
-        proxy, secret = entry.proxy, sorted(n for n, one in entry.connection_config.items() if one.secret)
+        proxy, secret = entry.proxy, sorted(n for n, item in entry.connection_config.items() if item.secret)
         bases = [
             text
             for at, text in url_templates(entry)
             if at[0] == "proxy" or at[:2] == ("alternatives", "proxy.base_url")
         ]
         shape = [entry.auth_mode, dict(proxy.headers), dict(proxy.query), proxy.body, secret]
-        shape += [base for base in bases if any(one in base for one in ("apiKey", "oken", *secret))]
+        shape += [base for base in bases if any(item in base for item in ("apiKey", "oken", *secret))]
         found.setdefault(json.dumps(shape, sort_keys=True, default=str), name)
     return sorted(found.values())
 
@@ -105,13 +105,13 @@ def fits(name: str, value: str, setting: Any) -> bool:
 
 def settings_of(entry: Provider, markers: Markers) -> dict[str, str]:
     made: dict[str, str] = {}
-    for name, one in entry.connection_config.items():
-        plain = one.example or one.default_value or next(iter(one.enum or ()), None) or {
+    for name, item in entry.connection_config.items():
+        plain = item.example or item.default_value or next(iter(item.enum or ()), None) or {
             "hostname": "acme.example.com", "uri": "https://acme.example.com"
-        }.get(one.format or "", "acme")  # fmt: skip
+        }.get(item.format or "", "acme")  # fmt: skip
         made[name] = plain
-        if one.secret:
-            fitting = [text for text in (markers.new(), Markers("{}").new()) if fits(name, text, one)]
+        if item.secret:
+            fitting = [text for text in (markers.new(), Markers("{}").new()) if fits(name, text, item)]
             made[name] = fitting[0] if fitting else plain
             markers.made.append(made[name])
     for name in entry.connection_configuration or ():
@@ -144,14 +144,16 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     return open_connection(row, integration, entry, mode, held, {})
 
 
-def dry_run_of(one: Opened, *, has_body: bool = False) -> dict[str, Any]:
-    base = one.base
+def dry_run_of(first_opened: Opened, *, has_body: bool = False) -> dict[str, Any]:
+    base = first_opened.base
     request = UpstreamRequest(
         "POST" if has_body else "GET", base.scheme, base.host, base.port, f"{base.path}/x?a=b",
         CIMultiDict([("Accept", "*/*"), ("Content-Type", "application/json")]), base.path,
     )  # fmt: skip
-    place_credential(one, request, has_body=has_body)
-    return masked_request(one, request, has_body=has_body, body=("the caller, as it comes", 3) if has_body else None)
+    place_credential(first_opened, request, has_body=has_body)
+    return masked_request(
+        first_opened, request, has_body=has_body, body=("the caller, as it comes", 3) if has_body else None
+    )
 
 
 @pytest.mark.parametrize("name", distinct())
@@ -176,5 +178,5 @@ def test_most_of_the_catalog_is_reported_by_few_placements() -> None:
     names = distinct()
     assert "telegram" in names
     assert {CATALOG.providers[name].auth_mode for name in names} == {
-        one.auth_mode for one in CATALOG.providers.values()
+        provider.auth_mode for provider in CATALOG.providers.values()
     }

@@ -50,7 +50,7 @@ async def test_unrouted_request_is_recorded_once(
 ) -> None:
     response = await sent(running, head)
     assert response.startswith(f"HTTP/1.1 {status} ".encode())
-    (one,) = recorded_exchanges
-    assert (one.status, one.error_code) == (status, code)
-    assert (one.method, one.path) == (method, path)
-    assert f"Gateway-Request-Id: {one.request_id}".encode() in response
+    (exchange,) = recorded_exchanges
+    assert (exchange.status, exchange.error_code) == (status, code)
+    assert (exchange.method, exchange.path) == (method, path)
+    assert f"Gateway-Request-Id: {exchange.request_id}".encode() in response

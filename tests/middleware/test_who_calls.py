@@ -23,5 +23,5 @@ async def test_a_refresh_for_a_proxied_call_is_not_by_the_caller_of_the_request_
             assert response.status == 200
     await running.runtime.audit_keeper.once()
     found = await running.json("GET", "/audit?action=connection.refreshed", expect=200)
-    assert [one["actor"] for one in found["data"]] == [{"kind": "system"}]
+    assert [item["actor"] for item in found["data"]] == [{"kind": "system"}]
     assert current_actor.get() is SYSTEM

@@ -68,7 +68,7 @@ class Journey:
         page = await self.server.authorize(self.end_user, url)
         assert (page.status, page.url.startswith(self.gateway.callback)) == (200, True), (page.url, page.text)
         _, listed = await self.gateway.call("GET", "/connections")
-        assert [one["connection_id"] for one in listed["connections"]] == [self.connection_id]
+        assert [connection["connection_id"] for connection in listed["connections"]] == [self.connection_id]
 
     async def call(self) -> tuple[int, Any]:
         """Make a proxied call to the API."""

@@ -62,8 +62,8 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
         async with gateway.http.get(f"{begin}&params[server_url]={server}") as response:
             text = await response.text()
             assert response.status == 200, re.sub(r"<[^>]*>", " ", text)
-        (one,) = (await gateway.json("GET", "/connections"))["connections"]
-        name = one["connection_id"]
+        (connection,) = (await gateway.json("GET", "/connections"))["connections"]
+        name = connection["connection_id"]
         assert await tools(gateway, name) == ["add"]
         path = f"/connections/{name}?provider_config_key=mcp-generic"
         before = await gateway.json("GET", path, expect=200)
@@ -71,7 +71,7 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
         assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
         assert await tools(gateway, name) == ["add"]
         body = await gateway.json("DELETE", path, expect=200)
-        assert [one["outcome"] for one in body["revocation"]] in (["revoked"] * 2, ["revoked", "already_invalid"])
+        assert [item["outcome"] for item in body["revocation"]] in (["revoked"] * 2, ["revoked", "already_invalid"])
         async with aiohttp.ClientSession() as direct:
             bearer = {"Authorization": f"Bearer {after['credentials']['access_token']}"}
             async with direct.post(server, headers=bearer, json={}) as response:

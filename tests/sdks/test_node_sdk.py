@@ -66,23 +66,23 @@ def failed(report: dict[str, Any], name: str) -> tuple[int, str]:
 
 async def test_every_call_that_should_succeed_succeeds(report: dict[str, Any]) -> None:
     meant = re.compile("Unknown|Again$|Deleted|Declared|WrongKey|^patch$")
-    wrong = {name: one["failed"] for name, one in report.items() if "failed" in one and not meant.search(name)}
+    wrong = {name: item["failed"] for name, item in report.items() if "failed" in item and not meant.search(name)}
     assert wrong == {}
 
 
 async def test_providers(report: dict[str, Any]) -> None:
-    names = [one["name"] for one in value(report, "listProviders")["data"]]
+    names = [item["name"] for item in value(report, "listProviders")["data"]]
     assert "sandbox" in names
     assert len(names) < 20
     assert len(value(report, "listAllProviders")["data"]) > 1000
-    one = value(report, "getProvider")["data"]
-    assert (one["name"], one["auth_mode"]) == ("sandbox", "OAUTH2")
-    assert one["proxy"]["base_url"]
+    first_item = value(report, "getProvider")["data"]
+    assert (first_item["name"], first_item["auth_mode"]) == ("sandbox", "OAUTH2")
+    assert first_item["proxy"]["base_url"]
     assert failed(report, "getUnknownProvider") == (404, "not_found")
 
 
 async def test_integrations(report: dict[str, Any]) -> None:
-    assert [one["unique_key"] for one in value(report, "listIntegrations")["configs"]] == ["sandbox"]
+    assert [config["unique_key"] for config in value(report, "listIntegrations")["configs"]] == ["sandbox"]
     made = value(report, "createIntegration")["data"]
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("sdk", "sandbox", "SDK")
     assert made["logo"].startswith(report["given"]["host"])
@@ -107,28 +107,28 @@ async def test_lists_of_connections(report: dict[str, Any]) -> None:
     connection = report["given"]["connection"]
     assert value(report, "patchConnection") == {"success": True}
     for name in ("listConnections", "listConnectionsById", "listConnectionsBySearch", "listConnectionsByTags"):
-        (one,) = value(report, name)["connections"]
-        assert one["connection_id"] == connection
-        assert one["end_user"] == {
+        (first_connection,) = value(report, name)["connections"]
+        assert first_connection["connection_id"] == connection
+        assert first_connection["end_user"] == {
             "id": "u-sdk",
             "display_name": "Una",
             "email": "sdk@example.com",
             "tags": None,
             "organization": None,
         }
-        assert one["tags"]["team"] == "b a"
-        assert one["tags"]["end_user_display_name"] == "Una"
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", one["created"])
-        assert "credentials" not in one
+        assert first_connection["tags"]["team"] == "b a"
+        assert first_connection["tags"]["end_user_display_name"] == "Una"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", first_connection["created"])
+        assert "credentials" not in first_connection
     assert value(report, "listConnectionsOfNobody") == {"connections": []}
     assert value(report, "waitForConnection")["connection_id"] == connection
 
 
 async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
-    one = value(report, "getConnection")
-    assert one["provider_config_key"] == "sandbox"
-    assert one["connection_config"]["cloudId"] == report["given"]["cloudId"]
-    held = one["credentials"]
+    item = value(report, "getConnection")
+    assert item["provider_config_key"] == "sandbox"
+    assert item["connection_config"]["cloudId"] == report["given"]["cloudId"]
+    held = item["credentials"]
     assert held["type"] == "OAUTH2"
     assert "refresh_token" not in held
     assert "refresh_token" not in held["raw"]
@@ -199,5 +199,5 @@ async def test_proxied_calls(report: dict[str, Any]) -> None:
 async def test_deleting_a_connection(report: dict[str, Any]) -> None:
     gone = value(report, "deleteConnection")
     assert (gone["status"], gone["data"]["success"]) == (200, True)
-    assert {one["outcome"] for one in gone["data"]["revocation"]} == {"revoked"}
+    assert {item["outcome"] for item in gone["data"]["revocation"]} == {"revoked"}
     assert failed(report, "deleteConnectionAgain") == (404, "unknown_connection")

@@ -25,27 +25,29 @@ def entries() -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def fields(entries: dict[str, dict[str, Any]]) -> list[FieldComparison]:
-    return [one for one in compared(entries) if one.independent]
+    return [item for item in compared(entries) if item.independent]
 
 
 def test_97_of_100_fields_agree_with_independent_sources(fields: list[FieldComparison]) -> None:
     assert len(fields) > 1000
-    assert sum(one.agrees for one in fields) / len(fields) >= MIN_AGREEMENT
+    assert sum(field.agrees for field in fields) / len(fields) >= MIN_AGREEMENT
 
 
 def test_each_difference_has_its_reason_in_the_entry(
     entries: dict[str, dict[str, Any]], fields: list[FieldComparison]
 ) -> None:
-    differing = {(one.entry, one.field) for one in fields if not one.agrees}
+    differing = {(item.entry, item.field) for item in fields if not item.agrees}
     assert differing == {(entry, field) for entry, whys in explanations().items() for field in whys}
     for entry, field in differing:
-        reasons = [why for one in entries[entry]["evidence"].values() for why in one.get("differs", {}).values()]
+        reasons = [why for item in entries[entry]["evidence"].values() for why in item.get("differs", {}).values()]
         assert explanations()[entry][field] in reasons
 
 
 def test_no_entry_claims_more_than_its_sources_state(entries: dict[str, dict[str, Any]]) -> None:
     """Generated again from the statements, each entry's evidence equals that of its file."""
-    assert {name for name, one in entries.items() if one.get("evidence", {}) != evidence_of(name, one)} <= {"sandbox"}
+    assert {name for name, entry in entries.items() if entry.get("evidence", {}) != evidence_of(name, entry)} <= {
+        "sandbox"
+    }
 
 
 def test_the_evidence_of_an_inheriting_entry_covers_only_its_own_fields() -> None:

@@ -10,8 +10,8 @@ from tools.catalog_from_facts.further_providers import further_facts
 
 def entry_from(**fact: Any) -> dict[str, Any]:
     told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "amp"}], "confidence": "sourced"} | fact
-    (one,) = further_facts({"facts": {"acme": told}})
-    return entry_of(one)
+    (first_fact,) = further_facts({"facts": {"acme": told}})
+    return entry_of(first_fact)
 
 
 BEARER = {"in": "header", "name": "Authorization", "prefix": "Bearer "}

@@ -19,7 +19,7 @@ def fact(*entries: str, console: str = "https://console.example.com", **more: An
 def test_the_console_with_the_fewest_entries_is_used() -> None:
     facts = {"one": fact("x", console="https://x.example.com"), "all": fact("x", "y", "z")}
     found = setups({"made": "2026-11-22", "facts": facts})
-    assert {name: one["console"] for name, one in found.items()} == {
+    assert {name: item["console"] for name, item in found.items()} == {
         "x": "https://x.example.com",
         "y": "https://console.example.com",
         "z": "https://console.example.com",

@@ -162,8 +162,8 @@ async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: 
     heard = await forwarded_requests(bench, data)
     faults = list(bench.recorder.faults)
     try:
-        for one in heard:
-            check_arrival(one, bench.recorder.authority)
+        for item in heard:
+            check_arrival(item, bench.recorder.authority)
     except (AssertionError, Misframed, h11.ProtocolError) as fault:
         faults.append(repr(fault))
     if faults:
@@ -172,7 +172,7 @@ async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: 
         counts["refused or unfinished"] += 1
         return 0
     counts["forwarded"] += 1
-    forwarded = [(one.method, one.target, one.body.data) for one in heard]
+    forwarded = [(entry.method, entry.target, entry.body.data) for entry in heard]
     readers = {"h11": read_by_h11(data)}
     if nginx is not None:
         readers["nginx"] = await nginx.read(data)

@@ -58,16 +58,18 @@ async def test_messages_on_one_connection(
 ) -> None:
     pieces = [data] if at_once else [data[: len(data) // 2], data[len(data) // 2 :]]
     async with bench.talk(*pieces) as caller:
-        for one in expected:
+        for item in expected:
             response = await caller.response()
-            assert one in (response.status, response.body.data)
-            assert bool(response.code) == isinstance(one, int)
+            assert item in (response.status, response.body.data)
+            assert bool(response.code) == isinstance(item, int)
         if closed:
             assert await caller.rest() == b""
         else:
             await bench.goes_on(caller, kept=True)
     targets = [heard.target for heard in bench.recorder.heard]
-    assert targets == [one for one in expected if isinstance(one, bytes)] + ([] if closed else [bench.last_target])
+    assert targets == [entry for entry in expected if isinstance(entry, bytes)] + (
+        [] if closed else [bench.last_target]
+    )
     bench.check_arrivals()
 
 

@@ -115,12 +115,14 @@ def catalog_texts(
 def _add_evidence(entries: dict[str, Entry], hand_written: Mapping[str, Entry]) -> None:
     """Add `evidence` to each entry. It replaces the names of sources, because these confirm no particular field."""
     for entry in entries.values():
-        pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
+        pages = [item for item in entry.pop("sources", None) or [] if "://" in item]
         entry.pop("provenance", None)
         entry.pop("review", None)
         if pages:
             entry["sources"] = pages
-    plain = {name: {key: value for key, value in one.items() if not key.endswith("#")} for name, one in entries.items()}
+    plain = {
+        name: {key: value for key, value in item.items() if not key.endswith("#")} for name, item in entries.items()
+    }
     values = {**hand_written, **plain}
     for name, entry in entries.items():
         if "sources" in values.get(entry.get("alias", ""), {}):

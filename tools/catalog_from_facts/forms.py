@@ -24,34 +24,34 @@ _NAMES: Final = {"username": "User name", "password": "Password"}
 
 def settings(facts: dict[str, Any]) -> dict[str, Form]:
     """Return the entry's `connection_config`, by the name of the setting."""
-    return {one["name"]: _setting(one, facts) for one in facts.get("connection_configuration", ())}
+    return {item["name"]: _setting(item, facts) for item in facts.get("connection_configuration", ())}
 
 
-def _setting(one: dict[str, Any], facts: dict[str, Any]) -> Form:
-    name, title = one["name"], title_case(one["title"])
+def _setting(item: dict[str, Any], facts: dict[str, Any]) -> Form:
+    name, title = item["name"], title_case(item["title"])
     form: Form = {}
     if title != title_from(name):
         form["title"] = title
-    form |= _rule(one, in_host=bool(hosts_with(facts, name)))
-    if one.get("example") and one["example"] not in _NO_EXAMPLE and "enum" not in one:
-        form["example"] = one["example"]
-    if "default" in one:
-        form["default_value"] = one["default"]
-    asked = not (one.get("automated") or one.get("hidden"))
-    if asked and (suffix := suffix_of(facts, name)) and "enum" not in one:
+    form |= _rule(item, in_host=bool(hosts_with(facts, name)))
+    if item.get("example") and item["example"] not in _NO_EXAMPLE and "enum" not in item:
+        form["example"] = item["example"]
+    if "default" in item:
+        form["default_value"] = item["default"]
+    asked = not (item.get("automated") or item.get("hidden"))
+    if asked and (suffix := suffix_of(facts, name)) and "enum" not in item:
         form["suffix"] = suffix
-    if not one["required"] and asked and "default" not in one:
+    if not item["required"] and asked and "default" not in item:
         form["optional"] = True
-    form |= {key: True for key in ("secret", "hidden", "automated") if one.get(key)}
+    form |= {key: True for key in ("secret", "hidden", "automated") if item.get(key)}
     if asked:
         form = {"description": description(facts, name, title, form), **form}
     return {key: form[key] for key in ("title", "description", *form) if key in form}
 
 
-def _rule(one: dict[str, Any], *, in_host: bool) -> Form:
-    if "enum" in one:
-        return {"enum": one["enum"]}
-    pattern = one.get("pattern")
+def _rule(item: dict[str, Any], *, in_host: bool) -> Form:
+    if "enum" in item:
+        return {"enum": item["enum"]}
+    pattern = item.get("pattern")
     if pattern in _FORMATS:
         return {"format": _FORMATS[pattern]}
     if pattern == _LABEL and in_host:
@@ -63,7 +63,7 @@ def credentials(facts: dict[str, Any]) -> dict[str, Form]:
     """Return the entry's `credentials`, by the name of the field. A field that always stays blank is included, but
     hidden.
     """
-    found = {one["name"]: _field(one, facts) for one in facts.get("credentials", ())}
+    found = {item["name"]: _field(item, facts) for item in facts.get("credentials", ())}
     if facts["auth_mode"] == "BASIC" and not found:
         found = {
             name: _field({"name": name, "title": title, "secret": name == "password"}, facts)
@@ -76,8 +76,8 @@ def credentials(facts: dict[str, Any]) -> dict[str, Form]:
     return found
 
 
-def _field(one: dict[str, Any], facts: dict[str, Any]) -> Form:
-    name, title = one["name"], one["title"]
+def _field(item: dict[str, Any], facts: dict[str, Any]) -> Form:
+    name, title = item["name"], item["title"]
     if title == _BLANK:
         return _blank(name)
     if title.startswith('The word "'):
@@ -87,13 +87,13 @@ def _field(one: dict[str, Any], facts: dict[str, Any]) -> Form:
     form: Form = {}
     if (shown := title_case(title)) != title_from(name):
         form["title"] = shown
-    if not (one.get("secret") or one.get("hidden")):
+    if not (item.get("secret") or item.get("hidden")):
         form["description"] = f"{shown} of your {facts['display_name'].partition(' (')[0]} account."
-    if "default" in one:
-        form["default_value"] = one["default"]
-    if one.get("required") is False:
+    if "default" in item:
+        form["default_value"] = item["default"]
+    if item.get("required") is False:
         form["optional"] = True
-    return form | {key: True for key in ("secret", "hidden") if one.get(key)}
+    return form | {key: True for key in ("secret", "hidden") if item.get(key)}
 
 
 def _blank(name: str) -> Form:

@@ -39,4 +39,4 @@ def _additional_fields(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dic
 
 
 def _nulls(value: Any) -> int:
-    return sum(1 if one is None else _nulls(one) for one in value.values()) if isinstance(value, Mapping) else 0
+    return sum(1 if item is None else _nulls(item) for item in value.values()) if isinstance(value, Mapping) else 0

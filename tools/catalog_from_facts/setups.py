@@ -14,13 +14,13 @@ def setups(document: Facts) -> dict[str, dict[str, Any]]:
     fewest entries.
     """
     found: dict[str, dict[str, Any]] = {}
-    for one in sorted(document["facts"].values(), key=lambda fact: -len(fact["entries"])):
-        made = {key: one[key] for key in ("console", "app_type", "steps", "blocks_production") if one.get(key)}
+    for item in sorted(document["facts"].values(), key=lambda fact: -len(fact["entries"])):
+        made = {key: item[key] for key in ("console", "app_type", "steps", "blocks_production") if item.get(key)}
         made["steps"] = [_with_urls(step) for step in made["steps"]]
         made["date"] = document["made"]
-        if pages := [source["page"] for source in one["sources"] if source.get("read")]:
+        if pages := [source["page"] for source in item["sources"] if source.get("read")]:
             made["sources"] = pages
-        found |= dict.fromkeys(one["entries"], made)
+        found |= dict.fromkeys(item["entries"], made)
     return found
 
 

@@ -26,7 +26,7 @@ def signatures(facts: Facts, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for fact in facts.values():
         there = [entries[name] for name in fact["entries"] if name in entries]
-        known = next((one["webhook_signature"] for one in there if "webhook_signature" in one), None) or _plain(fact)
+        known = next((item["webhook_signature"] for item in there if "webhook_signature" in item), None) or _plain(fact)
         if known is None:
             continue
         for name in fact["entries"]:

@@ -71,7 +71,7 @@ def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
         yield from evidence_lines(value)
         return
     if key in _WRAPPED and value is not None:
-        lines = list(_wrapped(f"{pad}{name}: [", [_scalar(one, flow=True) for one in value]))
+        lines = list(_wrapped(f"{pad}{name}: [", [_scalar(item, flow=True) for item in value]))
     elif not isinstance(value, Mapping | list):
         lines = [f"{pad}{name}: {_scalar(value)}"]
     elif (line := None if key in _SPREAD else _on_one_line(value)) and len(pad) + len(name) + 2 + len(line) <= WIDTH:
@@ -87,13 +87,13 @@ def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
 def evidence_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     """Yield the entry's `evidence`. Each group is on one line if it fits."""
     yield "evidence:"
-    for group, one in evidence.items():
-        line = f"  {group}: {_flow(one)}"
-        if len(line) <= WIDTH or one is None:
+    for group, item in evidence.items():
+        line = f"  {group}: {_flow(item)}"
+        if len(line) <= WIDTH or item is None:
             yield line
             continue
         yield f"  {group}:"
-        for key, value in one.items():
+        for key, value in item.items():
             inner = f"    {key}: {_flow(value)}"
             if len(inner) <= WIDTH or not isinstance(value, Mapping):
                 yield inner
@@ -104,7 +104,7 @@ def evidence_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
 
 def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key, flow=True)}: {_flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key, flow=True)}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     return _scalar(value, flow=True)
@@ -150,15 +150,17 @@ def _block(value: Mapping[str, Any] | list[Any], indent: int) -> Iterator[str]:
 def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
     """Return a list or mapping of plain values as `[a, b]` or `{a: b}`. Return None if it is better on several lines."""
     inner = value.values() if isinstance(value, Mapping) else value
-    if any(isinstance(one, Mapping | list) for one in inner) or any(str(key).endswith(COMMENT) for key in value):
+    if any(isinstance(item, Mapping | list) for item in inner) or any(str(key).endswith(COMMENT) for key in value):
         return None
     if isinstance(value, Mapping):
-        if len(value) > 3 or any("${" in str(one) or len(str(one)) > 40 for one in inner):
+        if len(value) > 3 or any("${" in str(item) or len(str(item)) > 40 for item in inner):
             return None
         return (
-            "{" + ", ".join(f"{_scalar(key, flow=True)}: {_scalar(one, flow=True)}" for key, one in value.items()) + "}"
+            "{"
+            + ", ".join(f"{_scalar(key, flow=True)}: {_scalar(item, flow=True)}" for key, item in value.items())
+            + "}"
         )
-    return "[" + ", ".join(_scalar(one, flow=True) for one in value) + "]"
+    return "[" + ", ".join(_scalar(item, flow=True) for item in value) + "]"
 
 
 def _scalar(value: Any, *, flow: bool = False) -> str:

@@ -65,7 +65,7 @@ def evidence_of_inheriting_entry(
     """
     touched = {*said_here, *(f"proxy.{key}" for key in said_here.get("proxy") or {})}
     found = evidence_of(name, whole)
-    own = {group: one for group, one in found.items() if one != inherited.get(group) or FIELDS[group] & touched}
+    own = {group: item for group, item in found.items() if item != inherited.get(group) or FIELDS[group] & touched}
     return own | {group: None for group in inherited if group not in found and not FIELDS[group] & touched}
 
 
@@ -100,10 +100,10 @@ def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set
     if field == "placement" and not list(entry_values(entry, field)):
         return None  # no such field, because the auth mode signs the whole request
     explicit, implied = set[str](), set[str]()
-    for one in statements().get(name, ()):
-        if one.field in (field, *_ALSO.get(field, ())) and agrees(entry, one):
-            explicit |= set(one.explicit)
-            implied |= set(one.implied)
+    for item in statements().get(name, ()):
+        if item.field in (field, *_ALSO.get(field, ())) and agrees(entry, item):
+            explicit |= set(item.explicit)
+            implied |= set(item.implied)
     known = KNOWLEDGE in explicit | implied
     explicit, implied = explicit - {KNOWLEDGE}, implied - {KNOWLEDGE} - explicit
     return _level(explicit, implied, written=written or known, partial=field == "paginate"), explicit | implied
@@ -130,6 +130,6 @@ def levels(entry: Entry) -> Iterator[tuple[str, str, str]]:
     """Yield group, field and level of every field in the entry's evidence. If all fields of a group have one level,
     yield the group.
     """
-    for group, one in entry.get("evidence", {}).items():
-        for field, level in one.get("fields", {group: one["level"]}).items():
+    for group, item in entry.get("evidence", {}).items():
+        for field, level in item.get("fields", {group: item["level"]}).items():
             yield group, field, level

@@ -23,7 +23,7 @@ def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, A
     """Return `text`, the file of the entry `name`, with its evidence. `values`: name ▸ contents of the file, for all
     entries.
     """
-    pages = [one for one in values[name].get("sources") or [] if "://" in one]
+    pages = [item for item in values[name].get("sources") or [] if "://" in item]
     evidence = entry_evidence(name, values)
     bare = _REPLACED.sub("", text).rstrip("\n") + "\n"
     sources = f"sources: [{', '.join(pages)}]\n" if pages else ""

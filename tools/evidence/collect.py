@@ -66,7 +66,7 @@ def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
         *_independent(_read(folder / "independent.json")["facts"], names, new["facts"]),
         *_quirks(_read(folder / "oauth-quirks.json")["facts"]),
         *_proofs(_read(folder / "verification-account.json")["facts"]),
-        *_proofs({name: _as_proof(one) for name, one in new["facts"].items() if "verification" in one}),
+        *_proofs({name: _as_proof(fact) for name, fact in new["facts"].items() if "verification" in fact}),
         *_webhooks(_read(folder / "subscriptions.json")["facts"]),
         *(
             operation
@@ -75,7 +75,7 @@ def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
         ),
         *_corrected(_read(ROOT / "tests" / "gateway" / "catalog" / "facts.json")),
     ]
-    return [one for one in found if one.entry in names]
+    return [item for item in found if item.entry in names]
 
 
 def _read(path: Path) -> Any:
@@ -83,7 +83,11 @@ def _read(path: Path) -> Any:
 
 
 def _ids(ids: Any) -> tuple[str, ...]:
-    return tuple(sorted({KNOWLEDGE if one in CURATED else SAME.get(one, one) for one in ids}))
+    return tuple(
+        sorted(
+            {KNOWLEDGE if connection_id in CURATED else SAME.get(connection_id, connection_id) for connection_id in ids}
+        )
+    )
 
 
 # ── providers.json and new-providers.json: one label for the whole entry.
@@ -92,18 +96,18 @@ def _ids(ids: Any) -> tuple[str, ...]:
 def _labels(facts: Facts) -> Iterator[Statement]:
     name, curated = facts["name"], set(facts.get("curated_fields", ()))
     ids = _ids(facts["sources"])
-    outside = tuple(one for one in ids if one != KNOWLEDGE)
+    outside = tuple(connection_id for connection_id in ids if connection_id != KNOWLEDGE)
     if facts.get("confidence") in {"host-sourced", "address-in-public-code"}:
         yield Statement(name, "base_url", (facts["proxy"]["base_url"],), outside or (KNOWLEDGE,))
         return
-    sign_in = tuple(one for one in outside if one in SIGN_IN)
+    sign_in = tuple(item for item in outside if item in SIGN_IN)
     for key in ("authorization_url", "token_url", "request_token_url"):
         if key in facts:
             ours = "request_url" if key == "request_token_url" else key
             yield Statement(name, ours, (facts[key],), (sign_in if key not in curated else ()) or (KNOWLEDGE,))
     by_key = facts["auth_mode"] in {"API_KEY", "BASIC"}
     for field, key in (("base_url", "proxy.base_url"), ("placement", "proxy.headers")):
-        known = outside if by_key else tuple(one for one in outside if one not in SIGN_IN)
+        known = outside if by_key else tuple(item for item in outside if item not in SIGN_IN)
         value = (
             facts["proxy"]["base_url"] if field == "base_url" else credential_place(facts["proxy"], facts["auth_mode"])
         )
@@ -134,7 +138,7 @@ _PLURALS: Final = {
 
 
 def _independent(facts: list[Facts], names: frozenset[str], new: Facts) -> Iterator[Statement]:
-    keys = {source["key"]: name for name, one in new.items() for source in one["sources"] if "key" in source}
+    keys = {source["key"]: name for name, item in new.items() for source in item["sources"] if "key" in source}
     for fact in facts:
         source = str(SAME.get(fact["source"], fact["source"]))
         if _is_old(fact):
@@ -151,15 +155,15 @@ def _independent(facts: list[Facts], names: frozenset[str], new: Facts) -> Itera
         yield from _of_source(entry, source, fact)
 
 
-def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
+def _of_source(entry: str, source: str, facts: Facts) -> Iterator[Statement]:
     for plural, field in _PLURALS.items():
-        if urls := [text for text in one.get(plural, ()) if _is_url(text)]:
+        if urls := [text for text in facts.get(plural, ()) if _is_url(text)]:
             yield Statement(entry, field, tuple(urls), (source,))
     if source == "amp-labs":
-        yield from _of_amp_labs(entry, one)
-    if servers := [text for text in one.get("servers", ()) if _is_url(text)]:
+        yield from _of_amp_labs(entry, facts)
+    if servers := [text for text in facts.get("servers", ()) if _is_url(text)]:
         yield Statement(entry, "base_url", tuple(servers), (source,))
-    for flow in one.get("oauth_flows", ()):
+    for flow in facts.get("oauth_flows", ()):
         for theirs, ours in (
             ("authorizationUrl", "authorization_url"),
             ("tokenUrl", "token_url"),
@@ -167,16 +171,16 @@ def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
         ):
             if flow.get(theirs, "").startswith("http"):
                 yield Statement(entry, ours, (flow[theirs],), (source,))
-    if placements := [text for key in one.get("keys", ()) if (text := _of_scheme(key))]:
+    if placements := [text for key in facts.get("keys", ()) if (text := _of_scheme(key))]:
         yield Statement(entry, "placement", tuple(placements), (source,))
 
 
-def _is_old(one: Facts) -> bool:
+def _is_old(facts: Facts) -> bool:
     """Return whether a fact is about OAuth 1.0 although the provider now uses OAuth 2.0."""
-    urls = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
+    urls = [*facts.get("authorization_urls", ()), *facts.get("token_urls", ())]
     requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in urls)
-    oauth1 = requested or "oauth1" in one.get("file", "").lower()
-    return oauth1 and one.get("our_entry") not in {"twitter", "trello", "evernote", "discogs"}
+    oauth1 = requested or "oauth1" in facts.get("file", "").lower()
+    return oauth1 and facts.get("our_entry") not in {"twitter", "trello", "evernote", "discogs"}
 
 
 # URLs of pages for people. Some sources list these pages together with the URLs of the API.
@@ -193,22 +197,22 @@ def _of_scheme(key: Facts) -> str | None:
     return f"{key['in']} {key['name'].lower()}: ?" if key.get("name") and key.get("in") in {"header", "query"} else None
 
 
-def _of_amp_labs(entry: str, one: Facts) -> Iterator[Statement]:
-    if "://" in one["base_url"]:
-        yield Statement(entry, "base_url", (one["base_url"],), ("amp-labs",))
-    grant = one.get("oauth2Opts", {})
+def _of_amp_labs(entry: str, facts: Facts) -> Iterator[Statement]:
+    if "://" in facts["base_url"]:
+        yield Statement(entry, "base_url", (facts["base_url"],), ("amp-labs",))
+    grant = facts.get("oauth2Opts", {})
     for theirs, ours in (("authURL", "authorization_url"), ("tokenURL", "token_url")):
         if grant.get(theirs, "").startswith("http"):
             yield Statement(entry, ours, (grant[theirs],), ("amp-labs",))
-    key = one.get("apiKeyOpts", {})
+    key = facts.get("apiKeyOpts", {})
     if "header" in key:
         text = f"header {key['header']['name'].lower()}: {key['header'].get('valuePrefix', '')}*"
         yield Statement(entry, "placement", (text,), ("amp-labs",))
     elif "query" in key:
         yield Statement(entry, "placement", (f"query {key['query']['name']}: *",), ("amp-labs",))
-    elif one["auth_type"] == "oauth2":
+    elif facts["auth_type"] == "oauth2":
         yield Statement(entry, "placement", ("header authorization: Bearer *",), ("amp-labs",))
-    elif one["auth_type"] == "basic":
+    elif facts["auth_type"] == "basic":
         yield Statement(entry, "placement", ("header authorization: Basic *",), ("amp-labs",))
 
 
@@ -216,8 +220,8 @@ def _of_amp_labs(entry: str, one: Facts) -> Iterator[Statement]:
 
 
 def _quirks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
-    for name, one in facts.items():
-        said = facts[one["same_as"]] if "same_as" in one else one
+    for name, fact in facts.items():
+        said = facts[fact["same_as"]] if "same_as" in fact else fact
         for field in ("token_request_auth_method", "scope_separator"):
             if field in said:
                 yield from _stated(name, field, said[field])
@@ -246,7 +250,9 @@ def _stated(name: str, field: str, said: Facts) -> Iterator[Statement]:
         by_value.setdefault(row["value"], {}).setdefault(row["basis"], set()).add(row["id"])
     for value, by_basis in by_value.items():
         explicit = _ids(by_basis.get("explicit", ()))
-        implied = tuple(one for one in _ids(by_basis.get("default", ())) if one not in explicit)
+        implied = tuple(
+            connection_id for connection_id in _ids(by_basis.get("default", ())) if connection_id not in explicit
+        )
         yield Statement(name, field, (value,), explicit, implied)
     if not by_value:
         values = said["value"].split(" or ") if field == "token_request_auth_method" else [said["value"]]
@@ -258,21 +264,21 @@ def _stated(name: str, field: str, said: Facts) -> Iterator[Statement]:
 _SEEN: Final = {"source", "source-partly", "source-address-only"}
 
 
-def _as_proof(one: Facts) -> Facts:
-    url = one["verification"]["address"]
-    base = one["base_url"] if url.startswith("/") else ""
+def _as_proof(facts: Facts) -> Facts:
+    url = facts["verification"]["address"]
+    base = facts["base_url"] if url.startswith("/") else ""
     clean = re.sub(r"\$\{connectionConfig\.\w+\}", "*", base + url)
-    return {**one["verification"], "address": clean, "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
+    return {**facts["verification"], "address": clean, "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
 
 
 def _proofs(facts: Mapping[str, Facts]) -> Iterator[Statement]:
-    for name, one in facts.items():
-        ids = _ids(row["id"] for row in one["sources"])
-        outside = tuple(row for row in ids if row != KNOWLEDGE) if one["confidence"] in _SEEN else ()
-        yield Statement(name, "verification", (one["address"],), outside or (KNOWLEDGE,))
-        account = one.get("account", {})
+    for name, fact in facts.items():
+        ids = _ids(row["id"] for row in fact["sources"])
+        outside = tuple(row for row in ids if row != KNOWLEDGE) if fact["confidence"] in _SEEN else ()
+        yield Statement(name, "verification", (fact["address"],), outside or (KNOWLEDGE,))
+        account = fact.get("account", {})
         if "id" in account:
-            members = outside if one["confidence"] == "source" else ()
+            members = outside if fact["confidence"] == "source" else ()
             yield Statement(name, "account.id", (account["id"],), members or (KNOWLEDGE,))
 
 
@@ -288,17 +294,17 @@ def _webhooks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
             yield Statement(entry, "webhook_signature.header", (header.lower(),), outside or (KNOWLEDGE,))
 
 
-def _operations(one: Facts) -> Iterator[Statement]:
-    if "operations" not in one:
+def _operations(facts: Facts) -> Iterator[Statement]:
+    if "operations" not in facts:
         return
-    name, where = one["provider"], one["source"]["where"]
+    name, where = facts["provider"], facts["source"]["where"]
     google = "google" in where and "discovery" in where
     source = "google-discovery" if google else "vendor-operations"
     if _NOT_A_DOCUMENT.search(where):
         return
     if name in OWN_BASE or google:
-        yield Statement(name, "base_url", (one["base_url"],), (source,))
-    names = Counter(query for operation in one["operations"] for query in operation.get("query", ()))
+        yield Statement(name, "base_url", (facts["base_url"],), (source,))
+    names = Counter(query for operation in facts["operations"] for query in operation.get("query", ()))
     if often := sorted(query for query, count in names.items() if count >= 2):
         yield Statement(name, "paginate.parameters", tuple(often[:60]), (source,))
 
@@ -323,9 +329,9 @@ def known_sources(folder: Path) -> dict[str, dict[str, Any]]:
     """Return source ▸ where the statements of this source come from."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("independent", "oauth-quirks", "verification-account", "new-providers", "subscriptions"):
-        for key, one in _read(folder / f"{name}.json")["sources"].items():
-            where = one.get("where") or one.get("repository")
-            said = {"where": where, "date": one.get("date"), "licence": one.get("licence")}
+        for key, source in _read(folder / f"{name}.json")["sources"].items():
+            where = source.get("where") or source.get("repository")
+            said = {"where": where, "date": source.get("date"), "licence": source.get("licence")}
             found.setdefault(SAME.get(key, key), {name: text for name, text in said.items() if text})
     for key in _read(folder / "independent.json")["sources"]:
         found[SAME.get(key, key)]["independent"] = True
@@ -361,11 +367,11 @@ def main() -> int:
     folder = Path(sys.argv[1])
     names = frozenset(path.stem for path in (ROOT / "catalog").glob("*.yaml"))
     found = collect(folder, names)
-    used = {source for one in found for source in one.sources}
+    used = {source for item in found for source in item.sources}
     known = known_sources(folder)
     if strangers := used - set(known) - {KNOWLEDGE}:
         raise SystemExit(f"sources that nothing describes: {', '.join(sorted(strangers))}")
-    write(found, {key: one for key, one in known.items() if key in used})
+    write(found, {key: entry for key, entry in known.items() if key in used})
     print(f"{len(found)} statements of {len(used)} sources")
     return 0
 

@@ -58,14 +58,14 @@ def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparis
     for name, entry in entries.items():
         alike: dict[str, set[str]] = {}
         others: dict[str, dict[str, set[str]]] = {}
-        for one in statements().get(name, ()):
-            by = set(one.explicit) - {KNOWLEDGE}
-            verdict = agrees(entry, one) if by else None
+        for item in statements().get(name, ()):
+            by = set(item.explicit) - {KNOWLEDGE}
+            verdict = agrees(entry, item) if by else None
             if verdict:
-                alike.setdefault(one.field, set()).update(by)
+                alike.setdefault(item.field, set()).update(by)
             elif verdict is False:
-                stated = " or ".join(map(str, one.values[:2]))
-                others.setdefault(one.field, {}).setdefault(stated, set()).update(by)
+                stated = " or ".join(map(str, item.values[:2]))
+                others.setdefault(item.field, {}).setdefault(stated, set()).update(by)
         for field in sorted({*alike, *others}):
             different = {value: frozenset(by) for value, by in others.get(field, {}).items()}
             yield FieldComparison(
@@ -80,14 +80,14 @@ def shipped() -> dict[str, dict[str, Any]]:
 
 def main() -> int:
     """Print the differences and the share of fields that agree."""
-    found = [one for one in compared(shipped()) if one.independent]
-    differing = [one for one in found if not one.agrees]
+    found = [entry for entry in compared(shipped()) if entry.independent]
+    differing = [entry for entry in found if not entry.agrees]
     unexplained = 0
-    for one in differing:
-        why = explanations().get(one.entry, {}).get(one.field)
+    for item in differing:
+        why = explanations().get(item.entry, {}).get(item.field)
         unexplained += why is None
-        stated = "; ".join(f"{', '.join(sorted(by))}: {value}" for value, by in one.others.items())
-        print(f"{one.entry}: {one.field} is {one.ours[0]!r}; {stated}" + (f" ({why})" if why else ""))
+        stated = "; ".join(f"{', '.join(sorted(by))}: {value}" for value, by in item.others.items())
+        print(f"{item.entry}: {item.field} is {item.ours[0]!r}; {stated}" + (f" ({why})" if why else ""))
     share = 1 - len(differing) / len(found)
     print(
         f"{len(found)} fields compared, {share:.1%} agree, {len(differing)} differ, {unexplained} of them unexplained"

@@ -38,8 +38,8 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
     found: dict[str, list[Statement]] = {}
     for line in STATEMENTS.read_text(encoding="utf-8").splitlines():
         entry, field, values, explicit, *implied = json.loads(line)
-        one = Statement(entry, field, tuple(values), tuple(explicit), tuple(implied[0]) if implied else ())
-        found.setdefault(entry, []).append(one)
+        statement = Statement(entry, field, tuple(values), tuple(explicit), tuple(implied[0]) if implied else ())
+        found.setdefault(entry, []).append(statement)
     return {entry: tuple(ones) for entry, ones in found.items()}
 
 
@@ -54,11 +54,17 @@ def sources() -> Mapping[str, Mapping[str, Any]]:
 
 def write(found: Iterable[Statement], known: Mapping[str, Mapping[str, Any]]) -> None:
     """Replace the files of statements and sources."""
-    rows = sorted({_line(one) for one in found})
+    rows = sorted({_line(item) for item in found})
     STATEMENTS.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     SOURCES.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _line(one: Statement) -> str:
-    row = [one.entry, one.field, list(one.values), list(one.explicit), *([list(one.implied)] if one.implied else [])]
+def _line(statement: Statement) -> str:
+    row = [
+        statement.entry,
+        statement.field,
+        list(statement.values),
+        list(statement.explicit),
+        *([list(statement.implied)] if statement.implied else []),
+    ]
     return json.dumps(row, ensure_ascii=False)

@@ -113,7 +113,7 @@ def test_star_matches_any_characters(pattern: str) -> None:
     """A name pattern matches as a shell pattern does. The test tries every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
-    assert [one for one in names if rule.names(one)] == [one for one in names if fnmatchcase(one, pattern)]
+    assert [name for name in names if rule.names(name)] == [name for name in names if fnmatchcase(name, pattern)]
 
 
 def test_matching_a_name_takes_linear_time() -> None:
@@ -175,7 +175,7 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
     waited.
     """
     body = {"query": f"{{ {' '.join(fields)} zzz }}"}
-    patterns = ",".join(f"*a*z{one}" for one in "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
+    patterns = ",".join(f"*a*z{item}" for item in "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
     rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
     refused = decision(policy(*rules), "/graphql", body)
     assert isinstance(refused, Breach)
@@ -189,7 +189,7 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
 
 def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together() -> None:
     """Five keys in a chain took five times as long as one key, although each key was within the limit."""
-    rules = tuple(f"POST /g with query {','.join(f'*0{n}*{one}' for one in range(50))},ok*" for n in range(10))
+    rules = tuple(f"POST /g with query {','.join(f'*0{n}*{item}' for item in range(50))},ok*" for n in range(10))
     body = {"query": f"{{ {' '.join(f'ok{number}' for number in range(100))} other }}"}
     allowing = ("POST /g with query *",)
     read = read_body(JSON, "", json.dumps(body).encode())

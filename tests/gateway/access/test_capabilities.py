@@ -288,6 +288,6 @@ async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Pa
                 assert (response.status, await response.text()) == (200, "ok")
             headers = {"Authorization": f"Bearer {SECRET_KEY}"}
             async with there.running.http.get(f"{base}/environment/api-keys", headers=headers) as response:
-                assert [one["kind"] for one in json.loads(await response.text())["data"]] == ["capability"]
+                assert [item["kind"] for item in json.loads(await response.text())["data"]] == ["capability"]
         finally:
             await runner.cleanup()

@@ -21,7 +21,7 @@ def catalog() -> Catalog:
 
 
 def names(rule: str, catalog: Catalog) -> list[str]:
-    return [one.name for one in operation_set(rule, snapshot(rule, catalog)).rules]
+    return [item.name for item in operation_set(rule, snapshot(rule, catalog)).rules]
 
 
 def test_operation_matches_one_term_with_all_its_words(catalog: Catalog) -> None:
@@ -58,8 +58,8 @@ def test_invalid_operation_rule_is_refused_with_a_hint(catalog: Catalog, rule: s
 def test_rules_of_one_key_that_name_the_same_operations_are_frozen_together(catalog: Catalog) -> None:
     """A key can have 200 rules. If several rules name the same set of operations, the set is frozen only once."""
     same = tuple(f"operations github {'read,' * n}write" for n in range(1, 11))
-    one = cpu_s(lambda: freeze_limits(KeyLimits(rules=same[:1]), catalog))
-    assert cpu_s(lambda: freeze_limits(KeyLimits(rules=same), catalog)) <= 6 * one
+    cpu_one_rule = cpu_s(lambda: freeze_limits(KeyLimits(rules=same[:1]), catalog))
+    assert cpu_s(lambda: freeze_limits(KeyLimits(rules=same), catalog)) <= 6 * cpu_one_rule
     assert len(set(freeze_limits(KeyLimits(rules=same), catalog).operations.values())) == 1
     for rule, text in freeze_limits(KeyLimits(rules=("operations jira read", *same)), catalog).operations.items():
         assert text == snapshot(rule, catalog)

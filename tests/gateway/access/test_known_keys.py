@@ -60,7 +60,7 @@ async def test_key_is_returned_once_and_stored_as_a_digest(gateway: TwoConnectio
         secret[-4:],
     )
     listed = await gateway.running.json("GET", KEYS, expect=200)
-    assert [one["id"] for one in listed["data"]] == [result["id"]]
+    assert [item["id"] for item in listed["data"]] == [result["id"]]
     assert secret not in str(listed)
     assert (await gateway.call_api("GET", "/connections", secret))[0] == 200
     files = b"".join(path.read_bytes() for path in gateway.running.folder.glob("gateway.db*"))
@@ -240,7 +240,7 @@ async def test_key_without_the_scope_sees_no_credential(gateway: TwoConnectionGa
 async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
     status, _, response = await gateway.call_api("GET", "/connections", key)
-    assert (status, [one["connection_id"] for one in response["connections"]]) == (200, ["c1"])
+    assert (status, [connection["connection_id"] for connection in response["connections"]]) == (200, ["c1"])
     assert (await gateway.call_api("GET", C1, key))[0] == 200
     alike = []
     for name in ("c2", "c9"):
@@ -271,7 +271,7 @@ async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway
         alike.add(text.replace(name, "?"))
     assert len(alike) == 1
     _, _, response = await gateway.call_api("GET", "/connections", key)
-    assert [one["connection_id"] for one in response["connections"]] == ["c1"]
+    assert [connection["connection_id"] for connection in response["connections"]] == ["c1"]
     session = {"end_user": {"id": "u"}}
     assert (await gateway.call_api("POST", "/connect/sessions", key, json=session))[0] == 403
     assert (await gateway.call_api("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[
@@ -386,7 +386,7 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
     assert (await call_proxy(gateway, child["secret"], "c1"))[0] == 200
     assert (await call_proxy(gateway, child["secret"], "c2"))[0] == 404
     _, _, body = await gateway.call_api("GET", KEYS, parent["secret"])
-    assert {one["display_name"] for one in body["data"]} == {"wide", "narrow"}, (
+    assert {item["display_name"] for item in body["data"]} == {"wide", "narrow"}, (
         "a limited key sees the keys that it minted"
     )
     counted = await gateway.key("counted", limits={"budget": 5})
@@ -396,8 +396,8 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
 async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gateway: TwoConnectionGateway) -> None:
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
     short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:*"], expires_in_s=60)
-    for one in (lasting, short):  # first it replaces another key, then itself
-        wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
+    for item in (lasting, short):  # first it replaces another key, then itself
+        wish = {"scopes": ["environment:proxy"], "replaces": item["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
         assert heir["expires_at"] <= short["expires_at"]
     result = await gateway.key("lasting", replaces=lasting["id"])
@@ -411,7 +411,7 @@ async def test_replacement_key_ends_with_the_key_that_created_it(gateway: TwoCon
     assert (await call_proxy(gateway, heir["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
     assert body["revoked"] == 2
-    assert [(await call_proxy(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
+    assert [(await call_proxy(gateway, item["secret"]))[0] for item in (heir, thief, other)] == [401, 401, 200]
 
 
 async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) -> None:
@@ -462,12 +462,12 @@ async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: TwoConnec
     parent = await gateway.key("parent")
     child = await gateway.key("child", key=parent["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
-    for one in (parent, child, grandchild):
-        assert (await call_proxy(gateway, one["secret"]))[0] == 200
+    for item in (parent, child, grandchild):
+        assert (await call_proxy(gateway, item["secret"]))[0] == 200
     body = await gateway.running.json("DELETE", f"{KEYS}/{parent['id']}", expect=200)
     assert body == {"success": True, "revoked": 3}
-    for one in (parent, child, grandchild):
-        status, headers, _ = await call_proxy(gateway, one["secret"])
+    for entry in (parent, child, grandchild):
+        status, headers, _ = await call_proxy(gateway, entry["secret"])
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
 
 
@@ -505,9 +505,9 @@ async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overla
     old = await gateway.key("app", limits={"connections": ["lane/c1"], "rate": 100})
     child_less = await gateway.key("app", replaces=old["id"], overlap_s=60)
     assert (child_less["scopes"], child_less["limits"], child_less["rate"]) == (old["scopes"], old["limits"], 100)
-    for one in (old, child_less):
-        assert (await call_proxy(gateway, one["secret"]))[0] == 200
-        assert (await call_proxy(gateway, one["secret"], "c2"))[0] == 404
+    for item in (old, child_less):
+        assert (await call_proxy(gateway, item["secret"]))[0] == 200
+        assert (await call_proxy(gateway, item["secret"], "c2"))[0] == 404
     later = clock.now() + timedelta(seconds=61)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
     assert (await call_proxy(gateway, old["secret"]))[0] == 401
@@ -605,7 +605,7 @@ async def test_list_of_keys_continues_at_its_cursor(gateway: TwoConnectionGatewa
         await gateway.key(f"k{n}")
     first = await gateway.running.json("GET", f"{KEYS}?limit=2", expect=200)
     rest = await gateway.running.json("GET", f"{KEYS}?limit=2&cursor={first['next_cursor']}", expect=200)
-    assert [one["display_name"] for one in (*first["data"], *rest["data"])] == ["k2", "k1", "k0"]
+    assert [item["display_name"] for item in (*first["data"], *rest["data"])] == ["k2", "k1", "k0"]
     assert "next_cursor" not in rest
 
 
@@ -616,8 +616,8 @@ async def test_key_survives_a_reload_and_ends_with_its_environment(gateway: TwoC
 
     key = (await gateway.key("k"))["secret"]
     elsewhere = (await gateway.key("k", key=OTHER_KEY))["secret"]
-    for one in (key, elsewhere):
-        assert (await call_proxy(gateway, one))[0] == 200
+    for item in (key, elsewhere):
+        assert (await call_proxy(gateway, item))[0] == 200
     document = copy.deepcopy(gateway.running.document)
     del document["environments"]["other"]
     from gateway import config
@@ -640,11 +640,11 @@ async def test_a_rotation_removes_only_the_replaced_key_from_memory(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, other = await reported_keys(gateway, monkeypatch, {"name": "app"}, {"name": "other app"})
-    for one in (old, other):
-        assert (await call_proxy(gateway, one["secret"]))[0] == 200
+    for item in (old, other):
+        assert (await call_proxy(gateway, item["secret"]))[0] == 200
     reads = count_reads(gateway, monkeypatch)
     new = await gateway.key("app", replaces=old["id"], overlap_s=0)
-    assert [(await call_proxy(gateway, one["secret"]))[0] for one in (old, other, new)] == [401, 200, 200]
+    assert [(await call_proxy(gateway, entry["secret"]))[0] for entry in (old, other, new)] == [401, 200, 200]
     assert digest(other["secret"]) not in reads
 
 
@@ -685,10 +685,10 @@ async def test_keys_with_many_rules_leave_memory_before_it_is_full(
     first, second = await reported_keys(gateway, monkeypatch, *wishes)
     reads = count_reads(gateway, monkeypatch)
     monkeypatch.setattr(known_keys, "MAX_CACHED_BYTES", 1_500_000)  # a key of this test counts 1.1 MB
-    for one in (first, first, second, second, first):
-        assert (await call_proxy(gateway, one["secret"]))[0] == 200
+    for item in (first, first, second, second, first):
+        assert (await call_proxy(gateway, item["secret"]))[0] == 200
     # Each key is read a second time after its rules were compiled.
-    assert reads == [digest(one["secret"]) for one in (first, first, second, second, first, first)]
+    assert reads == [digest(entry["secret"]) for entry in (first, first, second, second, first, first)]
 
 
 def test_size_of_cached_keys_counts_shared_operations_once() -> None:
@@ -754,7 +754,7 @@ async def reported_keys(
     monkeypatch.setattr(minted, "handle_change", record)
     made = [await gateway.key(**wish) for wish in wishes]
     async with asyncio.timeout(PATIENCE_S):
-        while not reported.issuperset(digest(one["secret"]) for one in made):
+        while not reported.issuperset(digest(item["secret"]) for item in made):
             news.clear()
             await news.wait()
     return made

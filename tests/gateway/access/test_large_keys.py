@@ -145,7 +145,7 @@ async def test_a_large_key_decides_as_a_small_one(gateway: TwoConnectionGateway)
     for path in ("/" + "a" * 240, "/proxied/x", "/proxied/x/y", "/other"):
         sent = SentRequest("GET", "h", path, "", ())
         decided = [Policy((), [KeyLimits(rules=(rule,))]).decision(sent) for rule in rules]
-        allowing = next((one for one in decided if isinstance(one, str)), None)
+        allowing = next((item for item in decided if isinstance(item, str)), None)
         assert caller.policy.decision(sent) == allowing or (allowing is None and path in ("/proxied/x/y", "/other"))
 
 

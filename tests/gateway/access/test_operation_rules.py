@@ -58,15 +58,15 @@ def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(cata
         rule = f"operations {name} read"
         found = operation_set(rule, snapshot(rule, catalog))
         host = found.host.replace("*", "x")
-        reads = {one.id for one in known.operations if one.risk == "read" and not one.origin}
-        assert {one.name for one in found.rules} == reads
+        reads = {item.id for item in known.operations if item.risk == "read" and not item.origin}
+        assert {item.name for item in found.rules} == reads
         before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].path_prefix)
-        for one in known.operations:
-            path = before + _PLACE.sub("v-1", one.path)
-            fitting = found.matching_operation(one.method, host, path)
-            assert (fitting is not None) is (one.id in reads), (name, one)
+        for operation in known.operations:
+            path = before + _PLACE.sub("v-1", operation.path)
+            fitting = found.matching_operation(operation.method, host, path)
+            assert (fitting is not None) is (operation.id in reads), (name, operation)
             if fitting is not None:
-                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(one.method, path)
+                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(operation.method, path)
             operations += 1
         assert found.matching_operation("GET", f"not-{host}.example", before) is None or found.host == "*"
     assert providers >= 130
@@ -180,7 +180,7 @@ def test_excluded_operation_cannot_be_reached_in_another_case() -> None:
     )
     paths = ("/contacts/ROLES", "/CONTACTS/roles", "/Contacts/7", "/a/Own", "/A/Own")
     fitting = [found.matching_operation("PUT", "api.example.com", path) for path in paths]
-    assert [one and one.name for one in fitting] == [None, None, "update", "own", "update"]
+    assert [item and item.name for item in fitting] == [None, None, "update", "own", "update"]
 
 
 def test_placeholder_in_a_host_matches_any_text_and_the_rest_exactly() -> None:
@@ -212,11 +212,11 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
     alone = operation_set_of(*lines).matching_operation("GET", "api.example.com", path)
     assert (alone is not None) is any(map(fits, allowed))
     assert alone is None or fits(alone.path_pattern)
-    narrowed = operation_set_of(*lines, others=tuple(f"GET {one}" for one in left_out)).matching_operation(
+    narrowed = operation_set_of(*lines, others=tuple(f"GET {item}" for item in left_out)).matching_operation(
         "GET", "api.example.com", path
     )
     assert narrowed is None or fits(narrowed.path_pattern)
-    if not any(fits(one) for one in left_out if one not in allowed):
+    if not any(fits(item) for item in left_out if item not in allowed):
         assert (narrowed is None) is (alone is None)
     if alone is not None and path_ambiguity(path) is None:
         assert parse_rule(f"GET {_PLACE.sub('*', alone.path_pattern)}").fits("GET", path)

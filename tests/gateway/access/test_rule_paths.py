@@ -36,8 +36,8 @@ def test_path_matches_as_documented(written: str, fills: list[str], at: int, mor
     assert len(LONG) > MAX_LAZY_LENGTH
     wanted, matches, filled = plain_regex(written), path_matcher(written), iter(fills)
     path = re.sub(r"\*\*?", lambda found: next(filled) if found[0] == "**" else next(filled).replace("/", ""), written)
-    for one in (path, path[:at] + more + path[at:], path[:at] + path[at + 1 :], path.replace("a", "b", 1), "/", ""):
-        assert (matches(one) is not None) == (wanted.fullmatch(one) is not None), (written, one)
+    for item in (path, path[:at] + more + path[at:], path[:at] + path[at + 1 :], path.replace("a", "b", 1), "/", ""):
+        assert (matches(item) is not None) == (wanted.fullmatch(item) is not None), (written, item)
 
 
 SHAPES = [

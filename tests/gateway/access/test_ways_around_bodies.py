@@ -141,8 +141,8 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("a response without a version", b'{"id":1,"result":{}}', None, ""),
     ("a response of another version", RESPONSE.replace(b"2.0", b"1.0"), None, ""),
     *(
-        (f"a response with the id {one}", b'{"jsonrpc":"2.0","id":%s,"result":{}}' % one.encode(), None, "")
-        for one in (
+        (f"a response with the id {entry}", b'{"jsonrpc":"2.0","id":%s,"result":{}}' % entry.encode(), None, "")
+        for entry in (
             "null",
             "true",
             "1.5",
@@ -151,8 +151,8 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
         )
     ),
     *(
-        (f"a response with the result {one}", b'{"jsonrpc":"2.0","id":1,"result":%s}' % one.encode(), None, "")
-        for one in (
+        (f"a response with the result {entry}", b'{"jsonrpc":"2.0","id":1,"result":%s}' % entry.encode(), None, "")
+        for entry in (
             "null",
             '"x"',
             "[]",
@@ -365,7 +365,7 @@ async def test_many_names_are_compared_with_many_patterns_away_from_the_event_lo
     for document, expected in (("{ viewer issues }", 200), (f"{{ {' '.join(f'f{n}' for n in range(100))} }}", 403)):
         status, _ = await post(door, key, "/graphql", graphql_body(document))
         assert status == expected
-    assert [one is threading.main_thread() for one in threads] == [True, False]
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 async def test_chunked_body_and_body_with_expect_100_continue_are_checked(door: Agents) -> None:
@@ -419,11 +419,11 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
             )
 
         door.provider.responding = responding
-        for one, expected in (
+        for item, expected in (
             (key, ["get_issue", "search_users"]),
             (plain, ["get_issue", "delete_issue", "search_users"]),
         ):
-            named = {"Authorization": f"Bearer {one}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
+            named = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
             url, body = f"{door.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
             async with door.running.http.post(url, data=body, headers=named) as got:
                 raw = await got.read()

@@ -83,7 +83,10 @@ async def test_ambiguous_connections_are_listed_and_no_session_is_created(door: 
     fault = await create_session(door, 400)
     assert fault["code"] == "ambiguous_connections"
     found = fault["payload"]["integrations"]["lane"]
-    assert (found["match_count"], {one["connection_id"] for one in found["candidates"]}) == (2, {"c1", "c3"})
+    assert (found["match_count"], {candidate["connection_id"] for candidate in found["candidates"]}) == (
+        2,
+        {"c1", "c3"},
+    )
     assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
     pinned = {
         "connections": {**RED_TENANT["connections"], "pinned": [{"integration_id": "lane", "connection_id": "c3"}]}
@@ -162,7 +165,7 @@ async def test_impossible_session_is_refused_with_a_reason(
 async def test_lists_of_names_are_limited(door: Agents, body: Any, path: list[str]) -> None:
     fault = await create_session(door, 400, **body)
     assert fault["code"] == "invalid_body"
-    assert path in [one["path"][: len(path)] for one in fault["errors"]]
+    assert path in [error["path"][: len(path)] for error in fault["errors"]]
 
 
 async def test_a_provider_without_operations_is_refused_instead_of_creating_a_key_without_rules(tmp_path: Path) -> None:
@@ -191,8 +194,8 @@ async def test_a_session_refuses_requests_after_its_end(door: Agents) -> None:
 async def test_the_session_url_ends_no_key_that_is_not_a_session(door: Agents) -> None:
     await door.key("GET /items")
     key = (await door.running.json("GET", "/environment/api-keys", expect=200))["data"][0]
-    for one in (key["id"], 999, "x"):
-        fault = await door.running.json("DELETE", f"/sessions/{one}", expect=404)
+    for item in (key["id"], 999, "x"):
+        fault = await door.running.json("DELETE", f"/sessions/{item}", expect=404)
         assert fault["error"]["code"] == "session_not_found"
     assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == [key]
 
@@ -248,8 +251,8 @@ async def test_above_the_maximum_tools_are_searched_and_cannot_be_pinned(door: A
     operations(tmp_path, *(f"{name}\tGET\t/things/{name}\tread" for name in names), "drop\tDELETE\t/things\tdelete")
     session = await create_session(door, toolset={"lane": {"deny": {"tools": ["drop"]}}})
     assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 0, "tools_searchable": 40}}
-    one = {"name": names[-1], "arguments": {}}
-    result = await door.call(session["session_token"], "call_tool", one, **bearer(session))
+    item = {"name": names[-1], "arguments": {}}
+    result = await door.call(session["session_token"], "call_tool", item, **bearer(session))
     assert result["isError"] is False
     assert door.provider.calls[-1][1] == f"{BASE}/things/{names[-1]}"
     fault = await create_session(door, 501, pinned_tools={"lane": names[:1]})

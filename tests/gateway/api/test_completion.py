@@ -44,9 +44,9 @@ async def listed_connections(running: RunningGateway) -> list[Any]:
 
 
 async def pending_id(running: RunningGateway, session: dict[str, Any]) -> str:
-    (one,) = (await poll(running, session))["connections"]
-    assert one["is_pending"], one
-    return str(one["connection_id"])
+    (connection,) = (await poll(running, session))["connections"]
+    assert connection["is_pending"], connection
+    return str(connection["connection_id"])
 
 
 async def declare_key_integration(running: RunningGateway, tracker: Tracker) -> None:
@@ -64,18 +64,22 @@ async def test_pending_connection_is_usable_only_after_its_completion(
     session = await create_session(running, **WITH_CHALLENGE)
     await walk_flow(running, session["token"])
     reply = await poll(running, session)
-    (one,) = reply["connections"]
-    assert (reply["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
+    (connection,) = reply["connections"]
+    assert (reply["status"], connection["is_pending"], connection["provider_config_key"]) == (
+        "pending",
+        True,
+        "tracker",
+    )
     assert await listed_connections(running) == []
     calls = tracker.calls["api"]
-    async with running.call_proxy(one["connection_id"]) as response:
+    async with running.call_proxy(connection["connection_id"]) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (404, "unknown_connection")
-    await running.json("GET", f"/connections/{one['connection_id']}?provider_config_key=tracker", expect=404)
+    await running.json("GET", f"/connections/{connection['connection_id']}?provider_config_key=tracker", expect=404)
     assert tracker.calls["api"] == calls
     done = (await complete(running, session))["data"]
-    assert done == {"status": "connected", "connections": [{**one, "is_pending": False}]}
-    assert [row["connection_id"] for row in await listed_connections(running)] == [one["connection_id"]]
-    async with running.call_proxy(one["connection_id"], "/ex/jira/x") as response:
+    assert done == {"status": "connected", "connections": [{**connection, "is_pending": False}]}
+    assert [row["connection_id"] for row in await listed_connections(running)] == [connection["connection_id"]]
+    async with running.call_proxy(connection["connection_id"], "/ex/jira/x") as response:
         assert response.status == 200
     reply = await poll(running, session)
     assert (reply["status"], reply["connections"]) == ("connected", done["connections"])
@@ -87,7 +91,7 @@ async def test_completing_again_returns_the_same_and_changes_nothing(running: Ru
     session = await create_session(running, **WITH_CHALLENGE)
     await walk_flow(running, session["token"])
     first, *others = await asyncio.gather(*(complete(running, session) for _ in range(5)))
-    assert all(one == first for one in others)
+    assert all(other == first for other in others)
     (row,) = await listed_connections(running)
     assert await complete(running, session) == first
     assert await listed_connections(running) == [row]
@@ -103,7 +107,7 @@ async def test_client_library_completes_a_connection(running: RunningGateway, tr
         await walk_flow(running, session["token"])
         done = await client.complete_connect_session(session["session_id"], VERIFIER)
     assert done["status"] == "connected"
-    assert [one["connection_id"] for one in await listed_connections(running)] == [
+    assert [connection["connection_id"] for connection in await listed_connections(running)] == [
         done["connections"][0]["connection_id"]
     ]
 
@@ -115,13 +119,13 @@ async def test_one_of_several_pending_connections_must_be_named(running: Running
     both = (await poll(running, session))["connections"]
     response = await complete(running, session, expect=409)
     assert response["error"]["code"] == "connection_id_required"
-    named = [(one["provider_config_key"], one["connection_id"]) for one in response["error"]["payload"]["pending"]]
-    assert sorted(named) == sorted((one["provider_config_key"], one["connection_id"]) for one in both)
+    named = [(item["provider_config_key"], item["connection_id"]) for item in response["error"]["payload"]["pending"]]
+    assert sorted(named) == sorted((item["provider_config_key"], item["connection_id"]) for item in both)
     assert await listed_connections(running) == []
     async with AsyncClient(running.url, SECRET_KEY) as client:
         own = both[1]["connection_id"]
         await client.complete_connect_session(session["session_id"], VERIFIER, connection_id=own)
-    assert [one["connection_id"] for one in await listed_connections(running)] == [own]
+    assert [connection["connection_id"] for connection in await listed_connections(running)] == [own]
     await complete(running, session)
     assert len(await listed_connections(running)) == 2, "the only remaining pending connection needs no id"
 
@@ -251,7 +255,7 @@ async def declare_revocation(running: RunningGateway, tracker: Tracker) -> None:
 
 
 def was_revoked(tracker: Tracker) -> bool:
-    return any(one.path == "/revoke" for one in tracker.seen)
+    return any(item.path == "/revoke" for item in tracker.seen)
 
 
 async def test_connection_not_completed_in_time_is_deleted_and_its_grant_revoked(
@@ -392,7 +396,7 @@ async def test_the_events_of_a_connection_begin_with_its_completion(running: Run
     await walk_flow(running, session["token"])
     assert await history() == 0
     await complete(running, session)
-    assert await history() >= 1 or any(one.path == "/events" for one in tracker.seen)
+    assert await history() >= 1 or any(item.path == "/events" for item in tracker.seen)
 
 
 async def test_two_tabs_create_only_the_one_allowed_connection(running: RunningGateway, tracker: Tracker) -> None:

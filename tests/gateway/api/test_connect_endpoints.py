@@ -71,7 +71,7 @@ async def test_misspelt_integration_is_refused_with_the_closest_name(running: Ru
     wish = {"end_user": {"id": "u1"}, "allowed_integrations": ["traker", "nothing-like-it"]}
     body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
     assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
-    assert [one["path"] for one in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
+    assert [error["path"] for error in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
     wish["allowed_integrations"] = ["nope"]
     body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
     assert body["message"].endswith("has no integration 'nope'. GET /integrations lists those it has.")
@@ -98,7 +98,7 @@ async def test_session_lists_only_the_catalog_and_its_own_integrations(running: 
     assert (await call(running, "GET", "/providers?search=tracker", token))[0] == 200
     assert (await call(running, "GET", "/providers/tracker", token))[1]["data"]["name"] == "tracker"
     status, listed = await call(running, "GET", "/integrations", token)
-    assert (status, [one["unique_key"] for one in listed["data"]]) == (200, ["tracker"])
+    assert (status, [item["unique_key"] for item in listed["data"]]) == (200, ["tracker"])
 
 
 async def test_integrations_that_a_session_does_not_offer_are_not_listed(running: RunningGateway) -> None:
@@ -106,9 +106,9 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
     await running.restart()
     token = (await create_session(running, allowed_integrations=["other"]))["token"]
     _, listed = await call(running, "GET", "/integrations", token)
-    assert [one["unique_key"] for one in listed["data"]] == ["other"]
+    assert [item["unique_key"] for item in listed["data"]] == ["other"]
     _, listed = await call(running, "GET", "/integrations", (await create_session(running))["token"])
-    assert [one["unique_key"] for one in listed["data"]] == ["tracker", "other"]
+    assert [item["unique_key"] for item in listed["data"]] == ["tracker", "other"]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
     running: RunningGateway, later: Callable[[float], None]
 ) -> None:
     deleted, forgotten, expired = [await create_session(running) for _ in range(3)]
-    paths = [one["poll_url"].removeprefix(running.url) for one in (deleted, forgotten, expired)]
+    paths = [item["poll_url"].removeprefix(running.url) for item in (deleted, forgotten, expired)]
     assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
     assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
     later(1801)

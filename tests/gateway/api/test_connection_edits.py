@@ -17,8 +17,8 @@ async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGat
         await running.import_connection(tracker.grant(), name, metadata={"old": 1})
     both = {"connection_id": ["c1", "c2"], "provider_config_key": "tracker", "metadata": {"a": {"b": 1}}}
     assert await running.json("POST", "/connections/metadata", json=both, expect=201) == both
-    one = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": {"c": 2}, "n": None}}
-    assert await running.json("PATCH", "/connections/metadata", json=one, expect=200) == one
+    item = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": {"c": 2}, "n": None}}
+    assert await running.json("PATCH", "/connections/metadata", json=item, expect=200) == item
     listed = (await running.json("GET", "/connections"))["connections"]
     held = {row["connection_id"]: row["metadata"] for row in listed}
     assert held == {"c1": {"a": {"c": 2}, "n": None}, "c2": {"a": {"b": 1}}}
@@ -278,7 +278,7 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
         refused = await running.json(method, path, json=body, expect=400)
         assert refused["error"]["code"] == "invalid_body"
         assert refused["error"]["message"] == f"{name} nests deeper than 64 levels of objects and arrays."
-        assert [one["path"] for one in refused["error"]["errors"]] == [[name]]
+        assert [error["path"] for error in refused["error"]["errors"]] == [[name]]
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
     async with running.http.post(
         f"{running.url}/connection/c1/metadata", json=nested_value(levels), headers=headers

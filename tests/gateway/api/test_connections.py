@@ -151,7 +151,7 @@ async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: 
 
     async def ids(query: str) -> list[str]:
         body = await running.json("GET", f"/connections?{query}", expect=200)
-        return [one["connection_id"] for one in body["connections"]]
+        return [connection["connection_id"] for connection in body["connections"]]
 
     assert await ids("") == ["c4", "c3", "c2", "c1", "c0"]
     assert await ids("connectionId=c3") == ["c3"]
@@ -162,7 +162,7 @@ async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: 
     assert await ids("integrationId=other") == []
     first = await running.json("GET", "/connections?limit=3")
     rest = await running.json("GET", f"/connections?limit=3&cursor={first['next_cursor']}")
-    assert [one["connection_id"] for one in rest["connections"]] == ["c1", "c0"]
+    assert [connection["connection_id"] for connection in rest["connections"]] == ["c1", "c0"]
     assert "next_cursor" not in rest
     assert "credentials" not in str(first)
 
@@ -176,9 +176,15 @@ async def test_list_without_a_limit_ends_with_a_cursor(
         await running.import_connection(tracker.grant(), f"c{n}")
     first = await running.json("GET", "/connections")
     rest = await running.json("GET", f"/connections?cursor={first['next_cursor']}")
-    assert [one["connection_id"] for reported in (first, rest) for one in reported["connections"]] == ["c2", "c1", "c0"]
+    assert [connection["connection_id"] for reported in (first, rest) for connection in reported["connections"]] == [
+        "c2",
+        "c1",
+        "c0",
+    ]
     assert "next_cursor" not in rest
-    assert [one["connection_id"] for one in (await running.json("GET", "/connections?page=1"))["connections"]] == ["c0"]
+    assert [
+        connection["connection_id"] for connection in (await running.json("GET", "/connections?page=1"))["connections"]
+    ] == ["c0"]
     refused = await running.json("GET", "/connections?limit=5000", expect=400)
     assert "from 1 to 2000" in refused["error"]["message"]
 
@@ -196,7 +202,7 @@ async def test_list_page_is_limited_in_bytes(
     while query:
         body = await running.json("GET", query, expect=200)
         assert 1 <= len(body["connections"]) <= 3
-        listed += [one["connection_id"] for one in body["connections"]]
+        listed += [connection["connection_id"] for connection in body["connections"]]
         pages += 1
         query = f"/connections?cursor={body['next_cursor']}" if "next_cursor" in body else ""
     assert listed == names[::-1]

@@ -57,7 +57,7 @@ async def test_created_integration_works_immediately_and_after_a_restart(
         async with running.call_proxy("c1", integration="made") as response:
             assert response.status == 200
         listed = (await running.json("GET", "/integrations", expect=200))["data"]
-        assert [one["unique_key"] for one in listed] == ["tracker", "made"]
+        assert [row["unique_key"] for row in listed] == ["tracker", "made"]
         assert listed[1]["created_at"] == reply["created_at"]
         await running.restart()
 
@@ -238,7 +238,7 @@ async def test_tokens_are_revoked_with_the_client_of_the_deleted_integration(
     await import_connection(running, tracker)
     body = await running.json("DELETE", "/integrations/made", expect=200)
     assert body["connections"] == {"deleted": 1, "revocation": {"revoked": 2}}
-    assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
+    assert [item.path for item in tracker.seen][-2:] == ["/revoke", "/revoke"]
 
 
 async def test_interrupted_deletion_is_resumed(

@@ -81,7 +81,7 @@ async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: Runnin
     for path, status in (("/proxy/me", 200), ("/proxy/me", 200), ("/proxy/else", 403)):
         assert await call(running, path, **key) == status
     refused, *allowed = await wait_for_operations(running, f"?keyId={made['id']}", least=3)
-    assert [one["rule"] for one in allowed] == ["GET /me", "GET /me"]
+    assert [item["rule"] for item in allowed] == ["GET /me", "GET /me"]
     assert (refused["rule"], refused["error"], refused["status"], refused["attempts"]) == ("rules", "forbidden", 403, 0)
 
 
@@ -89,11 +89,11 @@ async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: Run
     await running.import_connection(import_expired(tracker))
     assert await call(running, **{"X-Request-Id": "waited"}) == 200
     entries = await wait_for_operations(running, "?requestId=waited", least=2)
-    assert {one["kind"] for one in entries} == {"call", "refresh"}
-    refresh = next(one for one in entries if one["kind"] == "refresh")
+    assert {entry["kind"] for entry in entries} == {"call", "refresh"}
+    refresh = next(entry for entry in entries if entry["kind"] == "refresh")
     assert (refresh["connection_id"], refresh["error"], refresh["detail"]) == ("c1", None, {"version": 2})
     (whole,) = (await running.json("GET", "/logs?kind=call&include=operations"))["data"]
-    assert [one["kind"] for one in whole["operations"]] == ["refresh"]
+    assert [operation["kind"] for operation in whole["operations"]] == ["refresh"]
 
 
 async def test_limited_key_sees_only_operations_of_its_connections(running: RunningGateway, tracker: Tracker) -> None:
@@ -107,19 +107,19 @@ async def test_limited_key_sees_only_operations_of_its_connections(running: Runn
         ({"integrations": ["tracker"]}, {"c1", "c2"}),
     ):
         key = (await mint_key(running, limits, "environment:logs:read"))["secret"]
-        assert {one["connection_id"] for one in await wait_for_operations(running, key=key)} == seen
+        assert {item["connection_id"] for item in await wait_for_operations(running, key=key)} == seen
         assert await read_logs(running, "?connectionId=c3", key) == []
-        for one in await wait_for_operations(running, "?kind=call", least=2):
+        for operation in await wait_for_operations(running, "?kind=call", least=2):
             asked = (
-                f"?connectionId={one['connection_id']}",
-                f"?integrationId=tracker&connectionId={one['connection_id']}",
-                f"?requestId={one['request_id']}&include=operations",
-                f"?after={one['id'] - 1}&cursor={one['id'] + 1}",
-                f"?text={one['connection_id']}&include=operations",
+                f"?connectionId={operation['connection_id']}",
+                f"?integrationId=tracker&connectionId={operation['connection_id']}",
+                f"?requestId={operation['request_id']}&include=operations",
+                f"?after={operation['id'] - 1}&cursor={operation['id'] + 1}",
+                f"?text={operation['connection_id']}&include=operations",
             )
             for query in asked:
                 found = str(await read_logs(running, query, key))
-                assert one["connection_id"] in seen or one["request_id"] not in found, (limits, query)
+                assert operation["connection_id"] in seen or operation["request_id"] not in found, (limits, query)
     without = await mint_key(running, {}, "environment:proxy")
     refusal = await read_logs(running, "", without["secret"], expect=403)
     assert refusal["payload"]["required"] == ["environment:logs:read"]
@@ -132,7 +132,7 @@ async def test_log_is_filtered_by_end_user_and_by_tag(running: RunningGateway, t
         assert await call(running, **{"Connection-Id": name}) == 200
     await wait_for_operations(running, "?kind=call", least=2)
     for query, name in (("endUserId=ann", "c1"), ("tags[team]=blue", "c2")):
-        assert {one["connection_id"] for one in await wait_for_operations(running, f"?{query}")} == {name}
+        assert {operation["connection_id"] for operation in await wait_for_operations(running, f"?{query}")} == {name}
     assert (await running.json("GET", "/logs?endUserId=nobody"))["data"] == []
 
 
@@ -140,20 +140,20 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
     await running.import_connection(tracker.grant())
     for number in range(7):
         assert await call(running, f"/proxy/items/{number}") == 200
-    every = [one["id"] for one in await wait_for_operations(running, "?kind=call", least=7)]
+    every = [operation["id"] for operation in await wait_for_operations(running, "?kind=call", least=7)]
     assert every == sorted(every, reverse=True)
     paged: list[int] = []
     cursor = ""
     while True:
         body = await running.json("GET", f"/logs?kind=call&limit=3{cursor}")
-        paged += [one["id"] for one in body["data"]]
+        paged += [item["id"] for item in body["data"]]
         if "next_cursor" not in body:
             break
         cursor = f"&cursor={body['next_cursor']}"
     assert paged == every
-    assert [one["id"] for one in await wait_for_operations(running, f"?kind=call&after={every[2]}", least=2)] == every[
-        :2
-    ]
+    assert [
+        operation["id"] for operation in await wait_for_operations(running, f"?kind=call&after={every[2]}", least=2)
+    ] == every[:2]
 
 
 @pytest.mark.parametrize(

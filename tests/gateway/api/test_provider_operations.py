@@ -19,24 +19,24 @@ async def body(client: Client, query: str, status: int = 200) -> dict[str, Any]:
 
 async def test_operations_are_found_by_words_risk_and_scope(client: Client) -> None:
     found = await body(client, "jira/operations?search=issue&risk=read&starter=true")
-    assert [one["id"] for one in found["data"]] == ["get_issue", "list_comments", "list_transitions", "search_issues"]
+    assert [item["id"] for item in found["data"]] == ["get_issue", "list_comments", "list_transitions", "search_issues"]
     assert found["data"][0]["path"] == "/ex/jira/${connectionConfig.cloudId}/rest/api/3/issue/{issueIdOrKey}"
     assert found["source"]["licence"].startswith("Apache-2.0")
     assert found["scopes"] == {"all_of": ["read:jira-work"], "any_of": [], "unstated": 0}
     found = await body(client, "jira/operations?scope=manage:jira-webhook&granted=manage:jira-webhook%20me")
     assert found["data"]
-    assert all("manage:jira-webhook" in one["scopes"] for one in found["data"])
+    assert all("manage:jira-webhook" in item["scopes"] for item in found["data"])
     assert found["scopes"]["unneeded"] == ["me"]
 
 
 async def test_pages_follow_each_other_without_a_gap(client: Client) -> None:
-    every = [one["id"] for one in (await body(client, "jira/operations?limit=1000"))["data"]]
+    every = [item["id"] for item in (await body(client, "jira/operations?limit=1000"))["data"]]
     assert len(every) == 380
     seen: list[str] = []
     cursor = ""
     while True:
         page = await body(client, f"jira/operations?limit=150&cursor={cursor}")
-        seen += [one["id"] for one in page["data"]]
+        seen += [item["id"] for item in page["data"]]
         if "next_cursor" not in page:
             break
         cursor = page["next_cursor"]

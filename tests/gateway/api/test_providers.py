@@ -220,7 +220,7 @@ async def test_a_brand_has_its_icon_and_others_their_initials(client: Client) ->
     for name in ("github", "google-mail"):
         kind, text = await image(client, name)
         drawn = ET.fromstring(text)
-        assert (kind, [one.tag.rpartition("}")[2] for one in drawn]) == ("image/svg+xml", ["title", "rect", "path"])
+        assert (kind, [item.tag.rpartition("}")[2] for item in drawn]) == ("image/svg+xml", ["title", "rect", "path"])
     assert b">SL<" in (await image(client, "slack"))[1] or b">S<" in (await image(client, "slack"))[1]
 
 

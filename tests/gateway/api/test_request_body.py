@@ -154,5 +154,5 @@ async def test_a_list_has_a_limited_number_of_items(
     shared: RunningGateway, path: str, body: dict[str, Any], field: str
 ) -> None:
     response = await shared.json("POST", path, json=body, expect=400)
-    assert [one["message"] for one in response["error"]["errors"] if "items" in one["message"]] != []
+    assert [error["message"] for error in response["error"]["errors"] if "items" in error["message"]] != []
     assert field in response["error"]["errors"][0]["message"]

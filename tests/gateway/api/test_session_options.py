@@ -126,7 +126,7 @@ async def test_error_names_fixed_scopes_that_are_not_text(shared: RunningGateway
     error = (await shared.json("POST", "/connect/sessions", json=body, expect=400))["error"]
     place = ["integrations_config_defaults", "tracker", "connection_config", "oauth_scopes_override"]
     assert error["code"] == "invalid_body"
-    assert all(one["path"][:4] == place for one in error["errors"])
+    assert all(item["path"][:4] == place for item in error["errors"])
 
 
 @pytest.mark.parametrize("given", [{"code_challenge_method": "S256"}, {"state": "s"}])

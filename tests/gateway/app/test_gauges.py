@@ -156,7 +156,7 @@ async def test_missing_journal_folder_is_reported(tmp_path: Path, monkeypatch: p
     with structlog.testing.capture_logs() as logged:
         await node.start()
     try:
-        (event,) = [one for one in logged if one["event"] == "refresh_journal_unwritable"]
+        (event,) = [item for item in logged if item["event"] == "refresh_journal_unwritable"]
         assert event["log_level"] == "error"
         assert "TMPDIR" in event["detail"]
         assert metric_values(node, "gateway_refresh_journal_unwritable") == {(): 1}

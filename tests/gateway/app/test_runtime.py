@@ -184,11 +184,11 @@ async def test_pending_deliveries_stay_counted(
     await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.keeper
     await keeper.once()
-    assert [one.pending for one in keeper.backlog] == [1]
+    assert [item.pending for item in keeper.backlog] == [1]
     await reload_gateway(event_gateway)
-    assert [one.pending for one in keeper.backlog] == [1]
+    assert [item.pending for item in keeper.backlog] == [1]
     await keeper.once()  # the keeper still holds the lease
-    assert [one.pending for one in keeper.backlog] == [1]
+    assert [item.pending for item in keeper.backlog] == [1]
 
 
 async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, tracker: Tracker) -> None:
@@ -335,11 +335,11 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     rows, go_on, ended, begun_ends = event_gateway.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
     end = rows.end
 
-    async def slow(one: Any) -> bool:
-        begun_ends.append(one)
+    async def slow(item: Any) -> bool:
+        begun_ends.append(item)
         await go_on.wait()
-        ended.append(one)
-        return await end(one)
+        ended.append(item)
+        return await end(item)
 
     monkeypatch.setattr(rows, "end", slow)
     begun = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
@@ -389,7 +389,7 @@ async def test_records_that_wait_to_be_written_are_written(event_gateway: Runnin
         while not written:
             await asyncio.sleep(0.05)
             written = (await store.find(OperationFilter("dev", request_id=request_id))).operations
-    assert [one.operation.connection_id for one in written] == ["c1"]
+    assert [item.operation.connection_id for item in written] == ["c1"]
 
 
 async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None:
@@ -473,7 +473,7 @@ async def test_spans_that_wait_are_exported(event_gateway: RunningGateway, monke
         assert event_gateway.runtime.tracing is tracing
         assert collector.spans == []
         await event_gateway.stop()
-        assert [one.name for one in collector.spans] == ["GET /proxy/{path}"] * 2
+        assert [span.name for span in collector.spans] == ["GET /proxy/{path}"] * 2
     await event_gateway.start()
 
 
@@ -524,14 +524,14 @@ REPLACED: Final = "current"  # holds the generation, which is what a reload repl
 
 
 def test_every_part_of_the_runtime_is_classified() -> None:
-    fields = {one.name for one in dataclasses.fields(Runtime)}
+    fields = {field.name for field in dataclasses.fields(Runtime)}
     assert fields == SURVIVES.keys() | HOLDS_NOTHING | {REPLACED}
     assert not SURVIVES.keys() & HOLDS_NOTHING
 
 
 async def test_no_part_is_another_object_after_a_reload(event_gateway: RunningGateway) -> None:
     runtime = event_gateway.app[RUNTIME]
-    before = {one.name: getattr(runtime, one.name) for one in dataclasses.fields(runtime)}
+    before = {field.name: getattr(runtime, field.name) for field in dataclasses.fields(runtime)}
     await reload_gateway(event_gateway)
     assert event_gateway.app[RUNTIME] is runtime
     assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
@@ -540,12 +540,12 @@ async def test_no_part_is_another_object_after_a_reload(event_gateway: RunningGa
 async def test_part_classified_as_stateless_has_no_state(event_gateway: RunningGateway) -> None:
     """It holds only other parts of the runtime, objects made only of those, and functions."""
     runtime = event_gateway.runtime
-    parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
+    parts = [getattr(runtime, field.name) for field in dataclasses.fields(runtime)]
 
     def attributes_held(part: object) -> list[str]:
         found = []
         for name, value in vars(part).items():
-            if isinstance(value, FunctionType | MethodType | Current) or any(value is one for one in parts):
+            if isinstance(value, FunctionType | MethodType | Current) or any(value is item for item in parts):
                 continue
             if isinstance(value, Revoker | AuthDialogueRunner):
                 found += attributes_held(value)
@@ -553,7 +553,7 @@ async def test_part_classified_as_stateless_has_no_state(event_gateway: RunningG
                 found.append(f"{type(part).__name__}.{name}")
         return found
 
-    assert [one for name in sorted(HOLDS_NOTHING) for one in attributes_held(getattr(runtime, name))] == []
+    assert [item for name in sorted(HOLDS_NOTHING) for item in attributes_held(getattr(runtime, name))] == []
     assert attributes_held(runtime.deleter), "a part that holds state is found"
 
 
@@ -569,12 +569,12 @@ async def test_request_keeps_the_generation_it_started_with(event_gateway: Runni
 
 
 def test_a_generation_cannot_be_changed() -> None:
-    assert all(one.init for one in dataclasses.fields(Generation))
+    assert all(field.init for field in dataclasses.fields(Generation))
     assert Generation.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
 def test_runtime_is_built_completely_by_its_constructor() -> None:
-    assert all(one.init for one in dataclasses.fields(Runtime))
+    assert all(field.init for field in dataclasses.fields(Runtime))
 
 
 async def test_request_in_flight_finishes_over_its_original_network(

@@ -63,7 +63,7 @@ class Impostor(ApiKey):
 def installed_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """Entry points of an installed package."""
     points: list[EntryPoint] = []
-    monkeypatch.setattr(auth, "entry_points", lambda group: [one for one in points if one.group == group])
+    monkeypatch.setattr(auth, "entry_points", lambda group: [point for point in points if point.group == group])
     auth.modes.cache_clear()
     yield points
     auth.modes.cache_clear()

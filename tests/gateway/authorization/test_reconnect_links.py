@@ -254,7 +254,9 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
     await connect(running, made["data"]["connect_link"])
     async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
-    assert [one["connection_id"] for one in (await running.json("GET", "/connections"))["connections"]] == ["c1"]
+    assert [
+        connection["connection_id"] for connection in (await running.json("GET", "/connections"))["connections"]
+    ] == ["c1"]
 
 
 async def test_error_of_a_key_that_may_not_connect_names_the_missing_scope(

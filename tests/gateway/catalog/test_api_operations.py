@@ -99,10 +99,10 @@ def test_file_of_a_windows_editor_is_read(tmp_path: Path) -> None:
 def test_find_filters_by_words_risk_scope_and_starter(tmp_path: Path) -> None:
     known = read_operations([written(tmp_path, mail=FILE)], "mail")
     assert known is not None
-    assert [one.id for one in known.find("MAIL list")] == ["list_mails"]
-    assert [one.id for one in known.find(risk="write")] == ["send_mail", "upload"]
-    assert [one.id for one in known.find(scope="mail.send")] == ["send_mail"]
-    assert [one.id for one in known.find(starter=True)] == ["list_mails"]
+    assert [item.id for item in known.find("MAIL list")] == ["list_mails"]
+    assert [item.id for item in known.find(risk="write")] == ["send_mail", "upload"]
+    assert [item.id for item in known.find(scope="mail.send")] == ["send_mail"]
+    assert [item.id for item in known.find(starter=True)] == ["list_mails"]
     assert known.find("mails", "admin") == []
 
 
@@ -121,11 +121,11 @@ def test_every_shipped_file_of_operations_loads(shipped: Catalog) -> None:
     names = [path.stem for path in (SHIPPED / "operations").iterdir()]
     known = [one for name in names if (one := shipped.operations(name)) is not None]
     assert len(known) == len(names)
-    own = [one for one in known if one.listed_for == one.provider]
+    own = [entry for entry in known if entry.listed_for == entry.provider]
     assert len(own) >= 130
-    assert sum(len(one.operations) for one in own) >= 15_000
+    assert sum(len(item.operations) for item in own) >= 15_000
     size = sum(path.stat().st_size for path in (SHIPPED / "operations").iterdir())
-    assert size / sum(len(one.operations) for one in own) <= 122
+    assert size / sum(len(item.operations) for item in own) <= 122
     assert resources.folder("catalog") == SHIPPED
 
 
@@ -134,7 +134,7 @@ def test_operations_that_run_statements_are_not_reads(shipped: Catalog) -> None:
     for name, operation in (("google-bigquery", "query"), ("snowflake", "execute_statement")):
         known = shipped.operations(name)
         assert known is not None
-        assert next(one for one in known.operations if one.id == operation).risk == "write"
+        assert next(item for item in known.operations if item.id == operation).risk == "write"
 
 
 def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> None:
@@ -155,17 +155,19 @@ def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> No
 
 
 def test_granted_scopes_are_compared_with_spaces_or_commas_between() -> None:
-    one = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
-    shown = scopes_json(mail_operations(one), [one], "w,y v")
+    operation = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
+    shown = scopes_json(mail_operations(operation), [operation], "w,y v")
     assert shown == {"all_of": ["x"], "any_of": [], "unstated": 0, "missing": [["x"]], "unneeded": ["w", "y", "v"]}
-    assert "missing" not in scopes_json(mail_operations(one), [one])
+    assert "missing" not in scopes_json(mail_operations(operation), [operation])
 
 
 def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> None:
     known = shipped.operations("linear")
     assert known is not None
     assert known.is_graphql
-    assert {(one.method, one.path, one.body) for one in known.operations} == {("POST", "/graphql", True)}
+    assert {(operation.method, operation.path, operation.body) for operation in known.operations} == {
+        ("POST", "/graphql", True)
+    }
     assert api_operation_json(known.find("agentActivityCreate")[0], "")["field"] == "agentActivityCreate"
 
 

@@ -49,15 +49,15 @@ def test_the_older_level_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Pa
     plain = BASE[: BASE.index("evidence:")] + "provenance: reviewed\nsources: [me]\n"
     found = catalog(tmp_path, acme=plain)
     assert found.provider_json("acme", "")["provenance"] == "unconfirmed"
-    assert any("'reviewed' is shown as unconfirmed" in one.message for one in lint([tmp_path]))
+    assert any("'reviewed' is shown as unconfirmed" in finding.message for finding in lint([tmp_path]))
 
 
 def test_lint_warns_of_assumed_facts_and_of_old_sources(tmp_path: Path) -> None:
     (tmp_path / "acme.yaml").write_text(BASE.replace("2026-11-22", "2020-01-31"))
-    messages = {one.message for one in lint([tmp_path])}
+    messages = {finding.message for finding in lint([tmp_path])}
     assert any("has a default without a source" in text and text.startswith("Client") for text in messages)
     assert any("read more than 12 months ago, on 2020-01-31" in text for text in messages)
-    assert {one.level for one in lint([tmp_path])} == {"warning"}
+    assert {finding.level for finding in lint([tmp_path])} == {"warning"}
 
 
 @pytest.mark.parametrize(("date", "old"), [("2025-11-21", True), ("2025-11-23", False), (None, False)])

@@ -120,7 +120,7 @@ def test_a_public_suffix_is_not_a_host() -> None:
 def test_shipped_entries_that_may_send_the_client_secret_to_an_open_host_are_known() -> None:
     """To add a new entry here, first check whether a pattern can name its hosts."""
     catalog = load_catalog([Path("catalog")])
-    found = {name for name, one in catalog.providers.items() if next(open_secret_urls(one), None)}
+    found = {name for name, item in catalog.providers.items() if next(open_secret_urls(item), None)}
     oauth = {name for name in found if catalog.providers[name].auth_mode in {"OAUTH2", "MCP_OAUTH2_GENERIC"}}
     assert oauth == {
         "absorb-lms", "gitea", "gitlab-self-managed", "keycloak", "looker-oauth", "mcp-generic", "servicenow", "socrata"

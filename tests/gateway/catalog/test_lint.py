@@ -105,7 +105,7 @@ def test_an_access_check_must_name_the_installation(tmp_path: Path, id_in_url: s
     more += f"installation_access_url: https://api.example.com/installations/{id_in_url}\n"
     found = lint([folder(tmp_path, entry=OAUTH.replace("OAUTH2", "CUSTOM") + more)])
     expected = "17: installation_access_url must contain ${connectionConfig.installation_id}"
-    assert any(str(one).startswith(f"{tmp_path}/entry.yaml:{expected}") for one in found) is is_fault, found
+    assert any(str(item).startswith(f"{tmp_path}/entry.yaml:{expected}") for item in found) is is_fault, found
 
 
 def test_a_url_on_this_machine_may_be_plain_http(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def names(body: ListingBody) -> list[str]:
-    return [one["name"] for one in json.loads(body.content)["data"]]
+    return [item["name"] for item in json.loads(body.content)["data"]]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_pages_follow_by_cursor_until_the_last(catalog: Catalog) -> None:
     listing, seen, after = Listing(catalog, URL), [], ""
     while True:
         body: dict[str, Any] = json.loads(listing.page(Query(category="crm", limit=2, after=after)).content)
-        seen += [one["name"] for one in body["data"]]
+        seen += [item["name"] for item in body["data"]]
         if "next_cursor" not in body:
             break
         after = name_in(body["next_cursor"])

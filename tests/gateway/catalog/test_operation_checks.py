@@ -11,7 +11,7 @@ from tests.gateway.catalog.test_api_operations import FILE, written
 
 def faults(at: Path) -> list[str]:
     """Return the faults, without warnings, that lint reports for the folder."""
-    return [str(one) for one in lint([at]) if one.level == "fault"]
+    return [str(finding) for finding in lint([at]) if finding.level == "fault"]
 
 
 def test_correct_file_has_no_faults(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_correct_file_has_no_faults(tmp_path: Path) -> None:
 def test_each_fault_has_its_line(tmp_path: Path, old: str, new: str, result: str) -> None:
     assert old in FILE
     found = faults(folder(written(tmp_path, mail=FILE.replace(old, new, 1)), mail=MAIL))
-    assert any(result in one for one in found), found
+    assert any(result in item for item in found), found
 
 
 def test_operations_file_needs_its_entry_and_the_entry_of_same_as(tmp_path: Path) -> None:
@@ -54,17 +54,17 @@ def test_operations_file_needs_its_entry_and_the_entry_of_same_as(tmp_path: Path
     )
     (at / "operations" / "notes.md").write_text("x")
     found = faults(at)
-    assert any("nobody.tsv:1: the catalog has no entry 'nobody'" in one for one in found)
-    assert any("mail.tsv:1: same_as names 'gone'" in one for one in found)
-    assert any("notes.md: is not a file of operations" in one for one in found)
+    assert any("nobody.tsv:1: the catalog has no entry 'nobody'" in item for item in found)
+    assert any("mail.tsv:1: same_as names 'gone'" in item for item in found)
+    assert any("notes.md: is not a file of operations" in item for item in found)
 
 
 def test_too_many_starters_are_a_fault(tmp_path: Path) -> None:
     rows = "".join(f"get_{n}x\tGET\t/m/{n}\tread\tstarter\n" for n in range(13))
     assert any(
-        "has more than 12 starters" in one for one in faults(folder(written(tmp_path, mail=FILE + rows), mail=MAIL))
+        "has more than 12 starters" in fault for fault in faults(folder(written(tmp_path, mail=FILE + rows), mail=MAIL))
     )
 
 
 def test_the_shipped_files_have_no_faults() -> None:
-    assert [one for one in lint([SHIPPED], scripts=SCRIPTS) if "/operations/" in one.where] == []
+    assert [finding for finding in lint([SHIPPED], scripts=SCRIPTS) if "/operations/" in finding.where] == []

@@ -33,7 +33,7 @@ EXPECTED = re.compile("has no verification|^sunset|has a default without a sourc
 
 
 def test_a_sunset_names_existing_entries_without_a_sunset(catalog: Catalog) -> None:
-    ending = {name for name, one in catalog.providers.items() if one.sunset is not None}
+    ending = {name for name, provider in catalog.providers.items() if provider.sunset is not None}
     assert {"greenhouse-harvest", "greenhouse-basic", "udemy", "cal-com-v1", "medium"} <= ending
     for name in ending:
         sunset = catalog.providers[name].sunset
@@ -44,8 +44,8 @@ def test_a_sunset_names_existing_entries_without_a_sunset(catalog: Catalog) -> N
 
 def test_lint_reports_only_missing_credential_verification() -> None:
     found = lint([SHIPPED], scripts=SCRIPTS)
-    assert [str(one) for one in found if not EXPECTED.search(one.message)] == []
-    assert {one.level for one in found} <= {"warning"}
+    assert [str(item) for item in found if not EXPECTED.search(item.message)] == []
+    assert {item.level for item in found} <= {"warning"}
 
 
 def test_more_than_1150_providers_in_every_auth_mode(catalog: Catalog) -> None:

@@ -24,10 +24,10 @@ class DoctorReport(NamedTuple):
     text: str
 
     def of(self, check: str, level: str | None = None) -> list[dict[str, Any]]:
-        return [one for one in self.findings if one["check"] == check and level in (None, one["level"])]
+        return [finding for finding in self.findings if finding["check"] == check and level in (None, finding["level"])]
 
     def levels(self, check: str) -> set[str]:
-        return {one["level"] for one in self.of(check)}
+        return {item["level"] for item in self.of(check)}
 
 
 class Examined:

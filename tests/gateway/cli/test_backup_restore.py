@@ -116,7 +116,7 @@ async def audit_records(folder: Path) -> list[Any]:
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(), oldest_first=True)
     await store.close()
-    return [one.as_json() for one in found]
+    return [item.as_json() for item in found]
 
 
 def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> None:

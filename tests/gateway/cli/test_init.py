@@ -335,7 +335,9 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("at_a_terminal")
 def test_at_a_terminal_init_prompts_again_after_an_invalid_answer(tmp_path: Path) -> None:
     answers = ["http://gw.example.com", "https://gw.example.com", "", "jria", "jira", "https://app.example.com/hook"]
-    result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="".join(f"{one}\n" for one in answers))
+    result = CliRunner().invoke(
+        main, ["init", "--dir", str(tmp_path)], input="".join(f"{answer}\n" for answer in answers)
+    )
     assert result.exit_code == 0, result.output
     assert "must be https" in result.stderr
     assert "did you mean 'jira'?" in result.stderr

@@ -67,14 +67,14 @@ async def test_filters_and_json(with_records: Examined) -> None:
     ):
         shown = await logs(with_records, "--json", *words)
         assert shown.exit_code == 0, shown.stderr
-        assert [one["request_id"] for one in json.loads(shown.stdout)["data"]] == ids, words
+        assert [item["request_id"] for item in json.loads(shown.stdout)["data"]] == ids, words
 
 
 async def test_output_says_how_to_see_further_entries(with_records: Examined) -> None:
     shown = await logs(with_records, "--limit", "2")
     cursor = shown.stderr.rpartition("--cursor ")[2].strip()
     rest = await logs(with_records, "--cursor", cursor, "--json")
-    assert [one["request_id"] for one in json.loads(rest.stdout)["data"]] == ["r1"]
+    assert [item["request_id"] for item in json.loads(rest.stdout)["data"]] == ["r1"]
 
 
 @pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
@@ -132,7 +132,7 @@ async def test_follow_reads_only_new_rows_once_per_second(
     with pytest.raises(EOFError):
         await logs_command.follow_log(running.runtime, OperationFilter("dev", limit=10), as_json=True)
     assert done[1::2] == [1.0] * 4
-    later = [one.after for one in done[2::2] if isinstance(one, OperationFilter)]
+    later = [item.after for item in done[2::2] if isinstance(item, OperationFilter)]
     assert later == [newest - 10] * 3
     printed = [json.loads(line)["request_id"] for line in capsys.readouterr().out.splitlines()]
     assert printed == [f"r{number}" for number in range(990, 1000)], "older rows are not printed after the newest"

@@ -100,7 +100,7 @@ def test_wrong_usage_is_also_json(arguments: str, message: str) -> None:
     assert message in result.stderr
     fault = json.loads(result.stdout)
     assert not fault["ok"]
-    assert [message in one["message"] for one in fault["faults"]] == [True]
+    assert [message in item["message"] for item in fault["faults"]] == [True]
 
 
 @pytest.mark.parametrize("arguments", ["keys list --jsn", "try --jsn -- --json"])

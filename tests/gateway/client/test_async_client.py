@@ -44,7 +44,7 @@ def calling(kind: str, url: str) -> Call:
     async def asynchronous(method: str, *args: Any, **options: Any) -> Any:
         async with AsyncClient(url, SECRET_KEY, **names) as client:
             echo_call = getattr(client, method)(*args, **options)
-            return [one async for one in echo_call] if hasattr(echo_call, "__aiter__") else await echo_call
+            return [item async for item in echo_call] if hasattr(echo_call, "__aiter__") else await echo_call
 
     def blocking(method: str, *args: Any, **options: Any) -> Any:
         with Client(url, SECRET_KEY, **names) as client:
@@ -70,9 +70,9 @@ def echo_call(request: pytest.FixtureRequest, echo_server: Lists) -> Call:
 async def test_connections_are_imported_listed_read_and_deleted_through_the_client(call: Call) -> None:
     made = await call("import_connection", GIVEN, connection_id="mine", metadata={"a": 1}, tags={"team": "x"})
     assert (made["connection_id"], made["metadata"]) == ("mine", {"a": 1})
-    assert [one["connection_id"] for one in await call("list_connections")] == ["mine", "c2", "c1"]
+    assert [item["connection_id"] for item in await call("list_connections")] == ["mine", "c2", "c1"]
     found = await call("list_connections", integrations=["tracker"], tags={"team": "x"})
-    assert [one["connection_id"] for one in found] == ["mine"]
+    assert [item["connection_id"] for item in found] == ["mine"]
     assert "credentials" not in found[0]
     assert (await call("get_connection", connection_id="mine"))["credentials"] == GIVEN
     assert await call("get_metadata", connection_id="mine") == {"a": 1}
@@ -89,7 +89,7 @@ async def test_import_without_an_id_uses_the_clients_connection_id(call: Call) -
 
 async def test_list_of_connections_is_fetched_page_by_page(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.client.async_client.PAGE_SIZE", 1)
-    assert [one["connection_id"] for one in await call("list_connections", search="c")] == ["c2", "c1"]
+    assert [item["connection_id"] for item in await call("list_connections", search="c")] == ["c2", "c1"]
 
 
 async def test_metadata_and_tags_are_kept_by_the_real_gateway(call: Call) -> None:
@@ -117,7 +117,7 @@ async def test_a_connect_session_is_made_for_an_end_user(call: Call) -> None:
 
 
 async def test_integrations_and_providers_are_read(call: Call) -> None:
-    assert [one["unique_key"] for one in await call("list_integrations")] == ["tracker"]
+    assert [item["unique_key"] for item in await call("list_integrations")] == ["tracker"]
     assert (await call("get_provider", "tracker"))["auth_mode"] == "API_KEY"
     with pytest.raises(GatewayError, match="not_found"):
         await call("get_provider", "no-such")
@@ -140,8 +140,8 @@ async def test_integrations_are_made_changed_and_deleted(call: Call) -> None:
 
 async def test_the_catalog_is_searched(call: Call) -> None:
     found = await call("list_providers", "jira", auth_mode="OAUTH2")
-    assert "jira" in [one["name"] for one in found]
-    assert {one["auth_mode"] for one in found} == {"OAUTH2"}
+    assert "jira" in [item["name"] for item in found]
+    assert {item["auth_mode"] for item in found} == {"OAUTH2"}
     assert len(await call("list_providers")) > 1000
 
 
@@ -169,8 +169,8 @@ async def test_metadata_is_sent_in_the_apis_format(
     seen: list[Asked] = []
     async with AsyncClient("http://gw", "k", provider_config_key="tracker", connection_id="c1") as client:
 
-        async def record_call(one: Asked) -> Any:
-            seen.append(one)
+        async def record_call(asked: Asked) -> Any:
+            seen.append(asked)
 
         monkeypatch.setattr(client, "_call_api", record_call)
         await getattr(client, method)(*args)

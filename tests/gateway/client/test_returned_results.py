@@ -86,13 +86,13 @@ def test_a_result_of_another_user_s_session_is_refused() -> None:
 
 def parts_of(url: str) -> tuple[Any, Any, str]:
     header, claims, signature = parse_qs(urlsplit(url).query)["result"][0].split(".")
-    opened = [json.loads(base64.urlsafe_b64decode(one + "=" * (-len(one) % 4))) for one in (header, claims)]
+    opened = [json.loads(base64.urlsafe_b64decode(item + "=" * (-len(item) % 4))) for item in (header, claims)]
     return opened[0], opened[1], signature
 
 
 def forged_result(header: Any, claims: Any, key: bytes) -> str:
     said = ".".join(
-        base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in (header, claims)
+        base64.urlsafe_b64encode(json.dumps(item).encode()).rstrip(b"=").decode() for item in (header, claims)
     )
     proof = base64.urlsafe_b64encode(hmac.digest(key, said.encode(), "sha256")).rstrip(b"=").decode()
     return f"{said}.{proof}"
@@ -125,9 +125,9 @@ def test_another_algorithm_type_or_content_is_refused() -> None:
         forged_result({**header, "alg": "none"}, claims, key),
         forged_result({"alg": "HS256", "typ": "JWT"}, claims, key),
         forged_result({"alg": "HS256"}, claims, key),
-        forged_result(header, {name: one for name, one in claims.items() if name != "exp"}, key),
-        forged_result(header, {name: one for name, one in claims.items() if name != "aud"}, key),
-        forged_result(header, {name: one for name, one in claims.items() if name != "session_id"}, key),
+        forged_result(header, {name: claim for name, claim in claims.items() if name != "exp"}, key),
+        forged_result(header, {name: claim for name, claim in claims.items() if name != "aud"}, key),
+        forged_result(header, {name: claim for name, claim in claims.items() if name != "session_id"}, key),
         forged_result(header, {**claims, "connection_id": "another"}, b"") + signature,
         "",
         "a.b.c",
@@ -135,9 +135,9 @@ def test_another_algorithm_type_or_content_is_refused() -> None:
         "https://app.example.com/?x=1",
         f"{returned_to()}&result=x",
     ]
-    for one in wrong:
+    for item in wrong:
         with pytest.raises(InvalidReturn):
-            verify_return(one, KEY.reveal(), audience=APP)
+            verify_return(item, KEY.reveal(), audience=APP)
 
 
 def test_code_challenge_equals_the_example_in_the_rfc() -> None:

@@ -193,7 +193,7 @@ STORES = [
 @pytest.mark.parametrize(("text", "line", "message"), STORES)
 def test_the_store_is_checked_before_it_is_opened(tmp_path: Path, text: str, line: int, message: str) -> None:
     messages = faults(tmp_path, text)
-    assert any(one.startswith(f"gateway.yaml:{line}: ") and message in one for one in messages)
+    assert any(item.startswith(f"gateway.yaml:{line}: ") and message in item for item in messages)
 
 
 UNREADABLE = [

@@ -109,7 +109,7 @@ def test_an_unknown_key_is_a_fault_with_its_line_at_every_level(tmp_path: Path, 
 def test_a_misspelt_key_is_a_fault_with_the_closest_match(tmp_path: Path, place: Place) -> None:
     for key in next(value for at, value in ALL if at == place):
         found = faults(tmp_path / "gateway.yaml", with_value((*place, f"{key}x"), None))
-        (fault,) = [one for one in found if f"{key}x" in one]
+        (fault,) = [item for item in found if f"{key}x" in item]
         assert f"did you mean '{key}'?" in fault
 
 

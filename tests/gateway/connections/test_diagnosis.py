@@ -41,7 +41,7 @@ async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_au
     await running.import_connection(tracker.grant())
     assert (await listed_connection(running))["state"] == "active"
     body = await running.json("GET", URL, expect=200)
-    assert [(one["state"], one["reason"]) for one in body["history"]] == [("active", "authorized")]
+    assert [(change["state"], change["reason"]) for change in body["history"]] == [("active", "authorized")]
     assert body["diagnosis"]["causes"] == []
     assert body["diagnosis"]["action"]["do"] == "none"
     assert "history" not in await running.json("GET", URL.replace("&include=history", ""))
@@ -75,7 +75,7 @@ async def test_flapping_provider_adds_one_history_entry_per_change(
         later(3601)
         await running.json("GET", FORCED_REFRESH_URL, expect=200)
     body = await running.json("GET", URL, expect=200)
-    states = [one["state"] for one in body["history"]]
+    states = [change["state"] for change in body["history"]]
     assert states == ["active", "degraded", "active", "degraded", "active"]
 
 
@@ -86,7 +86,7 @@ async def test_history_keeps_its_last_entries_and_is_deleted_with_its_connection
         await running.import_connection(tracker.grant())
     body = await running.json("GET", URL, expect=200)
     assert len(body["history"]) == MAX_ENTRIES
-    assert {one["reason"] for one in body["history"]} == {"reconnected"}
+    assert {change["reason"] for change in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     assert await running.runtime.store.history.of(body["id"]) == []
 
@@ -156,7 +156,7 @@ async def test_after_a_reload_with_another_client_the_action_is_to_wait(
     assert row is not None
     refused = (await history_json(running.runtime, running.runtime.generation, row))["diagnosis"]
     assert refused["action"]["do"] == "fix_integration"
-    assert [one["what"] for one in refused["timeline"] if one["ahead"]] == ["next try"]
+    assert [item["what"] for item in refused["timeline"] if item["ahead"]] == ["next try"]
     running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "corrected"
     generations.replace_generation(
         running.runtime, generations.check_configuration(config.parse(running.document, base=running.folder))
@@ -165,7 +165,7 @@ async def test_after_a_reload_with_another_client_the_action_is_to_wait(
     assert (loaded["causes"], loaded["action"]["do"]) == (refused["causes"], "wait")
     assert "the next call tries a refresh" in loaded["action"]["how"]
     assert loaded["timeline"][-1]["what"] == "client loaded again: the next call tries a refresh"
-    assert not [one for one in loaded["timeline"] if one["ahead"]]
+    assert not [item for item in loaded["timeline"] if item["ahead"]]
     elsewhere = await history_json(running.runtime, running.runtime.generation, row, in_serving_process=False)
     assert elsewhere["diagnosis"] == refused
 
@@ -249,12 +249,12 @@ async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backu
     at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE
     found = await diagnosis_with(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))
     expected = [] if ended_before else [RESTORED]
-    assert [one.name for one in found.causes] == [*expected, "access_taken_back"]
+    assert [cause.name for cause in found.causes] == [*expected, "access_taken_back"]
 
 
 async def test_history_is_in_the_order_of_writes_not_of_timestamps(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     earlier = clock.now() - timedelta(minutes=1)
     found = await diagnosis_with(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))
-    past = [one.what for one in found.moments if not one.ahead]
+    past = [moment.what for moment in found.moments if not moment.ahead]
     assert past == ["active: authorized", "needs_reauth: invalid_grant"]

@@ -78,7 +78,7 @@ async def state(running: RunningGateway) -> str:
 
 async def events(running: RunningGateway) -> list[str]:
     written = await running.runtime.store.event_log.list(EventFilter(environment="dev"))
-    return [one.event for one in reversed(written)]
+    return [item.event for item in reversed(written)]
 
 
 async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
@@ -95,12 +95,12 @@ async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway,
         assert await call(keyed) == {401}
         assert await state(keyed) == "needs_reauth"
         assert await call(keyed, 5) == {401}, "the provider decides each time"
-    assert [one["connection_state"] for one in logs if one["event"] == "credential_rejected"] == [
+    assert [line["connection_state"] for line in logs if line["event"] == "credential_rejected"] == [
         "degraded",
         "needs_reauth",
     ]
     shown = await keyed.json("GET", HISTORY, expect=200)
-    assert [(one["state"], one["reason"]) for one in shown["history"]] == [
+    assert [(change["state"], change["reason"]) for change in shown["history"]] == [
         ("active", "authorized"),
         ("degraded", "rejected_by_api"),
         ("needs_reauth", "rejected_by_api"),
@@ -132,7 +132,7 @@ async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
     await call(keyed, 2)
     assert await state(keyed) == "active"
     after = ["degraded", "recovered", "degraded", "needs_reauth", "recovered"]
-    assert [one.partition(".")[2] for one in await events(keyed)] == ["created", *after]
+    assert [event.partition(".")[2] for event in await events(keyed)] == ["created", *after]
 
 
 async def test_new_key_under_the_same_id_starts_without_rejections(keyed: RunningGateway, tracker: Tracker) -> None:
@@ -176,7 +176,7 @@ async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker
     tracker.forbidden = set()
     assert await call(keyed, integration="tracker") == {200}
     assert await state(keyed) == "active"
-    assert [one.partition(".")[2] for one in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
+    assert [event.partition(".")[2] for event in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
 
 
 async def test_refusal_by_the_token_endpoint_takes_precedence(
@@ -309,4 +309,4 @@ async def test_rejection_recorded_by_one_node_is_cleared_by_another(
                 await asyncio.sleep(0)
     finally:
         await other.stop()
-    assert [one.partition(".")[2] for one in await events(keyed)] == ["created", "degraded", "recovered"]
+    assert [event.partition(".")[2] for event in await events(keyed)] == ["created", "degraded", "recovered"]

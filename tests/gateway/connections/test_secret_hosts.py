@@ -63,8 +63,8 @@ async def gateway(
 
 
 async def allow_hosts(gateway: RunningGateway, *hosts: str) -> None:
-    for one in gateway.document["environments"]["dev"]["integrations"].values():
-        one["allowed_hosts"] = list(hosts)
+    for integration in gateway.document["environments"]["dev"]["integrations"].values():
+        integration["allowed_hosts"] = list(hosts)
     await gateway.restart()
 
 
@@ -105,7 +105,7 @@ async def test_typed_host_gets_a_request_without_the_client_secret(
     assert "code_verifier=" in other_server.everything
     assert not has_secret(other_server)
     listed = await gateway.json("GET", "/connections", expect=200)
-    assert [one["state"] for one in listed["connections"]] == ["active"]
+    assert [connection["state"] for connection in listed["connections"]] == ["active"]
 
 
 async def test_refresh_and_revocation_at_a_typed_host_use_no_client_secret(

@@ -15,20 +15,24 @@ async def test_console_actions_are_audited_with_the_operators_name(running: Runn
         await console.send("/dev/connection/delete", {**where, "typed": "c1"})
         await running.runtime.audit_keeper.once()
         links = (await console.data("/dev/audit.json?action=connect_link.created"))["records"]
-        assert {(one["connection_id"], one["actor"]["name"]) for one in links} == {("c1", "ada"), (None, "ada")}
-        assert all(len(one["detail"]["session"]) == 16 for one in links)
+        assert {(link["connection_id"], link["actor"]["name"]) for link in links} == {("c1", "ada"), (None, "ada")}
+        assert all(len(link["detail"]["session"]) == 16 for link in links)
         data = await console.data("/dev/audit.json?action=connection.deleted")
-        (one,) = data["records"]
-        assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == ("operator", "ada", "console")
-        assert (one["connection_id"], one["address"]) == ("c1", "127.0.0.1")
+        (record,) = data["records"]
+        assert (record["actor"]["kind"], record["actor"]["name"], record["actor"]["command"]) == (
+            "operator",
+            "ada",
+            "console",
+        )
+        assert (record["connection_id"], record["address"]) == ("c1", "127.0.0.1")
         assert "connection.deleted" in await console.page("/dev/audit")
         form = where["form"]
         await console.send("/dev/key/mint", {"form": form, "name": "mine", "kind": "key"})
         await console.send("/dev/key/revoke", {"form": form, "id": "1"})
         await running.runtime.audit_keeper.once()
         for action in ("key.created", "key.revoked"):
-            (one,) = (await console.data(f"/dev/audit.json?action={action}"))["records"]
-            assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == (
+            (record,) = (await console.data(f"/dev/audit.json?action={action}"))["records"]
+            assert (record["actor"]["kind"], record["actor"]["name"], record["actor"]["command"]) == (
                 "operator",
                 "ada",
                 "console",

@@ -24,13 +24,13 @@ def test_a_chart_without_calls_is_flat() -> None:
 def test_areas_are_stacked() -> None:
     drawn: Any = areas({"gateway": [1.0], "provider": [3.0]})
     assert drawn["most"] == 4.0
-    lower, upper = (one["path"] for one in drawn["areas"])
+    lower, upper = (area["path"] for area in drawn["areas"])
     assert lower == f"M360,{HEIGHT * 0.75:.1f} 360,{HEIGHT:.1f}Z"
     assert upper == f"M360,0.0 360,{HEIGHT * 0.75:.1f}Z"
 
 
 def test_parts_fill_the_width_in_their_order() -> None:
     drawn: Any = parts([Part("token", 20.0), Part("provider", 60.0)])
-    assert [(one["x"], one["width"]) for one in drawn["parts"]] == [(0.0, WIDTH / 4), (WIDTH / 4, WIDTH * 3 / 4)]
+    assert [(part["x"], part["width"]) for part in drawn["parts"]] == [(0.0, WIDTH / 4), (WIDTH / 4, WIDTH * 3 / 4)]
     nothing: Any = parts([Part("token", 0.0)])
     assert nothing["parts"][0]["width"] == 0.0

@@ -53,10 +53,10 @@ async def test_connections_are_found_and_paged(running: RunningGateway, tracker:
         first = await console.data("/dev/connections.json")
         assert (len(first["connections"]), first["connections"][0]["connection_id"]) == (50, "c52")
         rest = await console.data(f"/dev/connections.json?cursor={first['following']}")
-        assert [one["connection_id"] for one in rest["connections"]] == ["c2", "c1", "c0"]
+        assert [connection["connection_id"] for connection in rest["connections"]] == ["c2", "c1", "c0"]
         assert (await console.data("/dev/connections.json?trouble=1"))["connections"] == []
         found = await console.data("/dev/connections.json?search=C51")
-        assert [one["connection_id"] for one in found["connections"]] == ["c51"]
+        assert [connection["connection_id"] for connection in found["connections"]] == ["c51"]
 
 
 async def test_a_connection_that_the_provider_ended_is_in_trouble(running: RunningGateway, tracker: Tracker) -> None:
@@ -66,7 +66,7 @@ async def test_a_connection_that_the_provider_ended_is_in_trouble(running: Runni
         failed = await console.send("/dev/connection/refresh", where)
         assert "The refresh failed" in failed
         data = await console.data("/dev.json")
-        assert [(one["connection_id"], one["state"]) for one in data["trouble"]] == [("c1", "needs_reauth")]
+        assert [(item["connection_id"], item["state"]) for item in data["trouble"]] == [("c1", "needs_reauth")]
         assert "The end user connects again" in await console.page(ONE)
 
 
@@ -78,5 +78,5 @@ async def test_connections_that_lack_scopes_are_found(running: RunningGateway, t
     await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
     async with at_console(running) as console:
         found = await console.data("/dev/connections.json?scopes=1")
-        assert [one["connection_id"] for one in found["connections"]] == ["c2"]
+        assert [connection["connection_id"] for connection in found["connections"]] == ["c2"]
         assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")

@@ -55,7 +55,7 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
             for url in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
                 async with console.http.get(f"{running.url}/console{url}") as response:
                     text = await response.text()
-                assert not [one for one in (*secrets, *cookies) if one in text], url
+                assert not [secret for secret in (*secrets, *cookies) if secret in text], url
 
 
 async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> None:
@@ -135,14 +135,14 @@ async def test_long_lists_have_pages(running: RunningGateway, monkeypatch: pytes
         await running.json("POST", "/integrations", json={"unique_key": name, "provider": "ably"}, expect=200)
     async with at_console(running) as console:
         keys = await console.data("/dev/keys.json")
-        assert ([one["display_name"] for one in keys["keys"]], keys["following"]) == (["b"], 2)
+        assert ([key["display_name"] for key in keys["keys"]], keys["following"]) == (["b"], 2)
         older = await console.data("/dev/keys.json?before=2")
-        assert ([one["display_name"] for one in older["keys"]], older["following"]) == (["a"], None)
+        assert ([key["display_name"] for key in older["keys"]], older["following"]) == (["a"], None)
         for view, number in (("integrations", 3), ("providers", 2)):
             seen, place = [], 0
             for _ in range(number):
                 data = await console.data(f"/dev/{view}.json?from={place}")
-                seen += [one.get("key", one["name"]) for one in data[view]]
+                seen += [item.get("key", item["name"]) for item in data[view]]
                 place = data["following"]
             assert (len(set(seen)), place) == (number, None)
         assert "from=1" in await console.page("/dev/integrations")

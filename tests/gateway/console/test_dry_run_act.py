@@ -16,7 +16,7 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
     await log.add_many([operation(1, key_id=made["id"]), refused, gone, operation(4, kind="refresh", path="")])
     sent = tracker.calls["api"]
     async with at_console(running) as console:
-        found = {one["request_id"]: one["id"] for one in (await console.data("/dev/calls.json"))["operations"]}
+        found = {item["request_id"]: item["id"] for item in (await console.data("/dev/calls.json"))["operations"]}
         page = await console.page(f"/dev/call?id={found['r1']}")
         form = csrf_token(page)
 
@@ -42,8 +42,8 @@ async def test_a_key_without_the_connection_refuses_the_dry_run(running: Running
     refused = operation(1, key_id=made["id"], status=404, error_code="unknown_connection")
     await running.runtime.store.call_log.add_many([refused])
     async with at_console(running) as console:
-        (one,) = (await console.data("/dev/calls.json"))["operations"]
-        form = csrf_token(await console.page(f"/dev/call?id={one['id']}"))
-        page = await console.send("/dev/call/dry-run", {"form": form, "id": str(one["id"])})
+        (first_operation,) = (await console.data("/dev/calls.json"))["operations"]
+        form = csrf_token(await console.page(f"/dev/call?id={first_operation['id']}"))
+        page = await console.send("/dev/call/dry-run", {"form": form, "id": str(first_operation["id"])})
         assert "its limits do not include this connection" in page
         assert "Its key allows it" not in page

@@ -16,7 +16,7 @@ def failed(reason: str, calls: int, minutes: float, *, kind: OperationKind = "ca
 def test_ongoing_failure_is_listed_before_a_frequent_one() -> None:
     places = [failed("404", 9000, 300), failed("500", 40, 30), failed("502", 1, 0.05), failed("429", 3, 5)]
     well = PlaceTotal("call", "jira", "", 10, NOW, ())
-    assert [one["reason"] for one in failures([well, *places], NOW)] == ["429", "502", "500", "404"]
+    assert [failure["reason"] for failure in failures([well, *places], NOW)] == ["429", "502", "500", "404"]
 
 
 def test_refused_app_does_not_advise_end_users_to_reconnect() -> None:
@@ -40,16 +40,16 @@ def test_refused_app_is_resolved_after_a_successful_refresh() -> None:
     before, since = (failed("", 40, minutes, kind="refresh") for minutes in (5.5, 2))
     for places in (refused, [*refused, before], [*refused, failed("", 1, 1, kind="refresh", of="slack")]):
         assert client_refusal(places, NOW) is not None
-        assert {one["goes_on"] for one in failures(places, NOW)} == {True}
-        assert {one["why"] for one in failures(places, NOW)} == {client_refusal(places, NOW)[0]}  # type: ignore[index]
+        assert {failure["goes_on"] for failure in failures(places, NOW)} == {True}
+        assert {failure["why"] for failure in failures(places, NOW)} == {client_refusal(places, NOW)[0]}  # type: ignore[index]
     other = failed("500", 1, 3)
     shown = failures([*refused, since, other], NOW)
     assert client_refusal([*refused, since], NOW) is None
-    assert [one["reason"] for one in shown] == ["500", "reconnect_needed", "invalid_client", "token_request_failed"]
-    assert [one["goes_on"] for one in shown] == [True, False, False, False]
-    assert {one["do"].partition(". ")[0] for one in shown[1:]} == {"Resolved: the provider accepts the app again"}
+    assert [item["reason"] for item in shown] == ["500", "reconnect_needed", "invalid_client", "token_request_failed"]
+    assert [item["goes_on"] for item in shown] == [True, False, False, False]
+    assert {item["do"].partition(". ")[0] for item in shown[1:]} == {"Resolved: the provider accepts the app again"}
     late = [failed("reconnect_needed", 17, 0.1), failed("token_request_failed", 1, 0.1, kind="authorization")]
-    assert [one["why"] for one in failures([refused[2], since, *late], NOW) if one["goes_on"]] == [
+    assert [failure["why"] for failure in failures([refused[2], since, *late], NOW) if failure["goes_on"]] == [
         cause_of("call", "reconnect_needed").why,
         cause_of("authorization", "token_request_failed").why,
     ], "these came after the app had been accepted again, so they have another cause"
@@ -65,7 +65,7 @@ def test_successful_code_exchange_resolves_earlier_refusals() -> None:
         failed("", 1, 2, kind="authorization"),
         failed("", 1, 2, kind="authorization", of="slack"),
     ]
-    assert [(one["integration"], one["reason"], one["goes_on"]) for one in failures(places, NOW)] == [
+    assert [(failure["integration"], failure["reason"], failure["goes_on"]) for failure in failures(places, NOW)] == [
         ("jira", "authorization_refused", True),
         ("slack", "token_request_failed", True),
         ("jira", "token_request_failed", False),
@@ -74,8 +74,8 @@ def test_successful_code_exchange_resolves_earlier_refusals() -> None:
 
 def test_recovered_database_resolves_its_earlier_failures() -> None:
     places = [failed("store_unavailable", 42, 1)]
-    assert [one["goes_on"] for one in failures(places, NOW)] == [True]
-    assert [one["goes_on"] for one in failures(places, NOW, store_healthy=True)] == [False]
-    assert [one["goes_on"] for one in failures([failed("store_unavailable", 1, 0.1)], NOW, store_healthy=True)] == [
-        True
-    ]
+    assert [failure["goes_on"] for failure in failures(places, NOW)] == [True]
+    assert [failure["goes_on"] for failure in failures(places, NOW, store_healthy=True)] == [False]
+    assert [
+        failure["goes_on"] for failure in failures([failed("store_unavailable", 1, 0.1)], NOW, store_healthy=True)
+    ] == [True]

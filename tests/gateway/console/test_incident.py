@@ -47,11 +47,14 @@ async def test_report_on_a_key_includes_the_keys_that_it_minted(running: Running
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
         assert (found["uses"]["calls"], found["uses"]["failed"]) == (42, 2)
-        used = [(one["connection_id"], one["calls"], one["state"]) for one in found["connections"]]
+        used = [
+            (connection["connection_id"], connection["calls"], connection["state"])
+            for connection in found["connections"]
+        ]
         assert used == [("c1", 30, "active"), ("c3", 7, "active"), ("c2", 5, "active")]
-        assert [one["display_name"] for one in found["keys"]] == ["agent", "child"]
+        assert [key["display_name"] for key in found["keys"]] == ["agent", "child"]
         assert len(found["calls"]) == 3
-        assert "key.created" in [one["action"] for one in found["records"]]
+        assert "key.created" in [record["action"] for record in found["records"]]
         page = await console.page(f"/dev/incident?key={stolen}&since=2h")
         assert "tracker/c3" in page
 
@@ -72,7 +75,7 @@ async def test_report_lists_refused_calls_of_the_key_and_its_descendants(running
     )
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
-        refused = {(one["key_id"], one["key_name"], one["error"]): one["times"] for one in found["refused"]}
+        refused = {(item["key_id"], item["key_name"], item["error"]): item["times"] for item in found["refused"]}
         assert refused == {
             (stolen, "agent", "forbidden"): 30,
             (stolen + 1, "child", "too_many_request"): 1,
@@ -87,7 +90,11 @@ async def test_report_lists_refused_calls_of_the_key_and_its_descendants(running
 async def test_an_integration_is_reported_for_all_callers(running: RunningGateway, stolen: int) -> None:
     async with at_console(running) as console:
         found = (await console.data("/dev/incident.json?integration=tracker"))["report"]
-        assert {one["connection_id"]: one["calls"] for one in found["connections"]} == {"c1": 30, "c2": 95, "c3": 7}
+        assert {connection["connection_id"]: connection["calls"] for connection in found["connections"]} == {
+            "c1": 30,
+            "c2": 95,
+            "c3": 7,
+        }
         both = (await console.data(f"/dev/incident.json?integration=tracker&key={stolen}"))["report"]
         assert both["uses"]["calls"] == 42
 
@@ -113,14 +120,14 @@ async def test_incident_is_contained_with_evidence(running: RunningGateway, stol
         assert "2 revoked" in done
         assert all(f"tracker/{name}: deleted here" in done for name in ("c1", "c2", "c3"))
         found = (await console.data(f"/dev/incident.json?key={stolen}"))["report"]
-        assert {one["state"] for one in found["connections"]} == {"deleted"}
-        assert not any(one["alive"] for one in found["keys"])
+        assert {connection["state"] for connection in found["connections"]} == {"deleted"}
+        assert not any(key["alive"] for key in found["keys"])
     assert (await running.json("GET", "/connections"))["connections"] == []
     await running.runtime.audit_keeper.once()
     store = running.runtime.store
     for action, many in (("key.revoked", 2), ("connection.deleted", 3)):
-        records: list[Any] = [one.as_json() for one in await store.audit.find(AuditFilter(action=action))]
-        assert [one["actor"]["name"] for one in records] == ["ada"] * many
+        records: list[Any] = [item.as_json() for item in await store.audit.find(AuditFilter(action=action))]
+        assert [record["actor"]["name"] for record in records] == ["ada"] * many
 
 
 async def test_connections_that_the_report_does_not_list_are_named_after_deletion(
@@ -151,7 +158,7 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     out, _ = await asyncio.wait_for(process.communicate(), 60)
     found = json.loads(out)
-    assert [one["connection_id"] for one in found["connections"]] == ["c1", "c3", "c2"]
+    assert [connection["connection_id"] for connection in found["connections"]] == ["c1", "c3", "c2"]
     assert found["ended"] == []
     process = await asyncio.create_subprocess_exec(*command[:-1], stdout=asyncio.subprocess.PIPE)
     out, _ = await asyncio.wait_for(process.communicate(), 60)
@@ -191,7 +198,7 @@ async def test_report_on_a_key_with_many_descendants_includes_all(
         )
         await store.keys.add(below, now=datetime.now(UTC))
     family = await store.keys.family("dev", stolen, limit=99)
-    assert [one.parent_id for one in family] == [None, stolen, *[child.id] * 5]
+    assert [item.parent_id for item in family] == [None, stolen, *[child.id] * 5]
     reader = AuditActor("key", key_id=family[-1].id)
     await store.trail.write(
         AuditEntry(action=AuditAction.CREDENTIAL_READ, at=datetime.now(UTC), actor=reader, environment="dev")
@@ -201,8 +208,8 @@ async def test_report_on_a_key_with_many_descendants_includes_all(
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
         assert (len(found["keys"]), found["keys_in_all"], found["more_keys"]) == (3, 7, False)
-        assert family[-1].id in [one["key_id"] for one in found["calls"]]
-        assert "credential.read" in [one["action"] for one in found["records"]]
+        assert family[-1].id in [call["key_id"] for call in found["calls"]]
+        assert "credential.read" in [record["action"] for record in found["records"]]
         assert "And 4 more keys that it minted" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 
@@ -215,7 +222,7 @@ async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apa
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
         assert (len(found["refused"]), found["refused_kinds"], found["refused_calls"]) == (10, 30, 30)
-        assert [one["status"] for one in found["calls"]] == [200, 200, 200]
+        assert [call["status"] for call in found["calls"]] == [200, 200, 200]
         assert "20 other kinds are not shown" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 

@@ -9,8 +9,8 @@ from tests.fakes.tracker import Tracker
 
 async def test_an_integration_that_cannot_work_says_why(running: RunningGateway) -> None:
     async with at_console(running) as console:
-        (one,) = (await console.data("/dev/integrations.json"))["integrations"]
-        assert (one["key"], one["has_client_secret"], one["faults"]) == ("tracker", True, [])
+        (integration,) = (await console.data("/dev/integrations.json"))["integrations"]
+        assert (integration["key"], integration["has_client_secret"], integration["faults"]) == ("tracker", True, [])
         secret = running.runtime.generation.integrations.get("dev", "tracker").client_secret
         assert secret is not None
         assert secret.reveal() not in await console.page("/dev/integrations")
@@ -21,9 +21,9 @@ async def test_integration_page_has_findings_and_a_test_link(running: RunningGat
     await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
     async with at_console(running) as console:
         data = await console.data("/dev/integration.json?key=tracker")
-        assert [one["ok"] for one in data["findings"]] == [True] * len(data["findings"])
+        assert [finding["ok"] for finding in data["findings"]] == [True] * len(data["findings"])
         assert (data["calls"], data["failures"][0]["reason"]) == (2, "429")
-        assert [one["connection_id"] for one in data["connections"]] == ["c1"]
+        assert [connection["connection_id"] for connection in data["connections"]] == ["c1"]
         page = await console.page("/dev/integration?key=tracker")
         assert f"{running.url}/oauth/callback" in page
         made = await console.send(

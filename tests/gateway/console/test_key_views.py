@@ -16,7 +16,7 @@ async def test_keys_are_listed_under_their_parents_checked_and_revoked(running: 
         page = await console.page(f"/dev/key?id={made['id']}&method=DELETE&path=/v1/items/5")
         assert "none of its rules allows DELETE" in page
         listed = (await console.data("/dev/keys.json"))["keys"]
-        assert [(one["id"], one["depth"], one["budget"]) for one in listed] == [(made["id"], 0, 10)]
+        assert [(row["id"], row["depth"], row["budget"]) for row in listed] == [(made["id"], 0, 10)]
         done = await console.send("/dev/key/revoke", {"form": csrf_token(page), "id": str(made["id"])})
         assert "1 revoked" in done
         assert (await console.data("/dev/keys.json"))["keys"] == []

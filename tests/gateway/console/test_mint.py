@@ -21,15 +21,15 @@ async def test_a_minted_key_is_shown_once(
         assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time>", page)
         secret = page.partition("gw_sk_")[2].partition("<")[0]
         assert len(secret) == 49
-        (one,) = (await console.data("/dev/keys.json"))["keys"]
-        assert one["limits"] == [{"integrations": ["tracker"], "rules": ["GET /items/*", "GET /lists/*"]}]
-        assert (one["rate"], one["budget"], one["scopes"]) == (60, 5, ["environment:proxy"])
+        (key,) = (await console.data("/dev/keys.json"))["keys"]
+        assert key["limits"] == [{"integrations": ["tracker"], "rules": ["GET /items/*", "GET /lists/*"]}]
+        assert (key["rate"], key["budget"], key["scopes"]) == (60, 5, ["environment:proxy"])
         headers = {"Authorization": f"Bearer gw_sk_{secret}"}
         async with running.call_proxy("c1", "/items/1", headers=headers) as response:
             assert "Gateway-Error" not in response.headers
         async with running.call_proxy("c1", "/items/1", method="DELETE", headers=headers) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
-        for path in ("/dev/keys", f"/dev/key?id={one['id']}", "/dev/audit", "/dev/calls", "/dev"):
+        for path in ("/dev/keys", f"/dev/key?id={key['id']}", "/dev/audit", "/dev/calls", "/dev"):
             assert secret not in await console.page(path)
         assert secret not in caplog.text
     await running.runtime.audit_keeper.once()
@@ -79,8 +79,8 @@ async def test_long_limits_are_not_cut(running: RunningGateway) -> None:
     async with at_console(running) as console:
         fields = {"form": csrf_token(await console.page("/dev/keys")), "name": "agent", "rules": "\n".join(rules)}
         await console.send("/dev/key/mint", fields)
-        (one,) = (await console.data("/dev/keys.json"))["keys"]
-        assert one["limits"] == [{"rules": rules}]
+        (key,) = (await console.data("/dev/keys.json"))["keys"]
+        assert key["limits"] == [{"rules": rules}]
 
 
 async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> None:
@@ -90,7 +90,7 @@ async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> Non
         form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "below", "parent": str(above["id"]), "rules": "GET /items/1"}
         await console.send("/dev/key/mint", fields)
-        below = next(one for one in (await console.data("/dev/keys.json"))["keys"] if one["display_name"] == "below")
+        below = next(key for key in (await console.data("/dev/keys.json"))["keys"] if key["display_name"] == "below")
         assert (below["parent_id"], below["depth"]) == (above["id"], 1)
         assert below["limits"] == [{"rules": ["GET /items/1"]}, {"rules": ["GET /items/*"]}]
         await console.send("/dev/key/mint", {**fields, "scopes": "environment:*"}, expect=403)

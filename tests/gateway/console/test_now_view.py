@@ -23,7 +23,7 @@ async def test_page_now_groups_failures_and_links_to_each(running: RunningGatewa
     await log.add_many([*refused, *down, operation(20, upstream_ms=5.0, gateway_ms=0.2), operation(21, status=404)])
     async with at_console(running) as console:
         data = await console.data("/dev.json")
-        found = [(one["count"], one["kind"], one["reason"]) for one in data["failures"]]
+        found = [(failure["count"], failure["kind"], failure["reason"]) for failure in data["failures"]]
         assert found == [(5, "call", "upstream_unreachable"), (3, "call", "forbidden"), (1, "call", "404")]
         assert data["traffic"]["calls"] == 10
         assert data["traffic"]["failed_percent"] == 90.0
@@ -66,4 +66,4 @@ async def test_a_connection_that_expires_soon_is_shown_among_many_expired_ones(
         await running.import_connection({**grant, "expires_in": 3600}, f"ended{n}")
     later(3700)
     async with at_console(running) as console:
-        assert [one["connection_id"] for one in (await console.data("/dev.json"))["ending"]] == ["soon"]
+        assert [item["connection_id"] for item in (await console.data("/dev.json"))["ending"]] == ["soon"]

@@ -98,8 +98,8 @@ async def test_over_https_both_cookies_are_bound_to_this_host(running: RunningGa
 
 
 def _unsigned(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
-    parts = [json.dumps(one).encode() for one in ({"alg": "none"}, claims)]
-    return ".".join([*(base64.urlsafe_b64encode(one).rstrip(b"=").decode() for one in parts), ""])
+    parts = [json.dumps(item).encode() for item in ({"alg": "none"}, claims)]
+    return ".".join([*(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), ""])
 
 
 def _by_public_key(idp: IdentityProvider, claims: dict[str, Any]) -> str:
@@ -267,7 +267,7 @@ async def test_invalid_metadata_is_refused_with_the_cause(
 def test_an_unsupported_key_of_the_provider_is_ignored() -> None:
     unsupported = {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "k0"}
     usable = RSAKey.generate_key(2048, {"kid": "k1"}).as_dict(private=False)
-    assert [one.kid for one in signature_keys([unsupported, usable]).keys] == ["k1"]
+    assert [key.kid for key in signature_keys([unsupported, usable]).keys] == ["k1"]
     for none in ([], [unsupported], [{**usable, "use": "enc"}]):
         with pytest.raises(ValueError, match="no usable key"):
             signature_keys(none)
@@ -339,7 +339,7 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
         assert (response.status, "1 revoked" in await response.text()) == (200, True)
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
-    details = [one.as_json()["detail"] for one in reversed(found)]
+    details = [item.as_json()["detail"] for item in reversed(found)]
     assert details == [{"role": role, "by": "identity_headers"} for role in ("operator", "viewer")]
 
 
@@ -365,7 +365,7 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
     await assert_role("ada", "platform")
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
-    names = sorted((one.as_json()["actor"]["name"], one.as_json()["detail"]["role"]) for one in found)
+    names = sorted((item.as_json()["actor"]["name"], item.as_json()["detail"]["role"]) for item in found)
     assert names == [("ada", "operator"), ("ada", "operator"), ("ada", "viewer"), ("eve", "operator")]
     assert await running.runtime.store.console_sessions.end_all() == 0
 

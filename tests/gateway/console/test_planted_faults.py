@@ -92,15 +92,15 @@ async def test_an_expired_client_secret_is_explained(running: RunningGateway, tr
         assert "revoked the access" not in first
         assert "let the end user connect again" not in first.lower()
         findings = (await console.data("/dev/integration.json?key=tracker"))["findings"]
-        assert "refuses the app itself" in next(one["what"] for one in findings if not one["ok"])
-        assert not any("looks right" in one["what"] for one in findings)
+        assert "refuses the app itself" in next(finding["what"] for finding in findings if not finding["ok"])
+        assert not any("looks right" in finding["what"] for finding in findings)
         assert "The integration is correct: let the end user connect again" in await console.page(ONE)
         tracker.response = None
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
         await flush(running)
-        assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
+        assert all(finding["ok"] for finding in (await console.data("/dev/integration.json?key=tracker"))["findings"])
         shown = (await console.data("/dev.json"))["failures"]
-        assert {one["reason"] for one in shown if one["goes_on"]} <= {"event_not_delivered"}
+        assert {item["reason"] for item in shown if item["goes_on"]} <= {"event_not_delivered"}
         assert "Resolved: the provider accepts the app again." in await console.page("/dev")
         assert "The integration is correct" not in await console.page(ONE)
 
@@ -139,7 +139,7 @@ async def test_an_outage_of_the_provider_is_explained(running: RunningGateway) -
         assert "the provider did not respond to earlier calls" in first
         assert "Problems of the gateway itself" not in first
         assert "circuit open" in await console.page("/dev/providers")
-        rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
+        rows = {provider["name"]: provider for provider in (await console.data("/dev/providers.json"))["providers"]}
         assert rows["tracker"]["left_alone"] == []  # same host, other port
         assert rows["down"]["left_alone"]
         assert set(rows["down"]["errors"]) == {"unreachable", "held back"}
@@ -190,8 +190,8 @@ async def test_a_wrong_redirect_url_is_explained(running: RunningGateway, tracke
     await flush(running)
     async with at_console(running) as console:
         assert await beyond_one_click(console, "callback URL", "token_request_failed", "tracker") == []
-        (one,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
-        assert "redirect_uri_mismatch" in await console.page(f"/dev/call?id={one['id']}")
+        (operation,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
+        assert "redirect_uri_mismatch" in await console.page(f"/dev/call?id={operation['id']}")
         assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
 
 
@@ -221,8 +221,8 @@ async def test_a_misused_key_is_explained(running: RunningGateway, tracker: Trac
         assert await beyond_one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}") == []
         assert "no call reached it" in await console.page("/dev")
         assert "over 10,000" not in await console.page("/dev/providers")
-        (one,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
-        assert (one["key_id"], one["path"]) == (made["id"], "/admin")
+        (operation,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
+        assert (operation["key_id"], operation["path"]) == (made["id"], "/admin")
 
 
 async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
@@ -234,8 +234,8 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
     made = [
         (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"] for wish in (eager, other)
     ]
-    for one, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
-        async with running.call_proxy("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as response:
+    for item, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
+        async with running.call_proxy("c1", headers={"Authorization": f"Bearer {item['secret']}"}) as response:
             assert response.status == status
     await flush(running)
     async with at_console(running) as console:
@@ -245,10 +245,10 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
             )
             == []
         )
-        for one, code in ((made[0], "too_many_request"), (made[1], "forbidden")):
+        for entry, code in ((made[0], "too_many_request"), (made[1], "forbidden")):
             (found,) = (await console.data(f"/dev/calls.json?code={code}"))["operations"]
             assert (found["key_id"], found["provider_config_key"], found["connection_id"]) == (
-                one["id"],
+                entry["id"],
                 "tracker",
                 "c1",
             )
@@ -276,7 +276,7 @@ async def test_a_failure_that_has_ended_is_dimmed(running: RunningGateway) -> No
         page = await console.page("/dev")
         assert page.count('<tr class="over">') == 1
         shown = (await console.data("/dev.json"))["failures"]
-        assert [(one["reason"], one["goes_on"]) for one in shown] == [("404", True), ("429", False)]
+        assert [(item["reason"], item["goes_on"]) for item in shown] == [("404", True), ("429", False)]
 
 
 async def test_a_nearly_full_disk_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:

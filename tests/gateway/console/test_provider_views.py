@@ -11,10 +11,15 @@ async def test_providers_are_listed_with_their_failures(running: RunningGateway)
     rows += [operation(13, kind="refresh", error_code="invalid_grant", status=0)]
     await log.add_many(rows)
     async with at_console(running) as console:
-        (one,) = (await console.data("/dev/providers.json"))["providers"]
-        assert (one["integrations"], one["calls"], one["failed"], one["p95_ms"]) == (["tracker"], 12, 3, 50)
-        assert one["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
-        assert one["last_success"] is not None
+        (provider,) = (await console.data("/dev/providers.json"))["providers"]
+        assert (provider["integrations"], provider["calls"], provider["failed"], provider["p95_ms"]) == (
+            ["tracker"],
+            12,
+            3,
+            50,
+        )
+        assert provider["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
+        assert provider["last_success"] is not None
         assert "throttled 1" in await console.page("/dev/providers")
 
 
@@ -22,7 +27,7 @@ async def test_evidence_of_a_shipped_entry_is_shown(running: RunningGateway) -> 
     await running.json("POST", "/integrations", json={"unique_key": "ably", "provider": "ably"}, expect=200)
     entry = running.runtime.generation.catalog.providers["ably"]
     async with at_console(running) as console:
-        rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
+        rows = {provider["name"]: provider for provider in (await console.data("/dev/providers.json"))["providers"]}
         assert rows["ably"]["trust"] == {"sourced": "from named sources", "unconfirmed": "not confirmed"}.get(
             entry.trust() or "", "confirmed"
         )

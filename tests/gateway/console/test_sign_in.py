@@ -163,7 +163,7 @@ FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize(("fields", "headers"), [one[1:] for one in FORGED], ids=[one[0] for one in FORGED])
+@pytest.mark.parametrize(("fields", "headers"), [item[1:] for item in FORGED], ids=[item[0] for item in FORGED])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_forged_form_does_nothing(
     shared: RunningGateway, shared_tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
@@ -194,8 +194,8 @@ async def test_no_page_may_be_framed_cached_or_leak_its_url(running: RunningGate
     policy = headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in policy
     assert "default-src 'none'" in policy
-    nonces = {one[1] for one in re.finditer(r"script-src 'nonce-([^']+)'", policy)}
-    assert {one[1] for one in re.finditer(r'<script [^>]*nonce="([^"]+)"', text)} == nonces
+    nonces = {item[1] for item in re.finditer(r"script-src 'nonce-([^']+)'", policy)}
+    assert {item[1] for item in re.finditer(r'<script [^>]*nonce="([^"]+)"', text)} == nonces
     assert len(nonces) == (0 if "connections" in path else 1)
     assert text.count("<script") == 2 * len(nonces), "htmx, and what says that a page is old"
     assert "unsafe" not in policy
@@ -223,7 +223,7 @@ async def sign_outs(running: RunningGateway) -> list[dict[str, Any]]:
     """Return the actor and the detail of each record of a sign-out."""
     await running.runtime.audit_keeper.once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_out"))
-    return [{**one.as_json()["actor"], "detail": one.as_json()["detail"]} for one in found]
+    return [{**item.as_json()["actor"], "detail": item.as_json()["detail"]} for item in found]
 
 
 async def test_invalid_sign_in_links_are_logged_a_few_times_only(running: RunningGateway) -> None:

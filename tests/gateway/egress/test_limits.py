@@ -70,7 +70,7 @@ async def test_cancelled_call_releases_its_place_even_if_it_was_just_granted() -
 
 def futures() -> int:
     gc.collect()
-    return sum(type(one) is asyncio.Future for one in gc.get_objects())
+    return sum(type(item) is asyncio.Future for item in gc.get_objects())
 
 
 async def test_cancelled_calls_leave_no_objects_in_the_queue() -> None:

@@ -70,9 +70,9 @@ async def test_a_call_that_waits_too_long_is_refused_and_reserves_no_memory() ->
     with pytest.raises(NoPageMemory):
         await memory.reserve("c", 50, 0)
     assert memory.waiting == 0
-    for one in held:
-        one.release()
-        one.release()
+    for item in held:
+        item.release()
+        item.release()
     assert memory.reserved == 0
 
 
@@ -88,21 +88,23 @@ async def test_memory_limit_is_kept_in_any_order_and_all_memory_is_released() ->
     async def call(key: int) -> None:
         for _ in range(20):
             try:
-                one = await memory.reserve(key, chance.randrange(1, 600), LONG_S if chance.random() < 0.8 else 0)
+                reservation = await memory.reserve(
+                    key, chance.randrange(1, 600), LONG_S if chance.random() < 0.8 else 0
+                )
             except NoPageMemory:
                 continue
             try:
                 assert memory.reserved <= 1000
                 await asyncio.sleep(0)
-                one.shrink(chance.randrange(600))
+                reservation.shrink(chance.randrange(600))
                 await asyncio.sleep(0)
             finally:
-                one.release()
+                reservation.release()
 
     tasks = [asyncio.create_task(call(number % 5)) for number in range(40)]
     await asyncio.sleep(0)
     for task in tasks[::7]:
         task.cancel()
     ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
+    assert all(item is None or isinstance(item, asyncio.CancelledError) for item in ended)
     assert (memory.reserved, memory.waiting) == (0, 0)

@@ -183,8 +183,8 @@ async def _(stage: Stage) -> None:
         await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
     response = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
-    for one in response["payload"]["pending"]:
-        body = {"code_verifier": verifier, "connection_id": one["connection_id"]}
+    for item in response["payload"]["pending"]:
+        body = {"code_verifier": verifier, "connection_id": item["connection_id"]}
         await stage.call_successfully("POST", path, json=body)
 
 
@@ -340,7 +340,7 @@ async def _(stage: Stage) -> None:
     assert "GET /providers?search=" in result["message"]
     found = await stage.call_successfully("GET", "/providers?search=tracker&limit=50")
     await stage.call_successfully(
-        "GET", f"/providers/{next(one['name'] for one in found['data'] if one['name'] == 'tracker')}"
+        "GET", f"/providers/{next(item['name'] for item in found['data'] if item['name'] == 'tracker')}"
     )
 
 

@@ -45,7 +45,7 @@ async def add_records(store: Store, count: int = 1) -> None:
 
 
 async def checkpoints(store: Store) -> list[int]:
-    return [one.sequence for one in await store.audit.checkpoints()]
+    return [checkpoint.sequence for checkpoint in await store.audit.checkpoints()]
 
 
 async def test_checkpoint_is_created_after_the_set_records_or_minutes(

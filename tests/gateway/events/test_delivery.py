@@ -53,28 +53,28 @@ async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_sig
     event_gateway.runtime.deliverer.wake()
     got = await receiver.until_taken(7)
     await deliver_due_events(event_gateway)
-    by_name = {name: [event for one, event in receiver.events() if one == name] for name in ("c1", "c2")}
+    by_name = {name: [event for entry, event in receiver.events() if entry == name] for name in ("c1", "c2")}
     flaps = ["connection.degraded", "connection.recovered"] * 2
     assert by_name == {"c1": ["connection.created", *flaps], "c2": ["connection.created", "connection.deleted"]}
     (key,) = await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now())
     library, shown = Webhook(key.key.reveal()), key.key.reveal().encode()
     moved_s = clock.now().timestamp() - int(got[-1].headers["webhook-timestamp"])
     assert abs(moved_s) < 300
-    for one in got:
-        assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, one.body, hashlib.sha256).hexdigest()
-        verify_as_received(library, one)
-    assert len({one.headers["webhook-id"] for one in got}) == 7
-    assert {one.state for one in await deliveries_of(event_gateway)} == {DeliveryState.DELIVERED}
+    for item in got:
+        assert item.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, item.body, hashlib.sha256).hexdigest()
+        verify_as_received(library, item)
+    assert len({entry.headers["webhook-id"] for entry in got}) == 7
+    assert {entry.state for entry in await deliveries_of(event_gateway)} == {DeliveryState.DELIVERED}
 
 
-def verify_as_received(library: Webhook, one: Any) -> None:
+def verify_as_received(library: Webhook, item: Any) -> None:
     """Verify with the published library. It uses the real clock, so the test sets the library's clock to the sending
     time."""
     from datetime import UTC, datetime
 
     import standardwebhooks.webhooks as module
 
-    sent_at = datetime.fromtimestamp(int(one.headers["webhook-timestamp"]), tz=UTC)
+    sent_at = datetime.fromtimestamp(int(item.headers["webhook-timestamp"]), tz=UTC)
 
     class At(datetime):
         @classmethod
@@ -83,7 +83,7 @@ def verify_as_received(library: Webhook, one: Any) -> None:
 
     kept, module.datetime = module.datetime, At  # type: ignore[attr-defined]
     try:
-        library.verify(one.body, dict(one.headers))
+        library.verify(item.body, dict(item.headers))
     finally:
         module.datetime = kept  # type: ignore[attr-defined]
 
@@ -100,7 +100,9 @@ async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not
     later(20)
     await deliver_due_events(event_gateway)
     assert receiver.events() == [("c2", "connection.created")]
-    assert {one.event["event"] for one in receiver.got if one.event["connectionId"] == "c1"} == {"connection.created"}
+    assert {item.event["event"] for item in receiver.got if item.event["connectionId"] == "c1"} == {
+        "connection.created"
+    }
     receiver.response = accept
     later(120)
     event_gateway.runtime.deliverer.wake()
@@ -190,7 +192,7 @@ async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
     later(10)
     await deliver_due_events(event_gateway)
     found = await deliveries_of(event_gateway)
-    assert {(one.state, one.detail) for one in found} == {
+    assert {(item.state, item.detail) for item in found} == {
         (DeliveryState.PENDING, "environment 'dev' has no primary webhook_url")
     }
     event_gateway.configure(environments=environments)
@@ -331,8 +333,8 @@ async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
     assert await gateway.reload(event_gateway.app, changed)
     later(10)
     event_gateway.runtime.deliverer.wake()
-    (one,) = await receiver.until_taken(1)
-    assert one.path == "/moved"
+    (item,) = await receiver.until_taken(1)
+    assert item.path == "/moved"
 
 
 async def test_forbidden_webhook_url_is_reported_as_the_cause(
@@ -382,7 +384,7 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
     assert first.due_at is not None
     assert 0 < (first.due_at - clock.now()).total_seconds() <= 3
     assert (first.state, first.status, receiver.got) == (DeliveryState.PENDING, None, [])
-    (logged,) = [one for one in logs if one["event"] == "event_not_built"]
+    (logged,) = [line for line in logs if line["event"] == "event_not_built"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
     later(25 * 3600)
     await deliver_due_events(event_gateway)
@@ -405,7 +407,7 @@ async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
         first = await wait_for_attempts(event_gateway, 1)
     assert first.due_at is not None
     assert (first.state, first.status) == (DeliveryState.PENDING, None)
-    (logged,) = [one for one in logs if one["event"] == "event_not_sent"]
+    (logged,) = [line for line in logs if line["event"] == "event_not_sent"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
     later(25 * 3600)
     await deliver_due_events(event_gateway)

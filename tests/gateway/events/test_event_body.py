@@ -33,9 +33,16 @@ async def test_each_change_of_a_connection_is_reported_as_an_event(
     await receiver.until_taken(6)
     words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
-    result = [one.event for one in receiver.taken]
-    assert [one["operation"] for one in result] == ["creation", "refresh", "refresh", "refresh", "override", "deletion"]
-    assert [one["success"] for one in result] == [True, False, True, False, True, True]
+    result = [item.event for item in receiver.taken]
+    assert [item["operation"] for item in result] == [
+        "creation",
+        "refresh",
+        "refresh",
+        "refresh",
+        "override",
+        "deletion",
+    ]
+    assert [item["success"] for item in result] == [True, False, True, False, True, True]
 
 
 async def test_flapping_provider_causes_one_event_per_change(
@@ -76,7 +83,7 @@ async def test_body_is_the_published_one_with_two_more_members(
     await event_gateway.import_connection(tracker.grant(), end_user=user, tags={"Team": "blue"})
     tracker.response = GONE
     await refresh_now(event_gateway)
-    created, ended = [one.event for one in await receiver.until_taken(2)]
+    created, ended = [item.event for item in await receiver.until_taken(2)]
     assert created.pop("timestamp").endswith("Z")
     assert created == {
         "from": "nango",
@@ -127,9 +134,9 @@ async def test_no_event_contains_a_credential(
         *(grant[name] for grant in grants for name in ("access_token", "refresh_token")),
         *(token for grant in tracker.grants for token in (*grant.access_tokens, *grant.spent, grant.refresh_token)),
     }
-    for one in taken:
+    for item in taken:
         for secret in secrets:
-            assert secret.encode() not in one.body, one.event
+            assert secret.encode() not in item.body, item.event
 
 
 async def test_integration_created_through_the_api_sends_one_event_per_connection(
@@ -146,7 +153,7 @@ async def test_integration_created_through_the_api_sends_one_event_per_connectio
     await receiver.until_taken(7)
     await event_gateway.runtime.deliverer.idle()
     counts = Counter(
-        (one.event["providerConfigKey"], one.event["connectionId"], one.event["event"]) for one in receiver.taken
+        (item.event["providerConfigKey"], item.event["connectionId"], item.event["event"]) for item in receiver.taken
     )
     result = [("made", name, f"connection.{word}") for name in ("m1", "m2", "m3") for word in ("created", "deleted")]
     assert counts == Counter([*result, ("tracker", "m1", "connection.created")])
@@ -161,9 +168,9 @@ async def test_primary_and_secondary_url_get_the_same_message(
     await gateway.import_connection(tracker.grant())
     got = await receiver.until_taken(2)
     await gateway.stop()
-    assert {one.path for one in got} == {"/events", "/second"}
-    assert len({one.headers["webhook-id"] for one in got}) == 1
-    assert len({one.body for one in got}) == 1
+    assert {item.path for item in got} == {"/events", "/second"}
+    assert len({item.headers["webhook-id"] for item in got}) == 1
+    assert len({item.body for item in got}) == 1
 
 
 async def test_webhook_url_of_a_connection_replaces_the_others(
@@ -172,7 +179,7 @@ async def test_webhook_url_of_a_connection_replaces_the_others(
     await event_gateway.import_connection(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
     await event_gateway.import_connection(tracker.grant(), "c2")
     got = await receiver.until_taken(2)
-    assert {(one.event["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
+    assert {(item.event["connectionId"], item.path) for item in got} == {("c1", "/own"), ("c2", "/events")}
 
 
 async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway, tracker: Tracker) -> None:

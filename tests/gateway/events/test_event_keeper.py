@@ -26,11 +26,11 @@ async def test_failed_authorization_is_reported_with_its_end_user(
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
     status, _ = await walk_flow(event_gateway, await event_gateway.session_token())
     assert status == 400
-    (one,) = [got.event for got in await receiver.until_taken(1)]
-    assert (one["event"], one["operation"], one["success"]) == ("connection.creation_failed", "creation", False)
-    assert one["error"]["type"] == "authorization_refused"
-    assert "You refused it." in one["error"]["description"]
-    assert one["endUser"]["endUserId"] == "u1"
+    (item,) = [got.event for got in await receiver.until_taken(1)]
+    assert (item["event"], item["operation"], item["success"]) == ("connection.creation_failed", "creation", False)
+    assert item["error"]["type"] == "authorization_refused"
+    assert "You refused it." in item["error"]["description"]
+    assert item["endUser"]["endUserId"] == "u1"
 
 
 async def test_session_sets_the_webhook_url_of_its_connection(
@@ -60,10 +60,10 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
     for token in links:
         assert (await walk_flow(event_gateway, token))[0] == 400
     got = (await receiver.until_taken(3))[1:]
-    assert [(one.path, one.event["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
-    for one in got:
-        assert (one.event["connectionId"], one.event["operation"]) == ("c1", "override")
-        assert (one.event["endUser"]["endUserId"], one.event["tags"]["team"]) == ("u7", "blue")
+    assert [(entry.path, entry.event["event"]) for entry in got] == [("/own", "connection.creation_failed")] * 2
+    for item in got:
+        assert (item.event["connectionId"], item.event["operation"]) == ("c1", "override")
+        assert (item.event["endUser"]["endUserId"], item.event["tags"]["team"]) == ("u7", "blue")
 
 
 async def test_each_kind_of_connecting_sends_one_event(
@@ -102,7 +102,7 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
         later(86_400)
     await deliver_due_events(gateway)
     await receiver.until_taken(3)
-    result = [one.event for one in receiver.taken if one.event["event"] == "connection.expiring"]
+    result = [item.event for item in receiver.taken if item.event["event"] == "connection.expiring"]
     await gateway.stop()
     assert days == [16, 27]
     assert len(result) == 2
@@ -119,10 +119,10 @@ async def test_rotated_key_signs_immediately_and_the_former_one_for_another_day(
     path = "/environment/webhook-signing-key/rotate"
     body = (await event_gateway.json("POST", path, json={}, expect=200))["data"]
     await event_gateway.import_connection(tracker.grant())
-    one = (await receiver.until_taken(2))[1]
+    taken_event = (await receiver.until_taken(2))[1]
     assert body["webhook_signing_key"] != former
     for key in (former, body["webhook_signing_key"]):
-        Webhook(key).verify(one.body, dict(one.headers))
+        Webhook(key).verify(taken_event.body, dict(taken_event.headers))
     assert (await event_gateway.json("POST", path, json={"x": 1}))["error"]["code"] == "invalid_body"
 
 
@@ -138,11 +138,11 @@ async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
     await gateway.start()
     body = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
     await gateway.import_connection(tracker.grant())
-    (one,) = await receiver.until_taken(1)
+    (item,) = await receiver.until_taken(1)
     await gateway.stop()
     assert "webhook_signing_key_previous" in body["error"]["message"]
     for key in names.values():
-        Webhook(key.encode()).verify(one.body, dict(one.headers))
+        Webhook(key.encode()).verify(item.body, dict(item.headers))
 
 
 async def test_metrics_show_attempts_and_pending_deliveries(
@@ -179,19 +179,19 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     code, out, _ = await command(event_gateway, "list", "--state", "dead", "--json")
-    (one,) = json.loads(out)["events"]
-    assert (code, one["event"], one["state"], one["status"]) == (0, "connection.created", "dead", 410)
+    (event,) = json.loads(out)["events"]
+    assert (code, event["event"], event["state"], event["status"]) == (0, "connection.created", "dead", 410)
     code, out, _ = await command(event_gateway, "list", "--connection", "c1")
     assert code == 0
-    assert one["id"] in out
+    assert event["id"] in out
     assert "410" in out
-    code, out, _ = await command(event_gateway, "show", one["id"], "--json")
+    code, out, _ = await command(event_gateway, "show", event["id"], "--json")
     assert json.loads(json.loads(out)["body"]) == receiver.got[0].event
     receiver.response = lambda _path, _body: web.Response(status=200)
     code, out, _ = await command(event_gateway, "replay", "--dead")
     assert (code, out.split()[0]) == (0, "1")
     (again,) = await receiver.until_taken(1)
-    assert again.headers["webhook-id"] == one["id"]
+    assert again.headers["webhook-id"] == event["id"]
     refusal = "gateway: there is no event 'msg_unknown', or it is being sent now\n"
     assert await command(event_gateway, "replay", "msg_unknown") == (1, "", refusal)
     assert (await command(event_gateway, "replay"))[0] == 2
@@ -206,6 +206,6 @@ async def test_command_shows_the_key_that_verifies_events(
     code, out, errors = await command(event_gateway, "key", "--rotate", "--json")
     assert (code, "also signs" in errors) == (0, True)
     await event_gateway.import_connection(tracker.grant())
-    (one,) = await receiver.until_taken(1)
+    (item,) = await receiver.until_taken(1)
     for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
-        Webhook(key).verify(one.body, dict(one.headers))
+        Webhook(key).verify(item.body, dict(item.headers))

@@ -75,20 +75,20 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     status, response = await post(webhook_gateway, PATH, body, **headers, Cookie="a=b", User_Agent="Atlassian")
     assert (status, response) == (200, {"status": "success"})
     got = (await receiver.until_taken(5))[3:]
-    assert {(one.event["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
-    for one in got:
-        assert one.event == {
+    assert {(entry.event["connectionId"], entry.path) for entry in got} == {("a1", "/events"), ("a2", "/own")}
+    for item in got:
+        assert item.event == {
             "from": "tracker",
             "type": "forward",
-            "connectionId": one.event["connectionId"],
+            "connectionId": item.event["connectionId"],
             "providerConfigKey": "tracker",
             "payload": ISSUE,
         }
-        assert one.headers["X-Atlassian-Id"] == "1"
-        assert one.headers["X-Hub-Signature"] == signature(body)
-        assert one.headers["User-Agent"] == "integration-gateway"
-        assert "Cookie" not in one.headers
-    assert len({one.headers["webhook-id"] for one in got}) == 2
+        assert item.headers["X-Atlassian-Id"] == "1"
+        assert item.headers["X-Hub-Signature"] == signature(body)
+        assert item.headers["User-Agent"] == "integration-gateway"
+        assert "Cookie" not in item.headers
+    assert len({entry.headers["webhook-id"] for entry in got}) == 2
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
 async def test_webhook_is_refused_if_the_integration_has_no_secret(
     webhook_gateway: RunningGateway, receiver: Receiver, path: str
 ) -> None:
-    signed = [{"X-Hub-Signature": one, "X-Hub-Signature-256": one} for one in (signature(b"{}"), signature(b"{}", ""))]
+    signed = [
+        {"X-Hub-Signature": item, "X-Hub-Signature-256": item} for item in (signature(b"{}"), signature(b"{}", ""))
+    ]
     for sent in ({}, *signed):
         with capture_logs() as logged:
             async with webhook_gateway.http.post(
@@ -109,7 +111,7 @@ async def test_webhook_is_refused_if_the_integration_has_no_secret(
         assert "allow_unsigned_webhooks" in why
     assert (await post(webhook_gateway, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
     await receiver.until_taken(1)
-    assert [one.body for one in receiver.got] == [b"1"]
+    assert [item.body for item in receiver.got] == [b"1"]
 
 
 @pytest.mark.parametrize("key", ["open", "open-hub", "open-plain"])
@@ -117,8 +119,8 @@ async def test_an_integration_that_allows_it_forwards_unsigned_webhooks(
     webhook_gateway: RunningGateway, receiver: Receiver, key: str
 ) -> None:
     assert await post(webhook_gateway, f"/webhook/dev/{key}", b"[1]") == (200, {"status": "success"})
-    (one,) = await receiver.until_taken(1)
-    assert one.body == b"[1]"
+    (item,) = await receiver.until_taken(1)
+    assert item.body == b"[1]"
 
 
 async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_of_its_site(
@@ -127,8 +129,8 @@ async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_
     await webhook_gateway.import_connection(tracker.grant(), "a1", provider_config_key="open")
     await receiver.until_taken(1)
     assert (await post(webhook_gateway, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
-    (one,) = (await receiver.until_taken(2))[1:]
-    assert (one.event["connectionId"], one.event["payload"]) == ("a1", ISSUE)
+    (item,) = (await receiver.until_taken(2))[1:]
+    assert (item.event["connectionId"], item.event["payload"]) == ("a1", ISSUE)
 
 
 async def test_integration_with_a_secret_always_requires_a_signature(
@@ -167,8 +169,8 @@ async def test_a_forwarded_webhook_names_its_environment_integration_and_provide
     body = json.dumps(ISSUE).encode()
     forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}
     assert (await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), **forged))[0] == 200
-    one = (await receiver.until_taken(2 if connected else 1))[-1]
-    names = [one.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
+    taken_event = (await receiver.until_taken(2 if connected else 1))[-1]
+    names = [taken_event.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
     assert names == [["dev"], ["tracker"], ["tracker"]]
 
 
@@ -225,12 +227,12 @@ async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
     body = b'{"b":1.0, "a":\xe2\x98\x83}'
     status, _ = await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), webhook_id="theirs")
     assert status == 200
-    (one,) = await receiver.until_taken(1)
-    assert one.body == body
-    assert one.headers["webhook-id"].startswith("msg_")
+    (item,) = await receiver.until_taken(1)
+    assert item.body == body
+    assert item.headers["webhook-id"].startswith("msg_")
     (key,) = await webhook_gateway.runtime.store.signing_keys.of("dev", now=webhook_gateway.runtime.started_at)
     shown = key.key.reveal().encode()
-    assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
+    assert item.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ async def test_forged_webhook_is_refused_with_the_published_error(
         assert response.headers["Gateway-Error"] == code
     assert await post(webhook_gateway, PATH, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
     await receiver.until_taken(1)
-    assert [one.body for one in receiver.got] == [b"{ }"]
+    assert [item.body for item in receiver.got] == [b"{ }"]
 
 
 async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
@@ -264,7 +266,7 @@ async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
             for node in (webhook_gateway, other, webhook_gateway):
                 assert (await post(node, PATH, body, X_Hub_Signature=signature(body)))[0] == 200
         await receiver.until_taken(2)
-        assert sorted(one.body for one in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
+        assert sorted(item.body for item in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
     finally:
         await other.stop()
 
@@ -278,8 +280,8 @@ async def test_webhook_is_forwarded_for_an_entry_with_only_a_signature(
         webhook_gateway, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form
     )
     assert status == 200
-    (one,) = await receiver.until_taken(1)
-    assert (one.body, one.headers["Content-Type"]) == (body, form)
+    (item,) = await receiver.until_taken(1)
+    assert (item.body, item.headers["Content-Type"]) == (body, form)
 
 
 async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
@@ -352,8 +354,8 @@ async def test_more_than_five_mebibytes_are_refused(webhook_gateway: RunningGate
     assert (await post(webhook_gateway, PATH, large, X_Hub_Signature=signature(large)))[0] == 200
     status, response = await post(webhook_gateway, PATH, large + b" ")
     assert (status, response["error"]["code"]) == (413, "body_too_large")
-    (one,) = await receiver.until_taken(1)
-    assert one.body == large
+    (item,) = await receiver.until_taken(1)
+    assert item.body == large
 
 
 async def test_received_webhook_is_sealed_in_the_database(webhook_gateway: RunningGateway, receiver: Receiver) -> None:

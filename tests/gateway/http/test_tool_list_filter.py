@@ -18,7 +18,7 @@ def is_allowed(name: str) -> bool:
 
 
 def names_in(text: bytes) -> list[str]:
-    return [one["name"] for one in json.loads(text)["result"]["tools"]]
+    return [tool["name"] for tool in json.loads(text)["result"]["tools"]]
 
 
 def test_tools_that_may_not_be_called_are_removed() -> None:
@@ -43,7 +43,7 @@ def test_items_without_a_name_are_removed() -> None:
 
 def test_every_response_of_a_batch_is_filtered() -> None:
     remaining = json.loads(filtered_json(json.dumps([RESPONSE, RESPONSE]).encode(), is_allowed))
-    assert [len(one["result"]["tools"]) for one in remaining] == [2, 2]
+    assert [len(item["result"]["tools"]) for item in remaining] == [2, 2]
 
 
 @pytest.mark.parametrize("body", [b'{"result":{"tools":[],"tools":[{"name":"x"}]}}', b"{", b"\xff", b"<html>"])

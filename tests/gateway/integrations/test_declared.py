@@ -94,7 +94,8 @@ def test_entry_that_does_not_check_the_installation_is_a_warning(tmp_path: Path)
     file.write_text(yaml.safe_dump(configuration(catalog=[str(tmp_path)], environments=environments), sort_keys=False))
     result = CliRunner().invoke(main, ["check", "-c", str(file), "--json"])
     assert any(
-        "'forge' has no installation_access_url" in one["message"] for one in json.loads(result.stdout)["warnings"]
+        "'forge' has no installation_access_url" in warning["message"]
+        for warning in json.loads(result.stdout)["warnings"]
     )
 
 
@@ -145,16 +146,16 @@ def faults_and_warnings(tmp_path: Path, provider: str, keys: dict[str, Any]) -> 
     file.write_text(yaml.safe_dump(configuration(environments=environments), sort_keys=False))
     result = CliRunner().invoke(main, ["check", "-c", str(file), "--json"])
     found = json.loads(result.stdout)
-    for one in (*found["faults"], *found["warnings"]):
-        assert one["line"] >= 6
-    return [one["message"] for one in found["faults"]], [one["message"] for one in found["warnings"]]
+    for fault in (*found["faults"], *found["warnings"]):
+        assert fault["line"] >= 6
+    return [item["message"] for item in found["faults"]], [warning["message"] for warning in found["warnings"]]
 
 
 @pytest.mark.parametrize("case", WRONG_KEYS)
 def test_wrong_keys_are_reported_with_their_line(tmp_path: Path, case: str) -> None:
     provider, keys, level, message = WRONG_KEYS[case]
     faults, warnings = faults_and_warnings(tmp_path, provider, keys)
-    assert any(message in one for one in (faults if level == "fault" else warnings)), (faults, warnings)
+    assert any(message in item for item in (faults if level == "fault" else warnings)), (faults, warnings)
     assert bool(faults) is (level == "fault")
 
 

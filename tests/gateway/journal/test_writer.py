@@ -34,10 +34,10 @@ def reply(body: bytes = b"fresh") -> Reply:
     return Reply(200, CIMultiDict([("Set-Cookie", "a"), ("Set-Cookie", "b")]), body, AT)
 
 
-async def record_call(writer: JournalWriter, one: Entry, step: int = 0, body: bytes = b"fresh") -> None:
-    begun = await writer.begin(one, step)
+async def record_call(writer: JournalWriter, first_entry: Entry, step: int = 0, body: bytes = b"fresh") -> None:
+    begun = await writer.begin(first_entry, step)
     assert begun is not None
-    assert await writer.reply(one, step, begun, CALL, reply(body))
+    assert await writer.reply(first_entry, step, begun, CALL, reply(body))
 
 
 async def wait_until(condition: Callable[[], Any]) -> None:
@@ -47,18 +47,18 @@ async def wait_until(condition: Callable[[], Any]) -> None:
 
 
 async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: Path) -> None:
-    writer, one = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(one, 0)
+    writer, item = JournalWriter(tmp_path), entry(tmp_path)
+    begun = await writer.begin(item, 0)
     assert begun is not None
     assert [sealed for _, sealed in left(tmp_path)] == [b""]
-    assert await writer.reply(one, 0, begun, CALL, reply())
+    assert await writer.reply(item, 0, begun, CALL, reply())
     ((about, sealed),) = left(tmp_path)
-    found = open_reply(one.key, about, sealed)
+    found = open_reply(item.key, about, sealed)
     assert found is not None
     assert (found.reply, found.call, found.attempt, found.step) == (reply(), "POST https://a.example/token", "a1", 0)
     assert b"fresh" not in begun.path.read_bytes()
     assert open_reply(new_key(), about, sealed) is None
-    assert open_reply(one.key, {**about, "version": 2}, sealed) is None
+    assert open_reply(item.key, {**about, "version": 2}, sealed) is None
     await writer.close()
     assert len(left(tmp_path)) == 1, "nobody has released it"
 
@@ -78,11 +78,11 @@ async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path:
 
 
 async def test_releasing_one_call_keeps_the_other_calls_of_its_attempt(tmp_path: Path) -> None:
-    writer, one = JournalWriter(tmp_path), entry(tmp_path)
-    await record_call(writer, one, 0)
-    begun = await writer.begin(one, 1)
+    writer, item = JournalWriter(tmp_path), entry(tmp_path)
+    await record_call(writer, item, 0)
+    begun = await writer.begin(item, 1)
     assert begun is not None
-    writer.release_call(one, 1, begun)
+    writer.release_call(item, 1, begun)
     assert [about["step"] for about, _ in left(tmp_path)] == [0]
     assert begun.reserved == 0
     await writer.close()
@@ -159,9 +159,9 @@ async def test_unwritable_folder_is_a_fault_until_it_is_writable(
 ) -> None:
     monkeypatch.setattr("gateway.journal.writer.RETRY_S", 0.0)
     folder = tmp_path / "not" / "there"
-    writer, one = JournalWriter(folder), entry(folder)
+    writer, item = JournalWriter(folder), entry(folder)
     with structlog.testing.capture_logs() as logged:
-        assert await writer.begin(one, 0) is None
+        assert await writer.begin(item, 0) is None
     ((event, level),) = [(each["event"], each["log_level"]) for each in logged]
     assert (event, level) == ("refresh_journal_unwritable", "error")
     assert writer.fault is not None
@@ -169,20 +169,20 @@ async def test_unwritable_folder_is_a_fault_until_it_is_writable(
     folder.parent.mkdir()
     assert await writer.ready()
     assert writer.fault is None
-    await record_call(writer, one)
+    await record_call(writer, item)
     await writer.close()
 
 
 async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, one = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(one, 0)
+    writer, item = JournalWriter(tmp_path), entry(tmp_path)
+    begun = await writer.begin(item, 0)
     assert begun is not None
 
     def failed(*_: Any) -> int:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pwrite", failed)
-    assert not await writer.reply(one, 0, begun, CALL, reply())
+    assert not await writer.reply(item, 0, begun, CALL, reply())
     assert writer.fault is not None
     assert "Input/output error" in writer.fault
     monkeypatch.undo()

@@ -41,15 +41,15 @@ METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD")
 WITH: Final = ("tools a,it*", "tools *", "query a,items", "query *", "mutation v*")
 BODIES: Final[tuple[dict[str, Any], ...]] = (
     *(
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": one}}
-        for one in ("a", "items", "b", "A", "")
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": item}}
+        for item in ("a", "items", "b", "A", "")
     ),
     {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
     {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"name": "a"}},
     {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "Name": "b"}},
     *(
-        {"query": one}
-        for one in ("{ a }", "{ items { b } }", "{ a b }", "mutation { v1 }", "mutation { b }", "{ a: b }", "{")
+        {"query": item}
+        for item in ("{ a }", "{ items { b } }", "{ a b }", "mutation { v1 }", "mutation { b }", "{ a: b }", "{")
     ),
     {"query": "{ a }", "operationName": "B"},
     {"query": "{ a }", "variables": {"x": [1]}},
@@ -137,8 +137,8 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
                 by_body += direct is not None and not any(fits_plainly(rule, direct) for rule in rules)
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
-                one = tools[draw.choice(sorted(tools))]
-                of_tools += await check_tool(door, key, rules, one, draw)
+                tool = tools[draw.choice(sorted(tools))]
+                of_tools += await check_tool(door, key, rules, tool, draw)
     assert min(sent, refused, of_tools) > PAIRS // 20, (sent, refused, of_tools)
     assert by_body > PAIRS // 2000, by_body
 

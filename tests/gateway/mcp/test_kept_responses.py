@@ -6,14 +6,14 @@ from tests.fakes.clock import Clock
 
 def test_a_response_is_for_its_key_and_for_minutes(clock: Clock) -> None:
     kept = KeptResponses()
-    one = kept.keep("1", "text/plain", b"x")
-    assert one is not None
-    assert kept.get("2", one) is None
-    found = kept.get("1", one)
+    item = kept.keep("1", "text/plain", b"x")
+    assert item is not None
+    assert kept.get("2", item) is None
+    found = kept.get("1", item)
     assert found is not None
     assert found.body == b"x"
     clock.ahead_s = KEPT_S
-    assert kept.get("1", one) is None
+    assert kept.get("1", item) is None
     assert kept.size == 0
 
 

@@ -75,13 +75,13 @@ async def test_a_cursor_is_valid_only_for_its_key_and_call(tmp_path: Path) -> No
         key, other = await door.key(*rules), await door.key(*rules)
         cursor = cursor_in(await door.call(key, "list_items", {"query": {"limit": PAGE}}))
         door.provider.calls.clear()
-        for one, name, arguments in (
+        for item, name, arguments in (
             (other, "list_items", {"query": {"limit": PAGE}}),
             (key, "list_others", {"query": {"limit": PAGE}}),
             (key, "list_items", {"query": {"limit": 5}}),
             (key, "list_items", {}),
         ):
-            refused = await door.call(one, name, {**arguments, "cursor": cursor})
+            refused = await door.call(item, name, {**arguments, "cursor": cursor})
             assert refused["isError"] is True, (name, arguments)
         made_up = await door.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": "made up"})
         assert made_up["isError"] is True
@@ -131,7 +131,7 @@ async def test_a_selected_page_continues_at_the_next_page(tmp_path: Path) -> Non
             if (cursor := cursor_in(result)) is None:
                 break
             arguments["cursor"] = cursor
-        assert seen == [one["id"] for one in ITEMS]
+        assert seen == [item["id"] for item in ITEMS]
         cut = await door.call(key, "list_items", {"select": "items[].text", "max_bytes": 100})
         assert cursor_in(cut) is None
 

@@ -73,9 +73,11 @@ def test_a_read_only_key_for_jira_costs_at_most_1000_tokens_and_one_operation_30
     tools, shown = of_provider("jira", "read", catalog)
     assert len(tools) > 150
     assert tokens(shown) <= 1000
-    assert {"search_issues", "get_issue", "find_tools", "describe_tool", "call_tool"} <= {one["name"] for one in shown}
-    for one in tools:
-        assert tokens(of_provider("jira", one.name, catalog)[1]) <= 300
+    assert {"search_issues", "get_issue", "find_tools", "describe_tool", "call_tool"} <= {
+        item["name"] for item in shown
+    }
+    for tool in tools:
+        assert tokens(of_provider("jira", tool.name, catalog)[1]) <= 300
 
 
 @pytest.mark.parametrize("name", ["github", "slack", "google-mail", "stripe", "hubspot", "microsoft", "notion"])
@@ -94,7 +96,7 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
     for name in ("jira", "github", "slack", "google-mail", "dropbox", "zoho-crm"):
         known = catalog.operations(name)
         assert known is not None
-        risks = {one.id: one for one in known.operations}
+        risks = {item.id: item for item in known.operations}
         tools, _ = of_provider(name, "read,write,delete,admin", catalog)
         for tool in tools:
             operation = risks[tool.rule.name]
@@ -107,15 +109,15 @@ def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
             seen += 1
     assert seen > 1500
     every = of_provider("jira", "read,write", catalog)[1]
-    assert {one["name"]: one for one in every}["call_tool"]["annotations"]["readOnlyHint"] is False
+    assert {item["name"]: item for item in every}["call_tool"]["annotations"]["readOnlyHint"] is False
     reads = of_provider("slack", "read", catalog)[1]
-    assert {one["name"]: one for one in reads}["call_tool"]["annotations"]["readOnlyHint"] is True
+    assert {read["name"]: read for read in reads}["call_tool"]["annotations"]["readOnlyHint"] is True
 
 
 def test_rules_with_names_are_pinned_before_starters(catalog: Catalog) -> None:
     more = [parse_rule(f"GET /v1/x{n} as my_{n}") for n in range(3)]
     _, shown = of_provider("jira", "read", catalog, *more)
-    assert [one["name"] for one in shown[:4]] == ["my_0", "my_1", "my_2", "get_issue"]
+    assert [item["name"] for item in shown[:4]] == ["my_0", "my_1", "my_2", "get_issue"]
 
 
 def test_a_tool_is_found_by_the_words_of_its_summary(catalog: Catalog) -> None:
@@ -156,7 +158,7 @@ async def test_a_call_is_the_operation_and_is_recorded_with_it(door: Agents, tmp
         ("POST", f"{BASE}/items/search"),
     ]
     assert "operations lane read" in text_of(refused)
-    assert "operations lane read: get_item" in [one.rule for one in noted]
+    assert "operations lane read: get_item" in [record.rule for record in noted]
 
 
 async def test_a_prefix_has_the_settings_of_the_connection(door: Agents, tmp_path: Path) -> None:
@@ -217,15 +219,18 @@ async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_pa
     templates = [line.split("\t") for line in LANE]
     sent = refused = of_tools = 0
     for _ in range(KEYS):
-        words = draw.sample(["read", "write", "delete", "admin", "starter+read", *(one[0] for one in templates)], 2)
+        words = draw.sample(
+            ["read", "write", "delete", "admin", "starter+read", *(template[0] for template in templates)], 2
+        )
         rules = [f"operations lane {','.join(words)}"]
         if draw.random() < 0.3:
             rules.append(f"GET {BASE}/b/*")
         chosen = {
-            one[0]
-            for one in templates
+            template[0]
+            for template in templates
             for word in words
-            if word in (one[0], one[3]) or (word == "starter+read" and one[3] == "read" and "starter" in one)
+            if word in (template[0], template[3])
+            or (word == "starter+read" and template[3] == "read" and "starter" in template)
         }
         key = await door.key(*rules)
         tools = await door.tools(key)
@@ -239,8 +244,8 @@ async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_pa
                 direct = await by_proxy(door, key, method, path)
                 assert await by_agent(door, key, "call_api", {"method": method, "path": path}) == direct, (rules, path)
                 if direct is not None and not direct[1].startswith(f"{BASE}/b/"):
-                    of_key = [one for one in templates if one[0] in chosen]
-                    assert any(one[1] == direct[0] and fits(one[2], direct[1]) for one in of_key), (rules, direct)
+                    of_key = [template for template in templates if template[0] in chosen]
+                    assert any(item[1] == direct[0] and fits(item[2], direct[1]) for item in of_key), (rules, direct)
                     assert direct[:2] != ("PUT", f"{BASE}/items/owner") or "set_owner" in chosen
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
@@ -266,7 +271,7 @@ async def check_operation(
         return False
     method, path, body = got
     assert await by_proxy(door, key, method, path.removeprefix(BASE), body) == got
-    line = next((one for one in templates if one[0] == tool["name"]), None)
+    line = next((template for template in templates if template[0] == tool["name"]), None)
     if line is not None:
         assert method == line[1]
         assert fits(line[2], path)

@@ -44,7 +44,7 @@ def test_the_arguments_of_a_tool_are_the_placeholders_of_its_rule(
 
 def test_a_name_is_that_of_the_rule_or_made_of_its_path() -> None:
     rules = [
-        parse_rule(one) for one in ("GET /rest/api/3/issue/*", "GET /rest/api/3/issue*", "* /x", "GET /y as get_x")
+        parse_rule(item) for item in ("GET /rest/api/3/issue/*", "GET /rest/api/3/issue*", "* /x", "GET /y as get_x")
     ]
     names = [tool.name for tool in tools_of([rules], {"a": ""})]
     assert names == ["get_rest_api_3_issue", "get_rest_api_3_issue_2", "call_x", "get_x"]

@@ -36,7 +36,7 @@ async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     await door.post_message(json.dumps(search).encode(), named, "/proxy/mcp")
     found = await wait_for_operations(door.running, "?tool=get_issue", least=2)
-    assert [(one["path"], one["rule"], one["tool"]) for one in found] == [
+    assert [(item["path"], item["rule"], item["tool"]) for item in found] == [
         ("/issue/2", GET, "get_issue"),
         ("/issue/1", GET, "get_issue"),
     ]
@@ -47,7 +47,7 @@ async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
     (vendor,) = await wait_for_operations(door.running, "?tool=search_issues")
     assert (vendor["path"], vendor["rule"]) == ("/mcp", VENDOR)
     everything = await wait_for_operations(door.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
-    assert [one["tool"] for one in everything] == ["search_issues", "call_api", "get_issue", "get_issue"]
+    assert [item["tool"] for item in everything] == ["search_issues", "call_api", "get_issue", "get_issue"]
 
 
 async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch:
         assert (refused.failed, refused.attributes["error.type"]) == (True, "tool_error")
         assert (unknown.failed, unknown.attributes["error.type"]) == (True, "-32602")
         assert unknown.attributes["rpc.response.status_code"] == "-32602"
-        (inner,) = [one for one in collector.spans if one.parent == called.span_id]
+        (inner,) = [span for span in collector.spans if span.parent == called.span_id]
         assert (inner.attributes["gen_ai.tool.name"], inner.attributes["gateway.rule"]) == ("get_issue", GET)
         assert "mcp.method.name" not in inner.attributes
         assert collector.orphans == []

@@ -51,18 +51,18 @@ def test_annotations_follow_the_method(methods: set[str]) -> None:
 
 def test_a_list_for_reading_is_cheap() -> None:
     """A token has about four characters."""
-    one = [parse_rule("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
+    item = [parse_rule("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
     many = [
         parse_rule(f"GET /ex/jira/*/rest/api/3/{name}/* as get_{name}")
         for name in ("issue", "project", "user", "board", "filter")
     ]
-    for rules, most in ((one, 300), (many, 1000)):
+    for rules, most in ((item, 300), (many, 1000)):
         tools = tools_to_show(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], choose=False)
         assert len(json.dumps(tools)) / 4 <= most
 
 
 def test_a_search_gives_the_best_first() -> None:
-    rules = [parse_rule(one) for one in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
+    rules = [parse_rule(item) for item in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
     tools = tools_of([rules], {"a": ""})
     assert [tool.name for tool in matching_tools(tools, "comment on issue")] == ["add_comment", "get_issue"]
     assert matching_tools(tools, "nothing") == []

@@ -53,16 +53,16 @@ async def test_export_and_import_keep_every_field_and_the_state(
     there = elsewhere()
     ran = await there.ran("import", str(bundle), *SEALED)
     assert ran.report["imported"] == 3
-    for one, name in ((place, "before"), (there, "after")):
-        await one.ran("export", "-o", str(one.folder / f"{name}.jsonl"), "--plain")
+    for item, name in ((place, "before"), (there, "after")):
+        await item.ran("export", "-o", str(item.folder / f"{name}.jsonl"), "--plain")
     before, after = read_lines(place, place.folder / "before.jsonl"), read_lines(there, there.folder / "after.jsonl")
     assert before == after
-    assert {one["connection_id"]: one["past"]["state"] for one in after} == {
+    assert {entry["connection_id"]: entry["past"]["state"] for entry in after} == {
         "c0": "active",
         "c1": "needs_reauth",
         "c2": "active",
     }
-    failed = next(one["past"]["failure"] for one in after if one["connection_id"] == "c1")
+    failed = next(entry["past"]["failure"] for entry in after if entry["connection_id"] == "c1")
     assert (failed["code"], failed["final"]) == ("invalid_grant", True)
 
 
@@ -178,7 +178,7 @@ async def test_missing_integration_is_created_with_its_client(
     created = await there.ran(*words, "--create-integrations")
     assert created.report["integrations"]["made"] == ["moved"]
     assert "--create-integrations" not in created.output
-    assert [one["provider_config_key"] for one in await there.list_connections()] == ["moved"]
+    assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["moved"]
 
 
 async def test_export_replaces_no_file_and_leaves_no_partial_file(place: Place, peer: FakePeer) -> None:

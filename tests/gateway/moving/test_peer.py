@@ -72,7 +72,9 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     ran = await place.run_import(peer, "--at-once", "3")
     assert ran.report["imported"] == 40
-    assert {one["connection_id"] for one in await place.list_connections()} == {f"c{n}" for n in range(40)}
+    assert {connection["connection_id"] for connection in await place.list_connections()} == {
+        f"c{n}" for n in range(40)
+    }
     assert 1 <= peer.max_at_once <= 3
 
 
@@ -84,7 +86,7 @@ async def test_an_interrupted_import_continues_without_fetching_existing_connect
     peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
     broken = await place.run_import(peer, "--at-once", "1", code=1)
     assert "does not accept this key" in broken.output
-    assert {one["connection_id"] for one in await place.list_connections()} == {"c0", "c1", "c2"}
+    assert {connection["connection_id"] for connection in await place.list_connections()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
     again = await place.run_import(peer)
     assert (again.report["imported"], again.report["skipped"]) == (3, 3)
@@ -149,7 +151,7 @@ async def test_unreadable_expiry_counts_as_now(
     assert any("expires_at could not be read" in note for note in ran.report["notes"])
     async with running.call_proxy("c1") as response:
         assert response.status == 200
-    assert [one["grant_type"] for one in tracker.token_requests] == ["refresh_token"]
+    assert [request["grant_type"] for request in tracker.token_requests] == ["refresh_token"]
 
 
 @pytest.mark.parametrize("number", [1893456000, 1893456000000, "1893456000"])
@@ -186,12 +188,12 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
     assert await there.list_connections() == []
     done = await there.run_import(peer, *wanted, "--only", "old")
     assert (done.report["imported"], done.report["integrations"]["made"]) == (1, ["new"])
-    assert [one["provider_config_key"] for one in await there.list_connections()] == ["new"]
+    assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["new"]
     assert "s3cret" not in done.output
     exported = there.folder / "plain.jsonl"
     await there.ran("export", "-o", str(exported), "--plain")
     kept = [json.loads(line) for line in exported.read_text().splitlines()]
-    assert next(one for one in kept if one.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
+    assert next(item for item in kept if item.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
 
 
 async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
@@ -204,7 +206,7 @@ async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
     assert refusal.report["reasons"][0]["reason"] == "conflict"
     assert (await place.list_connections())[0]["metadata"] == {"from": "here"}
     assert (await place.run_import(peer, "--on-conflict", "replace")).report["replaced"] == 1
-    assert [one["metadata"] for one in await place.list_connections()] == [{"from": "there"}]
+    assert [connection["metadata"] for connection in await place.list_connections()] == [{"from": "there"}]
 
 
 async def test_a_test_refresh_warns_before_and_reports_the_results_after(
@@ -215,7 +217,7 @@ async def test_a_test_refresh_warns_before_and_reports_the_results_after(
     ran = await place.run_import(peer, "--test-refresh", "--refresh-rate", "500", code=1)
     assert "the old system's tokens stop working" in ran.output
     assert ran.report["renewed"] == {"renewed": 1, "failed": 1}
-    assert {one["connection_id"]: one["state"] for one in await place.list_connections()} == {
+    assert {connection["connection_id"]: connection["state"] for connection in await place.list_connections()} == {
         "good": "active",
         "bad": "needs_reauth",
     }
@@ -249,4 +251,6 @@ async def test_peer_may_be_another_gateway_of_this_kind(
     there = elsewhere()
     done = await there.ran("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
     assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
-    assert [(one["connection_id"], one["metadata"]) for one in await there.list_connections()] == [("c 1/x", {"a": 1})]
+    assert [(connection["connection_id"], connection["metadata"]) for connection in await there.list_connections()] == [
+        ("c 1/x", {"a": 1})
+    ]

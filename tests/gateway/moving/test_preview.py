@@ -29,8 +29,8 @@ def fill(peer: FakePeer) -> None:
 async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(place: Place, peer: FakePeer) -> None:
     fill(peer)
     ran = await place.run_import(peer, "--preview", code=1)
-    result = {one["integration"]: one for one in ran.report["integrations"]}
-    assert {key: one["verdict"] for key, one in result.items()} == {
+    result = {integration["integration"]: integration for integration in ran.report["integrations"]}
+    assert {key: item["verdict"] for key, item in result.items()} == {
         "tracker": "register_callback",
         "second": "register_callback",
         "keys": "works",
@@ -58,7 +58,7 @@ async def test_preview_reports_connections_of_another_auth_mode(place: Place, pe
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
     ran = await place.run_import(peer, "--preview", code=1)
-    result = {one["integration"]: one for one in ran.report["integrations"]}
+    result = {integration["integration"]: integration for integration in ran.report["integrations"]}
     assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
     (advice,) = result["keys"]["todo"]
     assert advice.startswith(

@@ -77,7 +77,9 @@ def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_t
         with file.open("rb") as source:
             assert bundle.check_bundle(source, PASSPHRASE).connections == 5000
             source.seek(0)
-            names = (one.connection_id for one in read_bundle(source, PASSPHRASE) if isinstance(one, MovedConnection))
+            names = (
+                item.connection_id for item in read_bundle(source, PASSPHRASE) if isinstance(item, MovedConnection)
+            )
             assert all(name == f"c{n}" for n, name in enumerate(names))
         peak = tracemalloc.get_traced_memory()[1]
     finally:

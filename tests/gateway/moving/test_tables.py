@@ -33,9 +33,9 @@ async def test_nested_and_flat_lines_are_read_and_faults_reported_with_their_lin
     ran = await place.ran("import", file, "--into", "tracker", "--report", str(report), code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (2, 3)
     details = [json.loads(line).get("detail", "") for line in report.read_text().splitlines()]
-    assert any("refresh_tokn" in one for one in details)
-    assert any(one.startswith("line 5:") for one in details)
-    assert any(one.startswith("line 6:") for one in details)
+    assert any("refresh_tokn" in detail for detail in details)
+    assert any(detail.startswith("line 5:") for detail in details)
+    assert any(detail.startswith("line 6:") for detail in details)
     here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
 
@@ -68,9 +68,13 @@ async def test_a_host_outside_of_the_allowed_hosts_is_refused(tmp_path: Path, el
         report = tmp_path / f"report{len(words)}"
         ran = await place.ran("import", file, "--into", "gitea", "--report", str(report), *words, code=1)
         assert (ran.report["imported"], ran.report["refused"]) == (2, 2)
-        refused = [one for one in map(json.loads, report.read_text().splitlines()) if one["result"] == "refused"]
-        assert [one["connection_id"] for one in refused] == ["c1", "c3"]
-        assert all("evil.example.net" in one["detail"] for one in refused)
+        refused = [
+            splitline
+            for splitline in map(json.loads, report.read_text().splitlines())
+            if splitline["result"] == "refused"
+        ]
+        assert [item["connection_id"] for item in refused] == ["c1", "c3"]
+        assert all("evil.example.net" in item["detail"] for item in refused)
 
 
 HEAD = {"kind": "bundle", "version": 1}
@@ -100,9 +104,9 @@ def connection(number: int) -> dict[str, Any]:
 )
 def test_incomplete_plain_export_is_reported(rows: list[Any], incomplete: list[int]) -> None:
     source = io.BytesIO("\n".join(map(json.dumps, rows)).encode())
-    found = [one.outcome for one in json_lines(source, None) if isinstance(one, UnusableConnection)]
-    assert [one.reason for one in found] == ["incomplete"] * len(incomplete)
-    assert [one.detail.partition(":")[0] for one in found] == [f"line {number}" for number in incomplete]
+    found = [line.outcome for line in json_lines(source, None) if isinstance(line, UnusableConnection)]
+    assert [item.reason for item in found] == ["incomplete"] * len(incomplete)
+    assert [item.detail.partition(":")[0] for item in found] == [f"line {number}" for number in incomplete]
 
 
 async def test_a_plain_export_of_a_later_version_is_refused(place: Place, tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ async def test_an_interrupted_import_reports_its_progress_and_how_to_continue(
     ran = await place.ran("import", file, "--at-once", "1", code=1)
     assert "Line 3 is longer than" in ran.output
     assert "1 connection was imported. Correct this and run the command again" in ran.output
-    assert [one["connection_id"] for one in await place.list_connections()] == ["c1"]
+    assert [item["connection_id"] for item in await place.list_connections()] == ["c1"]
 
 
 async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(place: Place, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class RecordingStore:
 
     @property
     def ids(self) -> list[str]:
-        return [one.request_id for batch in self.batches for one in batch]
+        return [item.request_id for batch in self.batches for item in batch]
 
 
 @pytest.fixture
@@ -402,7 +402,7 @@ async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.M
     queue.record(sent_exchange(key_id=7, attempts=0))  # nothing was sent
     uses.away = False
     await queue.flush()
-    assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
+    assert [(item.hour.hour, item.use.key_id, item.calls, item.failed) for item in uses.got] == [
         (3, 7, 3, 0),
         (4, 7, 1, 1),
         (4, 0, 1, 0),
@@ -442,18 +442,18 @@ async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds
     most = 0
     for second in range(10):
         for number in range(a_second):
-            one = exchange(second * a_second + number)._replace(at=datetime.now(UTC))
+            item = exchange(second * a_second + number)._replace(at=datetime.now(UTC))
             if number % 100 == 0:
-                one = one._replace(status=502, error_code="upstream_timeout")
-                failed.append(one.request_id)
-            queue.record(one)
+                item = item._replace(status=502, error_code="upstream_timeout")
+                failed.append(item.request_id)
+            queue.record(item)
         most = max(most, queue.waiting)
         if not 2 <= second < 7:
             await queue.flush()
     assert most <= MAX_QUEUED + MAX_EXTRA_FAILURES
     assert (tmp_path / "gateway.calls.db").stat().st_size <= bound * 1.1
     page = await stored.find(OperationFilter("dev", error_codes=single_or_any_set("upstream_timeout"), limit=1000))
-    found = [one.operation.request_id for one in page.operations][::-1]
+    found = [operation.operation.request_id for operation in page.operations][::-1]
     assert found == failed[-len(found) :]  # the newest failures that the size limit kept, without gaps
     assert len(found) > 500
     writing.cancel()

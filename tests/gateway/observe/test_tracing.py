@@ -41,18 +41,18 @@ def test_sampler_is_read_from_the_environment(named: str, argument: str, found: 
 def test_invalid_variable_is_logged_and_its_default_used(given: dict[str, str]) -> None:
     with capture_logs() as lines:
         assert sampling(given) == Sampling(True, 1.0)
-    assert [one["event"] for one in lines] == ["tracing_setting_ignored"]
+    assert [line["event"] for line in lines] == ["tracing_setting_ignored"]
 
 
 def test_parent_based_sampler_uses_the_parents_flag_else_the_ratio() -> None:
     never, always = Tracing(Sampling(True, 0.0)), Tracing(Sampling(True, 1.0))
     sampled, not_sampled = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
-    for one in (never, always):
-        trace = one.begin(sampled, 1.0)
+    for item in (never, always):
+        trace = item.begin(sampled, 1.0)
         assert trace is not None
         assert (trace.trace_id, trace.parent_id, trace.began) == (TRACE, SPAN, 1.0)
-        assert one.begin(not_sampled, 1.0) is None
-        assert one.begin(f"00-{TRACE}-{SPAN}-02", 1.0) is None  # random, not sampled
+        assert item.begin(not_sampled, 1.0) is None
+        assert item.begin(f"00-{TRACE}-{SPAN}-02", 1.0) is None  # random, not sampled
     for none in (None, "nonsense"):
         assert never.begin(none, 1.0) is None
         root = always.begin(none, 1.0)
@@ -75,8 +75,8 @@ def test_ratio_decides_as_in_opentelemetry() -> None:
         taken += sampled
     assert 450 < taken < 750
     roots = [ours.root(0.0) for _ in range(4000)]
-    assert 1000 < sum(one is not None for one in roots) < 1400
-    assert all(ours.begin(one.traceparent(), 0.0) is not None for one in roots if one is not None)
+    assert 1000 < sum(root is not None for root in roots) < 1400
+    assert all(ours.begin(root.traceparent(), 0.0) is not None for root in roots if root is not None)
 
 
 def test_otlp_endpoint_turns_tracing_on() -> None:

@@ -32,20 +32,24 @@ def test_the_example_of_a_response_has_its_shape(name: str, shape: type) -> None
     assert TypeAdapter(shape).validate_python(json.loads(json.dumps(found))) is not None
 
 
-@pytest.mark.parametrize("one", [one for one in OPERATIONS if one.body is not None], ids=lambda one: one.id)
-def test_the_example_of_a_request_is_valid(one: Endpoint) -> None:
-    assert one.example is not None
-    TypeAdapter(one.body).validate_python(one.example)
+@pytest.mark.parametrize(
+    "endpoint", [endpoint for endpoint in OPERATIONS if endpoint.body is not None], ids=lambda endpoint: endpoint.id
+)
+def test_the_example_of_a_request_is_valid(endpoint: Endpoint) -> None:
+    assert endpoint.example is not None
+    TypeAdapter(endpoint.body).validate_python(endpoint.example)
 
 
 def test_pages_that_no_program_calls_are_left_out() -> None:
-    paths = {one.operation.path for _, operations in shown_groups() for one in operations}
+    paths = {operation.operation.path for _, operations in shown_groups() for operation in operations}
     assert {"/proxy/{path}", "/connections", "/connect", "/console", "/guides"} <= paths
     assert not {path for path in paths if path.startswith(("/connect/s/", "/console/", "/images/"))}
 
 
 def test_every_operation_shows_examples_of_request_and_response() -> None:
     for _, operations in shown_groups():
-        for one in operations:
-            assert (one.body is not None) == (one.operation.body is not None), one.operation.id
-            assert (one.responded is not None) == (one.operation.response is not None), one.operation.id
+        for operation in operations:
+            assert (operation.body is not None) == (operation.operation.body is not None), operation.operation.id
+            assert (operation.responded is not None) == (operation.operation.response is not None), (
+                operation.operation.id
+            )

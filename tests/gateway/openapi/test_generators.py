@@ -31,7 +31,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def patterns() -> list[str]:
-    return sorted({one["pattern"] for one in schemas(description()) if isinstance(one.get("pattern"), str)})
+    return sorted({schema["pattern"] for schema in schemas(description()) if isinstance(schema.get("pattern"), str)})
 
 
 # ECMA-262, 22.2.1 with the flag `u`: other backslash sequences, and syntax that only Python has, are syntax errors.
@@ -90,7 +90,7 @@ def compiled(node: str, patterns: list[str]) -> list[str]:
 
 def test_every_pattern_is_legal_in_ecma_262_with_the_unicode_flag() -> None:
     assert patterns()
-    assert [one for one in patterns() if not legal_in_ecma_262(one)] == []
+    assert [pattern for pattern in patterns() if not legal_in_ecma_262(pattern)] == []
 
 
 def test_node_compiles_every_pattern() -> None:
@@ -102,12 +102,12 @@ def test_node_compiles_every_pattern() -> None:
 
 def test_no_member_has_null_as_its_default() -> None:
     # openapi-typescript assumes that a member with a default is always present.
-    assert [one for one in schemas(description()) if one.get("default", ...) is None] == []
+    assert [schema for schema in schemas(description()) if schema.get("default", ...) is None] == []
 
 
 def test_errors_share_one_schema_and_each_status_has_one_response_of_a_kind() -> None:
     shared = description()["components"]["responses"]
-    statuses = {status for one in OPERATIONS for status in status_codes(one)}
+    statuses = {status for operation in OPERATIONS for status in status_codes(operation)}
     kinds = {name: re.fullmatch(r"Error(\d{3})(Page|Text)?", name) for name in shared}
     assert all(kinds.values())
     assert {int(kind[1]) for kind in kinds.values() if kind} == statuses
@@ -118,19 +118,25 @@ def test_errors_share_one_schema_and_each_status_has_one_response_of_a_kind() ->
 
 
 def test_every_operation_says_which_codes_it_returns() -> None:
-    for one in OPERATIONS:
-        responses = description()["paths"][one.path]["get" if one.method == "*" else one.method.lower()]["responses"]
-        for status, codes in status_codes(one).items():
-            result = responses["default" if one.method == "*" else str(status)]["description"]
-            assert [code for code in codes if f"`{code}`" not in result] == [], (one.method, one.path, status)
+    for operation in OPERATIONS:
+        responses = description()["paths"][operation.path][
+            "get" if operation.method == "*" else operation.method.lower()
+        ]["responses"]
+        for status, codes in status_codes(operation).items():
+            result = responses["default" if operation.method == "*" else str(status)]["description"]
+            assert [code for code in codes if f"`{code}`" not in result] == [], (
+                operation.method,
+                operation.path,
+                status,
+            )
 
 
 def test_a_proxied_call_may_return_anything_with_any_status() -> None:
-    proxied = [one for one in OPERATIONS if one.method == "*"]
+    proxied = [operation for operation in OPERATIONS if operation.method == "*"]
     assert proxied
-    for one in proxied:
+    for item in proxied:
         for method in ALL_METHODS:
-            responses = description()["paths"][one.path][method]["responses"]
+            responses = description()["paths"][item.path][method]["responses"]
             # The provider's statuses are arbitrary, so no schema applies.
             assert sorted(responses) == ["2XX", "default"]
             for response in responses.values():

@@ -33,7 +33,7 @@ def plain(path: str) -> str:
 
 
 EXISTING = {(method, plain(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
-DESCRIBED = {(one.method, one.path) for one in OPERATIONS}
+DESCRIBED = {(operation.method, operation.path) for operation in OPERATIONS}
 
 
 def test_every_route_is_described() -> None:
@@ -51,15 +51,17 @@ def test_every_operation_has_its_route() -> None:
 
 def test_no_operation_is_described_twice_and_every_id_is_unique() -> None:
     described = document("https://gateway.example")
-    ids = [one["operationId"] for path in described["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == sum(len(ALL_METHODS) if one.method == "*" else 1 for one in OPERATIONS)
+    ids = [item["operationId"] for path in described["paths"].values() for item in path.values()]
+    assert (
+        len(ids) == len(set(ids)) == sum(len(ALL_METHODS) if operation.method == "*" else 1 for operation in OPERATIONS)
+    )
 
 
 def test_every_reference_names_an_existing_component() -> None:
     described = document("https://gateway.example")
     found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(described)))
     assert found
-    assert [one for one in found if one[1] not in described["components"][one[0]]] == []
+    assert [item for item in found if item[1] not in described["components"][item[0]]] == []
 
 
 def test_statuses_are_those_of_the_page_on_errors() -> None:
@@ -83,7 +85,7 @@ def test_every_code_is_reported_at_some_operation() -> None:
         "page_failed",
         "token_request_failed",
     }
-    result = {code for one in OPERATIONS for codes in status_codes(one).values() for code in codes}
+    result = {code for operation in OPERATIONS for codes in status_codes(operation).values() for code in codes}
     assert set(get_args(Code)) - result == elsewhere
 
 
@@ -116,7 +118,7 @@ async def test_first_request_lets_other_tasks_run_after_each_model(
     for _ in range(2):
         async with running.http.get(running.url + path) as response:
             assert response.status == 200
-        assert turns > len(IMPORTED) + len({one.response for one in OPERATIONS})
+        assert turns > len(IMPORTED) + len({operation.response for operation in OPERATIONS})
 
 
 async def test_the_page_loads_nothing_from_other_origins(running: RunningGateway) -> None:
@@ -135,8 +137,8 @@ async def test_the_page_loads_nothing_from_other_origins(running: RunningGateway
     async with running.http.get(f"{running.url}/connect/assets/icon.svg") as response:
         assert (response.status, response.content_type) == (200, "image/svg+xml")
     assert "prefers-color-scheme: dark" in text
-    for one in OPERATIONS:
-        assert (f'id="{one.id}"' in text) != one.internal, one.id
+    for operation in OPERATIONS:
+        assert (f'id="{operation.id}"' in text) != operation.internal, operation.id
     linked = set(re.findall(r'href="#(\w+)"', text))
     assert linked <= set(re.findall(r'id="(\w+)"', text))
     assert text.count("curl") > len(OPERATIONS)
@@ -151,7 +153,7 @@ FILLED = {
     "{key_id}": "1",
     "{session_id}": "ab",
 }
-KEYED = [one for one in OPERATIONS if one.who == "key" and one.method != "*"]
+KEYED = [item for item in OPERATIONS if item.who == "key" and item.method != "*"]
 
 
 def example(schema: dict[str, Any]) -> str:
@@ -164,23 +166,23 @@ def example(schema: dict[str, Any]) -> str:
 
 async def test_routes_accept_exactly_the_described_parameters(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
-    for one in KEYED:
-        path = one.path
+    for item in KEYED:
+        path = item.path
         for name, text in FILLED.items():
             path = path.replace(name, text)
-        result = {("tags[a]" if one.style else one.name): example(dict(one.schema)) for one in one.query}
+        result = {("tags[a]" if item.style else item.name): example(dict(item.schema)) for item in item.query}
         for params in (result, {"bogus": "1"}):
             async with running.http.request(
-                one.method, running.url + path, params=params, headers=running.headers, json={}
+                item.method, running.url + path, params=params, headers=running.headers, json={}
             ) as response:
                 responded = await response.json()
             issues = responded.get("error", {}).get("errors", ()) if isinstance(responded, dict) else ()
             unknown = {issue["path"][0] for issue in issues if issue["code"] == "unrecognized_keys"}
-            assert unknown & {"bogus", *result} == params.keys() & {"bogus"}, (one.method, one.path)
+            assert unknown & {"bogus", *result} == params.keys() & {"bogus"}, (item.method, item.path)
 
 
 async def test_every_header_of_the_gateway_is_described_and_read(running: RunningGateway, tracker: Tracker) -> None:
-    assert {one.name for one in ON_BEHALF if one.name.startswith("Gateway-")} == set(OWN_HEADERS)
+    assert {item.name for item in ON_BEHALF if item.name.startswith("Gateway-")} == set(OWN_HEADERS)
     await running.import_connection(tracker.grant())
     for name in OWN_HEADERS:
         headers = CIMultiDict({**running.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"})
@@ -215,7 +217,7 @@ def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
     try:
         modes()[mode].accept({"type": modes()[mode].types()[0], **given}, entry, datetime(2026, 1, 1, tzinfo=UTC))
     except InvalidRequest as fault:
-        return [one.path for one in fault.errors if one.code == "unrecognized_keys"]
+        return [error.path for error in fault.errors if error.code == "unrecognized_keys"]
     return []
 
 

@@ -49,11 +49,15 @@ def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
 
 def described() -> list[Endpoint]:
     return [
-        one for one in OPERATIONS if one.response is not None and one.response not in FREE and one.path not in ELSEWHERE
+        operation
+        for operation in OPERATIONS
+        if operation.response is not None and operation.response not in FREE and operation.path not in ELSEWHERE
     ]
 
 
-@pytest.mark.parametrize("one", described(), ids=lambda one: one.id)
-def test_a_handler_uses_the_documented_response_type(one: Endpoint) -> None:
-    named = set(shapes_named(HANDLERS[one.method, one.path], set()))
-    assert SHAPES[id(one.response)] in named, f"documented is {one.response}; the handler names {sorted(named)}"
+@pytest.mark.parametrize("endpoint", described(), ids=lambda endpoint: endpoint.id)
+def test_a_handler_uses_the_documented_response_type(endpoint: Endpoint) -> None:
+    named = set(shapes_named(HANDLERS[endpoint.method, endpoint.path], set()))
+    assert SHAPES[id(endpoint.response)] in named, (
+        f"documented is {endpoint.response}; the handler names {sorted(named)}"
+    )

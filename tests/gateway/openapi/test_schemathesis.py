@@ -115,11 +115,13 @@ def schema(gateway_thread: GatewayThread) -> Any:
     return schemathesis.openapi.from_dict(described)
 
 
-@pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
+@pytest.mark.parametrize(
+    ("item", "mode"), CASES, ids=[f"{item.method} {item.path} {mode.value}" for item, mode in CASES]
+)
 def test_every_response_matches_its_schema(
-    gateway_thread: GatewayThread, schema: Any, one: Any, mode: GenerationMode
+    gateway_thread: GatewayThread, schema: Any, item: Any, mode: GenerationMode
 ) -> None:
-    operation = schema[one.path][one.method]
+    operation = schema[item.path][item.method]
     calls = 0
 
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -134,12 +136,12 @@ def test_every_response_matches_its_schema(
     def called(case: Case) -> None:
         nonlocal calls
         calls += 1
-        headers = gateway_thread.gateway.headers if one.who == "key" else {}
+        headers = gateway_thread.gateway.headers if item.who == "key" else {}
         response = case.call_and_validate(
             base_url=gateway_thread.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S
         )
         code = response.headers.get("gateway-error", [None])[0]
-        assert code is None or code in status_codes(one)[response.status_code]
+        assert code is None or code in status_codes(item)[response.status_code]
 
     called()
     assert calls

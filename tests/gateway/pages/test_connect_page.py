@@ -399,7 +399,7 @@ async def came_back(
     async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as response:
         html = await response.text()
     found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("payload", "openers")}
-    return response.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
+    return response.status, html, {name: unescape(item[1]) for name, item in found.items() if item}
 
 
 async def test_text_of_a_forged_callback_is_not_shown(running: RunningGateway) -> None:

@@ -335,7 +335,8 @@ def test_an_entry_without_verification_shows_a_starter_operation_that_reads() ->
         if known is not None and not known.is_graphql:
             calls[name] = example_call(provider, known)
             if provider.proxy.verification is None and any(
-                one.method == "GET" and not one.origin and not one.deprecated for one in known.operations
+                operation.method == "GET" and not operation.origin and not operation.deprecated
+                for operation in known.operations
             ):
                 assert "<endpoint>" not in calls[name].path, name
     assert calls["apollo"].path != "/<endpoint>"

@@ -363,8 +363,8 @@ async def test_only_the_connection_of_the_result_can_be_completed(running: Runni
     path = f"/connect/sessions/{session['session_id']}/complete"
     body = {"code_verifier": verifier, "connection_id": made[1]}
     done = (await running.json("POST", path, json=body))["data"]
-    assert [one["connection_id"] for one in done["connections"]] == [made[1]]
-    assert [one["connection_id"] for one in await connections(running)] == [made[1]]
+    assert [connection["connection_id"] for connection in done["connections"]] == [made[1]]
+    assert [connection["connection_id"] for connection in await connections(running)] == [made[1]]
     await running.json("POST", path, json={**body, "connection_id": "another"}, expect=409)
 
 

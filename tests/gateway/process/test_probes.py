@@ -34,7 +34,7 @@ class ProbedAdmin:
         self.admin = Admin(self.listener, SharedPages(2), self.workers, time.time())
 
     def live(self, *workers: Any) -> None:
-        self.workers.living = {one.pid: one for one in workers}
+        self.workers.living = {item.pid: item for item in workers}
 
     async def ask(self, path: str) -> tuple[int, Any, str | None]:
         url = f"http://127.0.0.1:{self.listener.getsockname()[1]}{path}"

@@ -49,8 +49,8 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
         memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", PATIENCE_S)
         result = await calls(list_, 20)
-        assert [one.status for one in result] == [200] * 20
-        assert all(one.trailer["complete"] for one in result)
+        assert [item.status for item in result] == [200] * 20
+        assert all(item.trailer["complete"] for item in result)
         assert 0 < memory.peak <= 64 * MIB
         assert (memory.reserved, memory.waiting) == (0, 0)
 

@@ -57,7 +57,7 @@ async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(("method", "path"), TAKING, ids=[" ".join(one) for one in TAKING])
+@pytest.mark.parametrize(("method", "path"), TAKING, ids=[" ".join(item) for item in TAKING])
 @pytest.mark.parametrize("with_key", [True, False], ids=["with a key", "without"])
 async def test_a_body_that_stalls_gets_a_response(
     method: str, path: str, with_key: bool, impatient_gateway: RunningGateway

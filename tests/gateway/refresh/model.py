@@ -259,7 +259,7 @@ class Model:
             yield f"{number} writes back its tokens", written, None
             return
         early = machine.phase not in UNDER_WAY and _newest_record(machine) > row.token
-        if early and any(_may_write_back(one) for one in state.machines):
+        if early and any(_may_write_back(item) for item in state.machines):
             return  # one of these machines can have the token for which the record was written
         restored = state._replace(row=self._restored(state, number))
         if machine.given_up and machine.phase is Phase.CLAIMED:
@@ -506,10 +506,10 @@ def members(state: State) -> list[Member]:
     """Return the gateways as the other gateways see them in the database after a failover."""
     return [
         Member(
-            confirmed=one.reconciling is Reconciling.DONE and one.phase is not Phase.DOWN,
-            silent_s=SILENT_S if one.given_up else 0.0,
+            confirmed=machine.reconciling is Reconciling.DONE and machine.phase is not Phase.DOWN,
+            silent_s=SILENT_S if machine.given_up else 0.0,
         )
-        for one in state.machines
+        for machine in state.machines
     ]
 
 

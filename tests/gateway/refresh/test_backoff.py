@@ -128,7 +128,7 @@ async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
     found = (await running.json("GET", path))["error"]["payload"]["connection"]
     assert found["diagnosis"]["causes"][0]["cause"] == "refused_without_reason"
     assert found["diagnosis"]["action"]["do"] == "reconnect"
-    assert [one["state"] for one in found["history"]] == ["active", "degraded", "needs_reauth"]
+    assert [change["state"] for change in found["history"]] == ["active", "degraded", "needs_reauth"]
     tracker.response = None
     await running.json("GET", FORCED, expect=200)
     assert (await running.json("GET", "/connections"))["connections"][0]["state"] == "active"

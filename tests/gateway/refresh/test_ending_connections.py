@@ -49,7 +49,7 @@ async def keep_alive_of_another_node(gateway: RunningGateway) -> KeepAlive:
 
 async def states(gateway: RunningGateway) -> dict[str, str]:
     listed = (await gateway.json("GET", "/connections"))["connections"]
-    return {one["connection_id"]: one["state"] for one in listed}
+    return {row["connection_id"]: row["state"] for row in listed}
 
 
 async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
@@ -74,7 +74,7 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
     shown = await event_gateway.json("GET", WHY, expect=424)
     history = shown["error"]["payload"]["connection"]["history"]
-    assert [(one["state"], one["reason"]) for one in history] == [
+    assert [(change["state"], change["reason"]) for change in history] == [
         ("active", "authorized"),
         ("needs_reauth", "no_refresh_token"),
     ]
@@ -239,7 +239,7 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
             f"{event_gateway.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
         ) as response:
             assert response.status == 200, await response.text()
-    (line,) = [one for one in logged if one["event"] == "no_refresh_token"]
+    (line,) = [item for item in logged if item["event"] == "no_refresh_token"]
     assert line["log_level"] == "warning"
     assert (line["environment"], line["integration"]) == ("dev", "tracker")
     await receiver.until_taken(1)
@@ -266,7 +266,7 @@ async def test_a_refresh_token_and_a_token_without_end_warn_of_nothing(
     with capture_logs() as logged:
         await running.import_connection(tracker.grant())
         await running.import_connection(endless, "c2")
-    assert [one for one in logged if one["event"] == "no_refresh_token"] == []
+    assert [event for event in logged if event["event"] == "no_refresh_token"] == []
 
 
 def entry_with(**changes: Any) -> Provider:
@@ -302,7 +302,7 @@ async def test_doctor_names_the_integrations_whose_connections_end(
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(running.document))
     found = await command_output("doctor", "-c", str(file), "--offline", "--json")
-    (one,) = [one for one in json.loads(found.out)["findings"] if one["check"] == "refresh tokens"]
-    assert (one["level"], one["integration"]) == ("warn", "dev/tracker")
-    assert one["message"].startswith("1 connection has no refresh token and ends with its access token, the next on ")
-    assert "prompt=consent" in one["fix"]
+    (item,) = [finding for finding in json.loads(found.out)["findings"] if finding["check"] == "refresh tokens"]
+    assert (item["level"], item["integration"]) == ("warn", "dev/tracker")
+    assert item["message"].startswith("1 connection has no refresh token and ends with its access token, the next on ")
+    assert "prompt=consent" in item["fix"]

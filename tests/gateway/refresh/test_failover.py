@@ -76,10 +76,10 @@ async def refreshed(node: RunningGateway, connection_id: str) -> Any:
 
 async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
     """Load all connections into the memory of all nodes."""
-    for one in IDS:
-        await nodes[0].import_connection(tracker.grant(), one)
+    for connection_id in IDS:
+        await nodes[0].import_connection(tracker.grant(), connection_id)
     for node in nodes:
-        assert [await call_status(node, one) for one in IDS] == [200] * COUNT
+        assert [await call_status(node, item) for item in IDS] == [200] * COUNT
 
 
 async def events(store: Store, connection_id: str) -> list[str]:
@@ -107,7 +107,7 @@ async def test_newer_tokens_are_written_back_before_any_refresh(
     without_memory = await start()
     await cluster.fail_over()
     async with asyncio.timeout(PATIENCE_S):
-        responses = await asyncio.gather(*(_until_responded(without_memory, one) for one in IDS))
+        responses = await asyncio.gather(*(_until_responded(without_memory, item) for item in IDS))
     assert [response.get("error") for response in responses] == [None] * COUNT
     assert not any(grant.revoked for grant in tracker.grants)
     assert [await call_status(one, connection_id) for connection_id in IDS] == [200] * COUNT
@@ -239,7 +239,7 @@ async def test_recently_refreshed_token_is_written_back_even_if_unused(
     assert row is not None
     assert store.open(row.credential)["refresh_token"] == tracker.grants[0].refresh_token
     assert live.lost_commits.written_back == {("dev", "tracker"): 1}
-    assert {one.ref.connection_id for one in running.runtime.refresher.recent} == {"c1", "c2"}
+    assert {item.ref.connection_id for item in running.runtime.refresher.recent} == {"c1", "c2"}
     monkeypatch.setattr("gateway.refresh.refresher.RECENT_S", -1.0)
     assert running.runtime.refresher.recent == []
 

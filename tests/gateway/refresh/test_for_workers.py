@@ -151,7 +151,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
     await wait_until(lambda: endpoint.seen)
-    assert [one.sealed for one in living(entry.folder)] == [b""], "who looks sees that it is under way"
+    assert [item.sealed for item in living(entry.folder)] == [b""], "who looks sees that it is under way"
     pair.kill_worker()
     pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost):

@@ -73,7 +73,7 @@ async def test_keep_alive_continues_after_an_unexpected_error(
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert [(one["event"], one["exc_info"]) for one in logged] == [("keep_alive_failed", fault)]
+    assert [(event["event"], event["exc_info"]) for event in logged] == [("keep_alive_failed", fault)]
 
 
 async def test_connection_has_its_expiry_and_its_keep_alive_time(running: RunningGateway, tracker: Tracker) -> None:
@@ -164,7 +164,7 @@ async def test_list_is_filtered_by_expiry(running: RunningGateway, tracker: Trac
     later(30 * DAY_S)
     await running.import_connection(tracker.grant(), "young")
     soon = ListFilter(dies_before=clock.now() + timedelta(days=70))
-    assert [one.ref.connection_id for one in await running.runtime.store.connections.list("dev", soon)] == ["old"]
+    assert [item.ref.connection_id for item in await running.runtime.store.connections.list("dev", soon)] == ["old"]
 
 
 def provider(**policy: Any) -> Provider:

@@ -165,7 +165,7 @@ async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
 
 def waited(running: RunningGateway) -> float:
     """Return `gateway_token_refresh_waits_total`: number of refreshes that waited for another node's lease."""
-    (numbers,) = [one for key, one in running.runtime.metrics.page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
+    (numbers,) = [item for key, item in running.runtime.metrics.page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
     return numbers[0]
 
 
@@ -232,8 +232,8 @@ def without_journal(running: RunningGateway, other: RunningGateway) -> None:
     """Remove the journal's folder from both gateways. Without a journal, a response is only in memory until it is
     stored.
     """
-    for one in (running, other):
-        one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
+    for item in (running, other):
+        item.runtime.store.journal.folder = item.runtime.store.journal.marker = None
 
 
 async def test_stalled_holder_cannot_overwrite_a_newer_token(
@@ -344,7 +344,7 @@ async def test_recovery_continues_after_a_failed_sweep(
     with structlog.testing.capture_logs() as logged:
         recovering = asyncio.create_task(recover(store, refresher, print))
         await wait_until(
-            lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1
+            lambda: recovering.done() or len([event for event in logged if event["event"] == "recovery_failed"]) > 1
         )
         no_file.rmdir()
         await wait_until(lambda: recovering.done() or tracker.calls["refresh_token"])
@@ -369,13 +369,13 @@ async def test_recovery_continues_after_an_unexpected_error(
         patch.setattr(store.refreshes, "find_unsettled", failing)
         recovering = asyncio.create_task(recover(store, refresher, print))
         await wait_until(
-            lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1
+            lambda: recovering.done() or len([event for event in logged if event["event"] == "recovery_failed"]) > 1
         )
         patch.undo()
         await wait_until(lambda: recovering.done() or tracker.calls["refresh_token"])
     assert not recovering.done()
     recovering.cancel()
-    first = next(one for one in logged if one["event"] == "recovery_failed")
+    first = next(event for event in logged if event["event"] == "recovery_failed")
     assert (first["detail"], first["exc_info"]) == ("a bug", fault)
 
 

@@ -46,17 +46,17 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
 ) -> None:
     monkeypatch.setattr(clock, "provider_dates", clock.ProviderDates())
     ids = ("c1", "c2", "c3", "c4")
-    for one in ids:
-        await running.import_connection(tracker.grant(), one)
+    for connection_id in ids:
+        await running.import_connection(tracker.grant(), connection_id)
     later(3601)  # only the clock of this machine is wrong; the header `Date` of the provider is right
     with capture_logs() as logged:
-        for one in ids:
+        for item in ids:
             before = clock.now()
-            shown = await running.json("GET", f"/connections/{one}?provider_config_key=tracker")
+            shown = await running.json("GET", f"/connections/{item}?provider_config_key=tracker")
     expires_at = datetime.fromisoformat(shown["credentials"]["expires_at"])
     assert (expires_at - before).total_seconds() == pytest.approx(tracker.ttl_s, abs=PATIENCE_S)
     assert tracker.calls["refresh_token"] == 4
-    (line,) = [one for one in logged if one["event"] == "clock_differs_from_providers"]
+    (line,) = [event for event in logged if event["event"] == "clock_differs_from_providers"]
     assert (line["log_level"], line["offset_s"] < -3600) == ("warning", True)
 
 

@@ -28,15 +28,15 @@ class Crowd:
         self.order: list[ConnectionRef] = []
         self.go = asyncio.Event()
 
-    async def renew(self, one: ConnectionRef, *, urgent: bool = False) -> None:
-        await self.queue.acquire(one, urgent=urgent)
-        self.order.append(one)
+    async def renew(self, first_ref: ConnectionRef, *, urgent: bool = False) -> None:
+        await self.queue.acquire(first_ref, urgent=urgent)
+        self.order.append(first_ref)
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         await self.go.wait()
         self.now -= 1
-        self.queue.release(one)
+        self.queue.release(first_ref)
 
     def start(self, numbers: range, *, urgent: bool = False) -> "list[asyncio.Task[None]]":
         return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]

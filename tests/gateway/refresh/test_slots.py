@@ -21,7 +21,7 @@ def test_refreshes_due_in_one_minute_are_spread_evenly() -> None:
     dues = [3300 + n * 60 / 10_000 for n in range(10_000)]
     moments = sorted(taken(RefreshSlots(WIDTH_S), dues))
     assert 3360 - 501 < moments[0] < 3360 - 499
-    assert len({int(one / WIDTH_S + 1e-6) for one in moments}) == 10_000
+    assert len({int(moment / WIDTH_S + 1e-6) for moment in moments}) == 10_000
 
 
 @given(st.lists(st.floats(0, 20), max_size=300), st.floats(0, 20))

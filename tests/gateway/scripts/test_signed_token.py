@@ -25,7 +25,7 @@ def pem(key: Any) -> str:
 def test_key_is_read_in_every_format(key: Any) -> None:
     text = pem(key)
     kind = {rsa.RSAPublicKey: jwk.RSAKey, ec.EllipticCurvePublicKey: jwk.ECKey}
-    found = next((one for shape, one in kind.items() if isinstance(key, shape)), jwk.OKPKey)
+    found = next((item for shape, item in kind.items() if isinstance(key, shape)), jwk.OKPKey)
     as_jwk = json.dumps({**found.import_key(text).as_dict(private=False), "kid": "k", "use": "sig", "expired_at": None})
     for form in (text, text.replace("\n", "\\n"), "".join(text.splitlines()[1:-1]), as_jwk, f"  {text}\n"):
         assert public_key_in(form) == key

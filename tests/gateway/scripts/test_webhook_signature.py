@@ -247,7 +247,9 @@ def test_unknown_scheme_is_never_accepted() -> None:
 def test_nearly_all_signatures_of_the_catalog_are_supported() -> None:
     entries = [shipped_signatures().get(name) for name in shipped_signatures().providers]
     result = {
-        one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None
+        entry.name: entry.webhook_signature
+        for entry in entries
+        if entry is not None and entry.webhook_signature is not None
     }
     assert {name for name, how in result.items() if not is_checkable(how)} <= {"mailgun"}
 

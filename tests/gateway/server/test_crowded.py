@@ -55,10 +55,10 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
             assert (await client.response()).status == 200
         late = [await around.enter_async_context(dial(server.port)) for _ in range(100)]
         first = []
-        for one in late:
+        for item in late:
             try:
                 # the server has accepted the connection when it responds or closes
-                first.append(await one.reader.read(1))
+                first.append(await item.reader.read(1))
             except ConnectionError:
                 first.append(b"")
         assert server.runner.client_connections <= MAX_CONNECTIONS + MAX_REFUSAL_RESPONSES

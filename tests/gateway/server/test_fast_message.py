@@ -186,7 +186,7 @@ class MessageSender:
         self.noted.clear()
         self.door.provider.calls.clear()
         responses = await self.responses(self.filled(data))
-        return [VARYING.sub(b"-", one) for one in responses], [as_noted(one) for one in self.noted]
+        return [VARYING.sub(b"-", item) for item in responses], [as_noted(record) for record in self.noted]
 
 
 async def response(reader: asyncio.StreamReader) -> bytes:
@@ -198,24 +198,26 @@ async def response(reader: asyncio.StreamReader) -> bytes:
         return start + (await reader.readexactly(int(length[1])) if length is not None else b"")
 
 
-def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
-    named = one.request_id if one.request_id.startswith("mine-") else ""
-    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # the digest differs, because each gateway has another key
-    place = (one.environment, one.integration_id, one.connection_id, one.method, one.host, path)
-    times = (one.gateway_ms is None, one.token_ms, one.upstream_ms is None)
+def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
+    named = record.request_id if record.request_id.startswith("mine-") else ""
+    path = re.sub(
+        "^/c/[0-9a-f]{8}", "/c/digest", record.path
+    )  # the digest differs, because each gateway has another key
+    place = (record.environment, record.integration_id, record.connection_id, record.method, record.host, path)
+    times = (record.gateway_ms is None, record.token_ms, record.upstream_ms is None)
     return (
         named,
         *place,
         *times,
-        one.status,
+        record.status,
         # with 413, the rest of the body is not read, so the number of bytes varies
-        one.bytes_in if one.status != 413 else None,
-        one.bytes_out if one.path.endswith("/mcp") else None,
-        one.error_code,
-        one.key_id,
-        one.traceparent,
-        one.rule,
-        one.attempts,
+        record.bytes_in if record.status != 413 else None,
+        record.bytes_out if record.path.endswith("/mcp") else None,
+        record.error_code,
+        record.key_id,
+        record.traceparent,
+        record.rule,
+        record.attempts,
     )
 
 
@@ -230,11 +232,11 @@ async def message_sender(door: Agents) -> MessageSender:
         body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
         key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
-    one = MessageSender(door, *made)
-    await one.seen(whole_message(CALL))
-    await one.seen(whole_message(CALL, key=SCOPELESS))
-    await one.seen(whole_message(CALL, path="/c/@CAPABILITY@/mcp", key=""))
-    return one
+    sender = MessageSender(door, *made)
+    await sender.seen(whole_message(CALL))
+    await sender.seen(whole_message(CALL, key=SCOPELESS))
+    await sender.seen(whole_message(CALL, path="/c/@CAPABILITY@/mcp", key=""))
+    return sender
 
 
 @pytest.fixture
@@ -399,16 +401,16 @@ async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, cha
     expected = (await chain.seen(whole_message(POSTED)))[0]
     for at in range(1, len(data)):
         responses = await fast.responses(data[:at], data[at:])
-        assert [VARYING.sub(b"-", one) for one in responses] == expected, at
+        assert [VARYING.sub(b"-", item) for item in responses] == expected, at
     responses = await fast.responses(*(data[at : at + 1] for at in range(len(data))))
-    assert [VARYING.sub(b"-", one) for one in responses] == expected
+    assert [VARYING.sub(b"-", item) for item in responses] == expected
 
 
 async def test_pipelined_messages_get_responses_in_order(fast: MessageSender) -> None:
     bodies = [message("ping", number) for number in range(5)]
     data = fast.filled(b"".join(whole_message(body) for body in bodies))
     responses = await fast.responses(data, count=5)
-    assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in responses] == list(range(5))
+    assert [json.loads(item.partition(b"\r\n\r\n")[2])["id"] for item in responses] == list(range(5))
 
 
 async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSender, chain: MessageSender) -> None:
@@ -419,7 +421,7 @@ async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSe
         seen.append(
             [await way.seen(whole_message(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)]
         )
-    masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(one) for one in way] for way in seen])))
+    masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(item) for item in way] for way in seen])))
     assert re.sub(r"in \d+ s|Retry-After: \d+", "", str(masked[0])) == re.sub(
         r"in \d+ s|Retry-After: \d+", "", str(masked[1])
     )
@@ -444,7 +446,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageS
         while len(fast.noted) < 2:
             await asyncio.sleep(0.01)
     silent.set()
-    ended = [(one.path, one.status, one.error_code) for one in fast.noted]
+    ended = [(record.path, record.status, record.error_code) for record in fast.noted]
     assert ended == [("/issue/A-1", 499, "client_left"), ("/mcp", 499, "client_left")]
 
 
@@ -562,7 +564,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
             writer.close()
             while not way.noted:
                 await asyncio.sleep(0.01)
-        seen.append([(one.path, one.status, one.error_code, one.key_id) for one in way.noted])
+        seen.append([(record.path, record.status, record.error_code, record.key_id) for record in way.noted])
     assert seen[0] == seen[1]
     assert seen[0][0][:3] == ("/mcp", 499, "client_left")
 

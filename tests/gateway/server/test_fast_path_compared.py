@@ -138,7 +138,9 @@ class Side:
                 shown = (sorted(line for line in lines if not line.startswith(skipped or b"\0")), body, response.end)
             while not self.records:
                 await asyncio.sleep(0)
-        noted = [(one.method, one.path, one.status, one.bytes_in, one.error_code) for one in self.records]
+        noted = [
+            (record.method, record.path, record.status, record.bytes_in, record.error_code) for record in self.records
+        ]
         return shown, self.arrived.copy(), noted
 
 
@@ -201,8 +203,8 @@ async def test_a_request_that_breaks_off_after_it_was_sent_is_one_attempt(tmp_pa
         chain = await stack.enter_async_context(running_side(tmp_path / "chain", fast_path=False))
         assert await fast.outcome(sent) == await chain.outcome(sent)
         assert fast.running.fast_path.handed_over == 1
-        for one in (fast, chain):
-            assert [(record.error_code, record.attempts) for record in one.records] == [("bad_framing", 1)]
+        for item in (fast, chain):
+            assert [(record.error_code, record.attempts) for record in item.records] == [("bad_framing", 1)]
 
 
 # ── A client disconnects at any moment. Each call is recorded exactly once; limits, write batch and pool stay
@@ -250,7 +252,7 @@ async def test_a_call_that_reached_the_provider_counts_even_if_its_caller_leaves
             async with asyncio.timeout(PATIENCE_S):
                 while not records:
                     await asyncio.sleep(0.001)
-    assert [(one.status, one.error_code, one.attempts) for one in records] == [(499, "client_left", 1)]
+    assert [(record.status, record.error_code, record.attempts) for record in records] == [(499, "client_left", 1)]
 
 
 SIZE = 300_000

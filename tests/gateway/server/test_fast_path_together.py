@@ -38,7 +38,7 @@ async def batching_gateway(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 async def queued_response(batching_gateway: RunningGateway) -> ClientProtocol:
     """Wait until a response is queued. Return its client connection before the event loop sends the response."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := [one for one in connections(batching_gateway) if one._queued]):
+        while not (found := [connection for connection in connections(batching_gateway) if connection._queued]):
             await asyncio.sleep(0)
     return found[0]
 

@@ -35,7 +35,11 @@ def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderC
 def client_connection(running: RunningGateway) -> ClientProtocol:
     server = running.runner.server if running.runner is not None else None
     assert server is not None
-    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one.on_fast_path]
+    (found,) = [
+        connection
+        for connection in server.connections
+        if isinstance(connection, ClientProtocol) and connection.on_fast_path
+    ]
     return found
 
 

@@ -144,7 +144,7 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
             await door.call(key, "post_issue", {"body": {"text": "hé"}}),
         ]
         taken = door.running.fast_path.taken - before if fast_path else 0
-        return (list(map(masked, results)), [as_noted(one) for one in noted], door.provider.calls), taken
+        return (list(map(masked, results)), [as_noted(record) for record in noted], door.provider.calls), taken
 
 
 def masked(result: Any) -> Any:
@@ -286,5 +286,5 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
         while (ended := await begun()) == [None]:
             await asyncio.sleep(0)  # None: no idle connection to the provider is free yet
     assert isinstance(ended[0], asyncio.CancelledError)
-    assert [(one.path, one.status, one.error_code) for one in noted] == [("/issue/A-1", 499, "client_left")]
+    assert [(record.path, record.status, record.error_code) for record in noted] == [("/issue/A-1", 499, "client_left")]
     assert len(closed) == 1

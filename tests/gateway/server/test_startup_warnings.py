@@ -38,8 +38,8 @@ def configured(folder: Path, **changes: Any) -> Config:
 def warned(config: Config, event: str, admin: str | None = None) -> list[dict[str, Any]]:
     with capture_logs() as logged:
         warn(config, admin)
-    assert all(one["log_level"] == "warning" and one.get("fix") for one in logged)
-    return [dict(one) for one in logged if one["event"] == event]
+    assert all(item["log_level"] == "warning" and item.get("fix") for item in logged)
+    return [dict(item) for item in logged if item["event"] == event]
 
 
 def test_files_of_ones_own_are_no_matter_and_those_without_secrets_may_be_open(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ async def test_failure_before_the_call_restores_the_former_lease(store: Store) -
     after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
     assert after is not None
     assert (after.lease, after.intent is not None) == (row.lease, True)
-    assert [one.ref for one in await store.refreshes.find_unsettled(limit=9)] == [REF]
+    assert [item.ref for item in await store.refreshes.find_unsettled(limit=9)] == [REF]
 
 
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:

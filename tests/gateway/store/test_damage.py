@@ -101,7 +101,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
         assert (await call_connection(running, "c2"))[0] == 200
     async with running.http.get(f"{running.url}/connections", headers=running.headers) as response:
         assert response.status == 200
-        assert {one["connection_id"] for one in (await response.json())["connections"]} == {"c1", "c2"}
+        assert {connection["connection_id"] for connection in (await response.json())["connections"]} == {"c1", "c2"}
 
 
 async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
@@ -163,8 +163,8 @@ async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: Runnin
     keep_alive = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     rows = [
         row
-        for one in ("c1", "c2")
-        if (row := await runtime.store.connections.get(ConnectionRef("dev", "tracker", one))) is not None
+        for item in ("c1", "c2")
+        if (row := await runtime.store.connections.get(ConnectionRef("dev", "tracker", item))) is not None
     ]
     provider = runtime.generation.catalog.get(rows[0].provider)
     assert provider is not None

@@ -59,7 +59,7 @@ async def test_rolled_back_change_sends_no_event(store_with_target: Store, monke
             await store_with_target.connections.put(new(), now=NOW)
     assert await listed(store_with_target) == []
     await store_with_target.connections.put(new(), now=NOW)
-    assert [one.event for one in await listed(store_with_target)] == ["connection.created"]
+    assert [row.event for row in await listed(store_with_target)] == ["connection.created"]
 
 
 async def test_each_change_of_the_state_is_reported_once(store_with_target: Store) -> None:
@@ -72,7 +72,7 @@ async def test_each_change_of_the_state_is_reported_once(store_with_target: Stor
         assert await store_with_target.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
     await store_with_target.connections.delete(REF, now=NOW)
     words = ("created", "degraded", "needs_reauth", "deleted")
-    assert [one.event for one in await listed(store_with_target)] == [f"connection.{word}" for word in words]
+    assert [item.event for item in await listed(store_with_target)] == [f"connection.{word}" for word in words]
 
 
 async def test_claimed_delivery_is_leased(opener: Opener) -> None:
@@ -83,7 +83,7 @@ async def test_claimed_delivery_is_leased(opener: Opener) -> None:
     both = await asyncio.gather(
         *(claim_deliveries(store, f"n{n % 2}", limit=4) for n, store in enumerate([first, second] * 3))
     )
-    ids = [one.id for some in both for one in some]
+    ids = [item.id for some in both for item in some]
     assert len(ids) == len(set(ids)) == 20
     assert await claim_deliveries(second) == []
     work = await second.deliveries.work(NOW)
@@ -104,7 +104,7 @@ async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with
     assert (first.connection_id, other.connection_id) == ("u1", "u2")
     assert await store_with_target.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
     assert await store_with_target.deliveries.settle(first, failed(30), owner="n1", now=NOW)
-    assert {one.due_at for one in await listed(store_with_target, connection_id="u1")} == {NOW + timedelta(seconds=30)}
+    assert {row.due_at for row in await listed(store_with_target, connection_id="u1")} == {NOW + timedelta(seconds=30)}
     work = await store_with_target.deliveries.work(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + timedelta(seconds=30))
     (again,) = await claim_deliveries(store_with_target, after_s=30)
@@ -120,8 +120,8 @@ async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with
 
 async def test_postponed_deliveries_become_due_now(store_with_target: Store) -> None:
     await store_with_target.connections.put(new(), now=NOW)
-    (one,) = await claim_deliveries(store_with_target)
-    await store_with_target.deliveries.settle(one, failed(900), owner="n1", now=NOW)
+    (delivery,) = await claim_deliveries(store_with_target)
+    await store_with_target.deliveries.settle(delivery, failed(900), owner="n1", now=NOW)
     await store_with_target.deliveries.make_due_now(LANE, NOW)
     assert len(await claim_deliveries(store_with_target)) == 1
 
@@ -145,10 +145,10 @@ async def test_events_after_a_replayed_one_are_sent_right_after_it(store_with_ta
 async def test_an_event_can_be_sent_again_under_its_id(store_with_target: Store) -> None:
     for name in ("u1", "u2"):
         await store_with_target.connections.put(new(REF._replace(connection_id=name)), now=NOW)
-    for one, came in zip(
+    for item, came in zip(
         await claim_deliveries(store_with_target), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True
     ):
-        await store_with_target.deliveries.settle(one, came, owner="n1", now=NOW)
+        await store_with_target.deliveries.settle(item, came, owner="n1", now=NOW)
     delivered, dead = await listed(store_with_target)
     before = await store_with_target.changes.log_end()
     later = NOW + timedelta(days=2)
@@ -177,8 +177,8 @@ async def test_unavoidable_expiry_is_announced_once_per_number_of_days(store_wit
         return sum([await store_with_target.expiring.report("dev", days, now=now, limit=10) for days in (3, 14)])
 
     assert [await expiring_events(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
-    expiring = [one for one in await listed(store_with_target) if one.event == "connection.expiring"]
-    assert [one.connection_id for one in expiring] == ["u1", "u1"]
+    expiring = [row for row in await listed(store_with_target) if row.event == "connection.expiring"]
+    assert [item.connection_id for item in expiring] == ["u1", "u1"]
     content = await store_with_target.deliveries.content(expiring[0])
     assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
     await store_with_target.connections.put(new(life=Lifespan(ends, None)), now=NOW)
@@ -207,8 +207,8 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
         )
         == 0
     )
-    forwards = [one for one in await listed(store_with_target) if one.event == "forward"]
-    assert [one.connection_id for one in forwards] == ["u1", None]
+    forwards = [row for row in await listed(store_with_target) if row.event == "forward"]
+    assert [forward.connection_id for forward in forwards] == ["u1", None]
     assert (await store_with_target.deliveries.content(forwards[0])).received == received
     await store_with_target.event_log.prune(NOW + timedelta(days=8))
     assert (
@@ -236,7 +236,7 @@ async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
             )
         skipped = [line["skipped"] for line in logged if line["event"] == "webhook_connections_skipped"]
         assert skipped == ([number - 3] if number > 3 else [])
-    forwards = [one.connection_id for one in await listed(store_with_target) if one.event == "forward"]
+    forwards = [row.connection_id for row in await listed(store_with_target) if row.event == "forward"]
     assert (forwards.count("u1"), forwards.count("u2"), forwards.count("u3")) == (4, 3, 0)
 
 
@@ -254,8 +254,8 @@ async def test_signing_key_is_created_once_and_rotated_with_an_overlap(opener: O
         now = NOW + timedelta(hours=step)
         await keys.rotate("dev", Secret(name), now=now, retires_at=now + timedelta(days=1))
     both = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=2))
-    assert [one.key.reveal() for one in both] == ["third", "second"]
+    assert [item.key.reveal() for item in both] == ["third", "second"]
     alone = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=26))
-    assert [one.key.reveal() for one in alone] == ["third"]
-    assert former not in [one.key for one in both]
+    assert [item.key.reveal() for item in alone] == ["third"]
+    assert former not in [item.key for item in both]
     assert await keys.of("prod", now=NOW) == []

@@ -28,7 +28,7 @@ async def put(store: Store, number: int, ends_in: timedelta | None, *, settled: 
 
 
 async def names(store: Store, after: Any = None) -> list[str]:
-    return [one.ref.connection_id for one in await store.expiring.token_ended(NOW, after=after, limit=9)]
+    return [item.ref.connection_id for item in await store.expiring.token_ended(NOW, after=after, limit=9)]
 
 
 async def test_ended_connections_are_ordered_and_paged(store: Store) -> None:
@@ -100,7 +100,7 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
     (row,) = await store.expiring.token_ended(NOW, after=None, limit=9)
     await store.expiring.token_ended(NOW, after=row, limit=9)
     event.remove(Engine, "before_cursor_execute", record_statement)
-    asked = [one for one in asked if "FROM connections" in one[0]]
+    asked = [item for item in asked if "FROM connections" in item[0]]
     assert len(asked) == 2
     async with store.transactions.read() as db:
         for statement, parameters in asked:

@@ -27,7 +27,7 @@ async def test_an_edit_changes_only_the_given_members(store: Store) -> None:
     assert (after.version, after.credential, after.metadata) == (before.version, before.credential, {"m": 1})
     assert (after.webhook_url_override, after.config) == ("https://a.example", {"a": 1})
     for wanted in (ListFilter(tags={"team": "Red"}), ListFilter(end_user_id="e"), ListFilter(search="éA")):
-        assert [one.ref for one in await store.connections.list("dev", wanted)] == [REF]
+        assert [item.ref for item in await store.connections.list("dev", wanted)] == [REF]
     assert await store.connections.list("dev", ListFilter(tags={"old": "1"})) == []
     cleared = await store.edits.edit(REF, Edit(webhook_url_override=""), now=LATER)
     assert (cleared.webhook_url_override, cleared.tags) == (None, {"team": "Red"})
@@ -51,14 +51,14 @@ async def test_changed_metadata_is_audited_and_unchanged_metadata_is_not(store: 
     await store.edits.set_metadata([REF], {"secret": "value"}, merge=True, now=LATER)
     await store.edits.set_metadata([OTHER], {"m": True}, merge=True, now=LATER)  # equal to 1 in Python, not in JSON
     await store.audit.append_to_chain()
-    records = [one.as_json() for one in await store.audit.find(AuditFilter(action="connection.changed"))]
-    assert [one["object"]["connection"] for one in records] == [
+    records = [item.as_json() for item in await store.audit.find(AuditFilter(action="connection.changed"))]
+    assert [record["object"]["connection"] for record in records] == [
         OTHER.connection_id,
         REF.connection_id,
         OTHER.connection_id,
     ]
-    assert [one["detail"] for one in records] == [{"fields": ["metadata"]}] * 3
-    assert ["end_user" in one for one in records] == [False, True, False]
+    assert [record["detail"] for record in records] == [{"fields": ["metadata"]}] * 3
+    assert ["end_user" in record for record in records] == [False, True, False]
 
 
 async def test_unknown_connection_prevents_all_changes(store: Store) -> None:

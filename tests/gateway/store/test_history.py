@@ -30,7 +30,7 @@ async def test_rejection_is_recorded_made_final_and_withdrawn(store: Store) -> N
     assert row is not None
     assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)
     assert await store.rejections.withdraw(seen, now=LATER) is None
-    shown = [(one.state, one.reason) for one in await store.history.of(row.id)]
+    shown = [(item.state, item.reason) for item in await store.history.of(row.id)]
     assert shown[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
 
 

@@ -31,11 +31,11 @@ async def test_due_connections_are_ordered_by_time(store: Store) -> None:
         ref = ConnectionRef("dev", "jira", f"u{number}")
         await store.connections.put(new(ref, life=Lifespan(NOW + 9 * DAY, due)), now=NOW)
     found = await store.keep_alive.due("jira", NOW, limit=10)
-    assert [one.ref.connection_id for one in found] == ["u2", "u1"]
-    assert [one.ref.connection_id for one in await store.keep_alive.find_unplanned("jira", after_id=0, limit=9)] == [
+    assert [item.ref.connection_id for item in found] == ["u2", "u1"]
+    assert [item.ref.connection_id for item in await store.keep_alive.find_unplanned("jira", after_id=0, limit=9)] == [
         "u3"
     ]
-    assert [one.ref.connection_id for one in await store.keep_alive.too_late("jira", NOW, limit=9)] == ["u0"]
+    assert [client.ref.connection_id for client in await store.keep_alive.too_late("jira", NOW, limit=9)] == ["u0"]
     assert await store.keep_alive.due("github", NOW, limit=10) == []
 
 

@@ -199,7 +199,7 @@ async def test_list_applies_key_limits(store: Store, limits: KeyLimits, found: s
     for integration, name, tags in (("jira", "a", {}), ("jira", "b", {"team": "red"}), ("github", "c", {})):
         await store.connections.put(new(ConnectionRef("dev", integration, name), tags=tags), now=NOW)
     there = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))
-    assert {one.ref.connection_id for one in there} == found
+    assert {item.ref.connection_id for item in there} == found
 
 
 async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old_key(store: Store) -> None:

@@ -35,7 +35,7 @@ async def test_value_under_a_missing_key_opens_after_the_reload(opener: Opener) 
     here.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
     await asyncio.gather(*(here.connections.put(new(), now=NOW) for _ in range(5)))
-    assert [here.open(one.credential)["apiKey"] for one in found if one is not None] == ["k"] * 5
+    assert [here.open(item.credential)["apiKey"] for item in found if item is not None] == ["k"] * 5
     assert len(asked) == 1
 
 

@@ -46,7 +46,7 @@ async def test_one_of_twenty_callbacks_at_once_gets_the_flow(opener: Opener) -> 
     stores = [await opener(), await opener()]
     await stores[0].flows.add(flow())
     got = await asyncio.gather(*(stores[n % 2].flows.consume("s1", now=NOW) for n in range(20)))
-    assert sum(one is not None for one in got) == 1
+    assert sum(item is not None for item in got) == 1
 
 
 async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
@@ -81,12 +81,12 @@ async def test_failures_of_a_session_are_limited_and_push_no_connection_out(stor
     failure = {"error_type": "callback_err", "code": "authorization_refused"}
     dropped = outcome(connection_id="c2", is_pending=True, error_type="state_err", code="invalid_state")
     connected = [outcome(connection_id="c1"), dropped]
-    for one in (*connected, outcome("d2", **failure)):
-        await store.flow_results.add(one)
+    for item in (*connected, outcome("d2", **failure)):
+        await store.flow_results.add(item)
     for number in range(MAX_KEPT_FAILURES + 5):
         await store.flow_results.add(outcome(error_desc=str(number), **failure))
     await store.flow_results.add(outcome(connection_id="c3"))
     found = await store.flow_results.find_by_session("d1")
     assert (found[:2], found[-1]) == (connected, outcome(connection_id="c3"))
-    assert [one.error_desc for one in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
+    assert [entry.error_desc for entry in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
     assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MAX_RESULTS

@@ -76,7 +76,7 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
     done = await asyncio.gather(
         *(stores[n % 2].pending.complete(added, now=NOW, check=allow_any) for n in range(8)), return_exceptions=True
     )
-    stored = [one for one in done if one is not None]
+    stored = [item for item in done if item is not None]
     assert len(stored) == 1, done
     connection, created = stored[0]  # type: ignore[misc]
     assert (created, connection.ref, connection.version, connection.account) == (True, REF, 1, FULL.account)
@@ -184,7 +184,7 @@ async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener)
     assert await stores[0].pending.find_by_session("d1", now=SOON) == []
     assert await stores[0].pending.complete(added, now=SOON, check=allow_any) is None
     assert await stores[0].pending.expire(NOW) == []
-    gone = await asyncio.gather(*(one.pending.expire(SOON) for one in stores))
+    gone = await asyncio.gather(*(store.pending.expire(SOON) for store in stores))
     assert sorted(gone, key=len) == [[], [added]]
     assert await connections_made(stores[0]) == 0, "the session may be used again"
     assert await stores[0].connections.get(REF) is None
@@ -224,7 +224,7 @@ async def test_wrong_verifiers_are_counted_and_the_last_one_drops_pending_connec
     other = await add(store, new(REF._replace(connection_id="c2")))
     assert [await store.pending.refuse_verifier("d1", limit=3) for _ in range(2)] == [[], []]
     dropped = await store.pending.refuse_verifier("d1", limit=3)
-    assert {one.uid for one in dropped} == {added.uid, other.uid}
+    assert {item.uid for item in dropped} == {added.uid, other.uid}
     assert await store.pending.find_by_session("d1", now=NOW) == []
     assert await connections_made(store) == 0
     assert await store.pending.complete(added, now=NOW, check=allow_any) is None

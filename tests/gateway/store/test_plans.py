@@ -42,7 +42,9 @@ async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
                 plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
                 plans.append((statement, [step[3] for step in plan]))
     assert len(plans) > 6
-    assert [one for one in plans if any(step.startswith(("SCAN connections", "SCAN changes")) for step in one[1])] == []
+    assert [
+        item for item in plans if any(step.startswith(("SCAN connections", "SCAN changes")) for step in item[1])
+    ] == []
 
 
 @sqlite_only

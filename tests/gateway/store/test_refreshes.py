@@ -125,5 +125,5 @@ async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: S
     ref = REF._replace(connection_id="c2")
     seen, _ = await store.connections.put(new(ref), now=NOW)
     assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, seen=seen, intent="digest")
-    assert [one.ref for one in await store.refreshes.find_unsettled(limit=1)] == [ref]
-    assert [one.ref for one in await store.refreshes.find_unsettled(limit=9)] == [ref, REF]
+    assert [item.ref for item in await store.refreshes.find_unsettled(limit=1)] == [ref]
+    assert [item.ref for item in await store.refreshes.find_unsettled(limit=9)] == [ref, REF]

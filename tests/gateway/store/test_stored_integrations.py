@@ -36,8 +36,8 @@ ONE = Integration(
 )
 
 
-async def add_integration(store: Store, one: Integration = ONE) -> Integration:
-    stored = await store.integrations.add(one, now=NOW)
+async def add_integration(store: Store, integration: Integration = ONE) -> Integration:
+    stored = await store.integrations.add(integration, now=NOW)
     assert stored is not None
     return stored
 
@@ -143,13 +143,13 @@ async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
     await store.transactions.write(swap)
     with pytest.raises(VaultError):
         await store.integrations.get("dev", "jira")
-    assert [one.integration_id for one in await store.integrations.all()] == ["other"]
+    assert [item.integration_id for item in await store.integrations.all()] == ["other"]
 
 
 async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, opener: Opener) -> None:
     other = await opener()
-    made = await asyncio.gather(*(one.integrations.add(ONE, now=NOW) for one in (store, other)))
-    assert sum(one is not None for one in made) == 1
+    made = await asyncio.gather(*(item.integrations.add(ONE, now=NOW) for item in (store, other)))
+    assert sum(item is not None for item in made) == 1
 
 
 async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_was_renamed(store: Store) -> None:

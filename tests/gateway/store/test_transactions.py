@@ -55,7 +55,7 @@ async def test_no_transaction_stays_open_after_random_cancellations(store: Store
                 await asyncio.sleep(0)
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert {type(one) for one in ended} <= {asyncio.CancelledError, type(None)}
+        assert {type(item) for item in ended} <= {asyncio.CancelledError, type(None)}
     stored, _ = await store.connections.put(new(), now=NOW)
     assert stored == await store.connections.get(REF)
     if backend == "sqlite":
@@ -117,7 +117,7 @@ async def test_a_full_disk_is_unavailable_and_loses_nothing(store: Store) -> Non
             with pytest.raises(Unavailable, match="disk is full"):
                 await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
     assert store.full
-    (line,) = [one for one in logged if one["event"] == "database_full"]
+    (line,) = [event for event in logged if event["event"] == "database_full"]
     assert (line["log_level"], line["detail"]) == ("error", "database or disk is full")
     found = await store.connections.get(REF)
     assert found is not None

@@ -86,7 +86,7 @@ async def violations(page: Any) -> list[str]:
     await page.evaluate(source + "; undefined")
     found = await page.evaluate(AXE_RUN)
     return [
-        f"{one['id']}: {node['html'][:160]} {node['failureSummary']}"
-        for one in found["violations"]
-        for node in one["nodes"]
+        f"{violation['id']}: {node['html'][:160]} {node['failureSummary']}"
+        for violation in found["violations"]
+        for node in violation["nodes"]
     ]

@@ -150,7 +150,7 @@ async def test_auth_reconnect_and_connect_ui_work_unchanged(
             task.cancel()
         await asyncio.gather(*signing, return_exceptions=True)
     _, listed = await gateway_server.call("GET", "/connections?endUserId=ada")
-    assert {one["connection_id"] for one in listed["connections"]} == {
+    assert {connection["connection_id"] for connection in listed["connections"]} == {
         connection_id,
         connected["payload"]["connectionId"],
     }

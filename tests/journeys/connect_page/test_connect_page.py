@@ -185,7 +185,7 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")
-    assert [one["id"] for one in await site.connections()].count(made["id"]) == 1
+    assert [connection["id"] for connection in await site.connections()].count(made["id"]) == 1
 
 
 @pytest.mark.parametrize(("lang", "said"), [("de", "Northwind CRM verbinden"), ("ja", "Northwind CRM を接続")])

@@ -75,15 +75,15 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
     rows = []
     for n in reversed(range(200)):
         at = now - timedelta(seconds=n * 7)
-        one = Operation("call", at, f"r{n}", "dev", "tracker", "anna", "GET", "127.0.0.1", f"/items/{n}", 200)
-        one = one._replace(
+        item = Operation("call", at, f"r{n}", "dev", "tracker", "anna", "GET", "127.0.0.1", f"/items/{n}", 200)
+        item = item._replace(
             duration_ms=84.0 + n % 9, gateway_ms=0.3, token_ms=0.0, upstream_ms=83.0 + n % 9, bytes_out=512
         )
         if n % 13 == 4:
-            one = one._replace(status=502, error_code="upstream_timeout")
+            item = item._replace(status=502, error_code="upstream_timeout")
         if n % 31 == 7:
-            one = one._replace(status=403, error_code="forbidden", key_id=1, rule="rules")
-        rows.append(one)
+            item = item._replace(status=403, error_code="forbidden", key_id=1, rule="rules")
+        rows.append(item)
     rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
     await running.runtime.store.call_log.add_many(rows)
     for method in ("GET", "GET", "DELETE"):
@@ -222,8 +222,10 @@ async def test_a_live_page_warns_while_the_gateway_does_not_respond(
 
 
 def new_operation(number: int, **fields: Any) -> Operation:
-    one = Operation("call", datetime.now(UTC), f"new{number}", "dev", "tracker", "anna", "GET", path=f"/new/{number}")
-    return one._replace(status=200, **fields)
+    operation = Operation(
+        "call", datetime.now(UTC), f"new{number}", "dev", "tracker", "anna", "GET", path=f"/new/{number}"
+    )
+    return operation._replace(status=200, **fields)
 
 
 async def test_a_new_call_shows_without_a_reload(busy: RunningGateway, browser: Any) -> None:

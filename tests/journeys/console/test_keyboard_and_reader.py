@@ -77,15 +77,15 @@ async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy: Runnin
         await page.goto(await url_of(busy, path))
         nodes = (await devtools.send("Accessibility.getFullAXTree"))["nodes"]
         said = [
-            (one["role"]["value"], one.get("name", {}).get("value", ""), one)
-            for one in nodes
-            if not one.get("ignored") and "role" in one
+            (node["role"]["value"], node.get("name", {}).get("value", ""), node)
+            for node in nodes
+            if not node.get("ignored") and "role" in node
         ]
         nameless = [role for role, text, _ in said if role in NAMED and not text.strip()]
         assert nameless == [], view
         levels = [
-            next(prop["value"]["value"] for prop in one["properties"] if prop["name"] == "level")
-            for role, _, one in said
+            next(prop["value"]["value"] for prop in item["properties"] if prop["name"] == "level")
+            for role, _, item in said
             if role == "heading"
         ]
         assert levels.count(1) == 1, view

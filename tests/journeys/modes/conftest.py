@@ -118,5 +118,5 @@ async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> t
 
 async def only_id(gateway: RunningGateway) -> str:
     """Return the id of the only connection."""
-    (one,) = (await gateway.json("GET", "/connections"))["connections"]
-    return str(one["connection_id"])
+    (connection,) = (await gateway.json("GET", "/connections"))["connections"]
+    return str(connection["connection_id"])

@@ -239,7 +239,7 @@ async def refreshed(gateway: Any, connection_id: str) -> tuple[str | None, list[
 
 
 def dropped(logged: list[Any]) -> list[str]:
-    return [one["reason"] for one in logged if one["event"] == "credential_part_dropped"]
+    return [event["reason"] for event in logged if event["event"] == "credential_part_dropped"]
 
 
 async def test_refused_end_users_grant_is_dropped_and_reported(

@@ -57,8 +57,8 @@ CLIENT = {"client_id": "c", "client_secret": "s"}
 
 
 async def realm(gateway: RunningGateway) -> str:
-    one = await gateway.json("GET", f"/connections/{await only_id(gateway)}?provider_config_key=tracker")
-    return f"{one['connection_config']['realmId']} {one['credentials']['access_token']}"
+    item = await gateway.json("GET", f"/connections/{await only_id(gateway)}?provider_config_key=tracker")
+    return f"{item['connection_config']['realmId']} {item['credentials']['access_token']}"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

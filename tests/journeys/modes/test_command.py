@@ -69,7 +69,10 @@ async def test_connections_are_listed_and_shown_without_a_secret(
     fake_provider: FakeProvider, gateway: RunningGateway
 ) -> None:
     code, out, err = await command(gateway, "list", "--integration", "tracker", "--json")
-    assert (code, [one["connection_id"] for one in json.loads(out)["connections"]]) == (0, ["c3", "c2", "c1"]), err
+    assert (code, [connection["connection_id"] for connection in json.loads(out)["connections"]]) == (
+        0,
+        ["c3", "c2", "c1"],
+    ), err
     code, out, _ = await command(gateway, "list", "--limit", "2")
     assert (code, "user-c3" in out, "c1" in out) == (0, True, False)
     code, shown, _ = await command(gateway, "show", "--integration", "tracker", "c1", "--json")
@@ -87,7 +90,7 @@ async def test_credentials_are_refreshed_and_failures_are_reported(
     body = {"provider_config_key": "tracker", "connection_id": "c2", "credentials": dead}
     await gateway.json("POST", "/connections", json=body, expect=201)
     code, out, err = await command(gateway, "refresh", "--integration", "tracker", "--all", "--json")
-    response = {one["connection_id"]: one["outcome"] for one in json.loads(out)["connections"]}
+    response = {connection["connection_id"]: connection["outcome"] for connection in json.loads(out)["connections"]}
     assert (code, response) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
     shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")

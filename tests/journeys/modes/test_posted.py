@@ -209,7 +209,7 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     assert (status, external in response["error"]["message"]) == (400, True)
     await post(gateway, "/auth/aws-sigv4", role)
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
-    assert [one["ExternalId"] == external for one in asked] == [True, True, False]
+    assert [item["ExternalId"] == external for item in asked] == [True, True, False]
     status, response = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
     assert response["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
     status, response = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})

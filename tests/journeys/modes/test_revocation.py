@@ -117,7 +117,7 @@ async def test_a_provider_with_a_temporary_error_is_called_twice(
     gateway = await start(CLIENT, **entry(fake_provider))
     await import_connection(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
-    assert [one["outcome"] for one in result] == ["unavailable", "revoked"]
+    assert [item["outcome"] for item in result] == ["unavailable", "revoked"]
     assert [form["token_type_hint"] for form, _ in endpoint.asked] == ["refresh_token", "access_token"] * 2
 
 
@@ -131,7 +131,7 @@ async def test_an_unreachable_provider_does_not_prevent_the_deletion(
     gateway = await start(CLIENT, **entry(fake_provider, revocation_url="http://127.0.0.1:1/revoke"))
     await import_connection(gateway, credentials=GRANT)
     result = (await delete(gateway))["revocation"]
-    assert {one["outcome"] for one in result} == {"unavailable"}
+    assert {item["outcome"] for item in result} == {"unavailable"}
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -233,7 +233,7 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
     go_on.set()
     result = await deleting
     await calling
-    assert [one["outcome"] for one in result["revocation"]] == ["revoked", "revoked"]
+    assert [item["outcome"] for item in result["revocation"]] == ["revoked", "revoked"]
     assert [form["token"] for form, _ in endpoint.asked] == ["newer refresh", "newer"]
 
 

@@ -75,8 +75,8 @@ async def connect_by_consent(gateway: RunningGateway, **params: str) -> str:
     """Walk through the consent and return the ID of the new connection."""
     query = await consent(gateway, **params)
     await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
-    (one,) = (await gateway.json("GET", "/connections"))["connections"]
-    return str(one["connection_id"])
+    (connection,) = (await gateway.json("GET", "/connections"))["connections"]
+    return str(connection["connection_id"])
 
 
 async def read_connection(gateway: RunningGateway, connection_id: str, query: str = "", expect: int = 200) -> Any:
@@ -139,9 +139,9 @@ async def test_a_numeric_id_of_the_first_response_is_kept_as_a_setting(fake_inte
         lambda: clock.now().timestamp(),
     )
     gateway = await start("instagram", **CLIENT)
-    one = await read_connection(gateway, await connect_by_consent(gateway))
-    assert one["connection_config"]["user_id"] == "17841400000000001"
-    assert one["credentials"]["raw"]["user_id"] == 17841400000000001
+    item = await read_connection(gateway, await connect_by_consent(gateway))
+    assert item["connection_config"]["user_id"] == "17841400000000001"
+    assert item["credentials"]["raw"]["user_id"] == 17841400000000001
 
 
 async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(fake_internet: Internet, start: Any) -> None:
@@ -174,10 +174,10 @@ async def test_a_token_of_facebook_is_exchanged_at_once(fake_internet: Internet,
 
     fake_internet.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
     gateway = await start("facebook", **CLIENT)
-    one = await read_connection(gateway, await connect_by_consent(gateway))
-    assert one["credentials"]["access_token"] == "long"
+    item = await read_connection(gateway, await connect_by_consent(gateway))
+    assert item["credentials"]["access_token"] == "long"
     # the expiry of the short-lived token does not apply to the long-lived token
-    assert "expires_at" not in one["credentials"]
+    assert "expires_at" not in item["credentials"]
     wanted = {"grant_type": "fb_exchange_token", "fb_exchange_token": "short"}
     assert asked == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
 
@@ -195,9 +195,9 @@ async def test_calls_go_to_the_host_that_userinfo_names(
     AccountHosts(fake_internet, login, host)
     gateway = await start(provider, **CLIENT)
     connection_id = await connect_by_consent(gateway)
-    one = await read_connection(gateway, connection_id)
-    assert one["connection_config"] == {"baseUri": host, "accountId": "b"}
-    assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
+    item = await read_connection(gateway, connection_id)
+    assert item["connection_config"] == {"baseUri": host, "accountId": "b"}
+    assert (item["account"]["id"], item["account"]["label"]) == ("u-1", "ada@example.com")
     async with gateway.call_proxy(connection_id, "/restapi/v2.1/accounts/b") as response:
         assert response.status == 200
     # one call returns both the settings and the account
@@ -259,7 +259,7 @@ async def test_the_next_page_may_be_on_another_host_of_the_provider(fake_interne
     gateway = await start("front-api-key")
     await imported_key(fake_internet, gateway)
     *records, trailer = await pages(gateway)
-    assert [one["id"] for one in records] == ["tea_1", "tea_2"]
+    assert [record["id"] for record in records] == ["tea_1", "tea_2"]
     assert trailer["gateway_trailer"]["complete"]
 
 
@@ -268,7 +268,7 @@ async def test_a_next_page_on_a_foreign_host_is_not_followed(fake_internet: Inte
     gateway = await start("front-api-key")
     await imported_key(fake_internet, gateway)
     *records, trailer = await pages(gateway)
-    assert [one["id"] for one in records] == ["tea_1"]
+    assert [record["id"] for record in records] == ["tea_1"]
     assert trailer["gateway_trailer"]["error"]["code"] == "next_page_refused"
 
 
@@ -309,14 +309,14 @@ async def test_an_integration_that_gains_a_scope_marks_its_connections(fake_inte
     fake_internet.on("https://api.github.com/user", user)
     gateway = await start("github", **CLIENT, scopes=["read:user"])
     connection_id = await connect_by_consent(gateway)
-    one = await read_connection(gateway, connection_id, "&include=history")
-    assert one["scopes"] == {"granted": ["read:user", "gist"], "needed": ["read:user"], "missing": []}
-    assert "scopes_missing" not in {cause["cause"] for cause in one["diagnosis"]["causes"]}
+    item = await read_connection(gateway, connection_id, "&include=history")
+    assert item["scopes"] == {"granted": ["read:user", "gist"], "needed": ["read:user"], "missing": []}
+    assert "scopes_missing" not in {cause["cause"] for cause in item["diagnosis"]["causes"]}
     gateway.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read:user", "repo"]
     await gateway.restart()
-    one = await read_connection(gateway, connection_id, "&include=history")
-    assert one["scopes"]["missing"] == ["repo"]
-    (cause,) = [cause for cause in one["diagnosis"]["causes"] if cause["cause"] == "scopes_missing"]
+    item = await read_connection(gateway, connection_id, "&include=history")
+    assert item["scopes"]["missing"] == ["repo"]
+    (cause,) = [cause for cause in item["diagnosis"]["causes"] if cause["cause"] == "scopes_missing"]
     assert "'repo'" in cause["why"]
-    assert one["diagnosis"]["action"]["do"] == "reconnect"
+    assert item["diagnosis"]["action"]["do"] == "reconnect"
     assert "scopes" not in await read_connection(gateway, connection_id)

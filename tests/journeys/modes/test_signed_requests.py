@@ -392,4 +392,4 @@ async def test_templates_may_name_parts_of_the_request(fake_provider: FakeProvid
         assert response.status == 200
     async with gateway.call_proxy("c1", "/a?x=1", "POST", data={"b": "2", "a": "1"}) as response:
         assert response.status == 200
-    assert len({one["nonce"] for one in seen}) == 3
+    assert len({item["nonce"] for item in seen}) == 3

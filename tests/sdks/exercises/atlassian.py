@@ -2,7 +2,7 @@ assert client.get("rest/api/3/myself")["displayName"] == "Dana"
 pages, token = [], None
 while True:
     page = client.enhanced_jql("project = ACME", nextPageToken=token, limit=2)
-    pages += [one["key"] for one in page["issues"]]
+    pages += [issue["key"] for issue in page["issues"]]
     token = page.get("nextPageToken")
     if token is None:
         break

@@ -2,11 +2,11 @@ from github import UnknownObjectException
 
 assert client.get_user().login == "octo"
 client.per_page = 2
-assert [one.name for one in client.get_user().get_repos()] == [f"repo-{number}" for number in range(5)]
+assert [repo.name for repo in client.get_user().get_repos()] == [f"repo-{number}" for number in range(5)]
 repository = client.get_repo("octo/repo-1")
 issue = repository.create_issue(title="Found on the way")  # uses the URL in the body
 issue.edit(state="closed")
-assert [(one.title, one.state) for one in repository.get_issues()] == [("Found on the way", "closed")]
+assert [(item.title, item.state) for item in repository.get_issues()] == [("Found on the way", "closed")]
 try:
     client.get_repo("octo/none")
 except UnknownObjectException as refused:

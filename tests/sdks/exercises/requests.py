@@ -1,7 +1,7 @@
 assert client.get(f"{BASE}/user").json()["login"] == "octo"
 names, response = [], client.get(f"{BASE}/user/repos", params={"per_page": 2})
 while True:
-    names += [one["name"] for one in response.json()]
+    names += [item["name"] for item in response.json()]
     if "next" not in response.links:
         break
     response = client.get(response.links["next"]["url"])

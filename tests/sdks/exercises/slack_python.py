@@ -2,7 +2,7 @@ from slack_sdk.errors import SlackApiError
 
 assert client.auth_test()["team"] == "Acme"
 pages = client.conversations_list(limit=2)  # iterating follows the cursor
-assert [one["name"] for page in pages for one in page["channels"]] == ["general", "random", "ops"]
+assert [channel["name"] for page in pages for channel in page["channels"]] == ["general", "random", "ops"]
 assert client.chat_postMessage(channel="Cgeneral", text="Grüße & <more>")["message"]["text"] == "Grüße & <more>"
 assert client.files_upload_v2(content="hello", filename="a.txt")["files"][0]["id"] == "F1"
 try:

@@ -42,8 +42,8 @@ class Imported:
         self.entries, self.add_lost = foreign_catalog(self.shipped.providers)
         source = folder / "theirs.yaml"
         source.write_text(yaml.safe_dump(self.entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        self.found = {one.name: one for one in convert_catalog(source, external_names(), shipped_values())}
-        self.usable = {name: one for name, one in self.found.items() if one.values is not None}
+        self.found = {item.name: item for item in convert_catalog(source, external_names(), shipped_values())}
+        self.usable = {name: item for name, item in self.found.items() if item.values is not None}
         self.folder = folder / "ours"
         write(list(self.usable.values()), self.folder, source=source.name)
         self.catalog: Catalog = load_catalog([self.folder], scripts=SCRIPTS, modes=known_modes())
@@ -54,14 +54,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     return Imported(tmp_path_factory.mktemp("import"))
 
 
-def fields_noted(one: ConvertedEntry, kind: str) -> set[str]:
-    return {note.field for note in one.notes if note.kind == kind}
+def fields_noted(entry: ConvertedEntry, kind: str) -> set[str]:
+    return {note.field for note in entry.notes if note.kind == kind}
 
 
 def test_at_least_95_of_100_entries_are_usable(imported: Imported) -> None:
     assert len(imported.entries) > 1000
     assert len({entry.get("auth_mode") for entry in imported.entries.values()} - {None}) >= 14
-    refused = {name: one.notes for name, one in imported.found.items() if one.values is None}
+    refused = {name: item.notes for name, item in imported.found.items() if item.values is None}
     assert len(imported.usable) >= 0.95 * len(imported.entries), dict(list(refused.items())[:10])
     assert all(fields_noted(imported.found[name], "refused") for name in refused)
 
@@ -101,7 +101,7 @@ def _expressible(provider: Provider, key: str) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
 
 
@@ -150,7 +150,7 @@ def sample(provider: Provider, name: str) -> str | None:
     if given := setting.example or setting.default_value or (setting.enum or [None])[0]:
         return given
     if setting.pattern is not None:
-        return next((one for one in ("acme", "1", "us", "a1b2c3") if re.fullmatch(setting.pattern, one)), None)
+        return next((item for item in ("acme", "1", "us", "a1b2c3") if re.fullmatch(setting.pattern, item)), None)
     kinds = {"hostname": "api.acme.test", "uri": "https://api.acme.test", "email": "a@acme.test"}
     return {**kinds, "uuid": "0b0f6a5e-0000-4000-8000-000000000000"}.get(setting.format or "", "acme")
 

@@ -239,7 +239,7 @@ def failures(found: RehearsalReport) -> list[tuple[str, str, tuple[str | int, ..
 
 
 def step(found: RehearsalReport, name: str) -> Any:
-    return next(one for one in found.steps if one.name == name)
+    return next(item for item in found.steps if item.name == name)
 
 
 def test_every_mode_has_a_test_entry() -> None:
@@ -251,7 +251,7 @@ async def test_correctly_applied_entry_passes(name: str) -> None:
     entry = provider(ENTRIES[name])
     found = await rehearse(entry, {})
     assert failures(found) == []
-    assert [one.name for one in found.steps] == ["connect", "verification", "call", "refresh", "page", "revocation"]
+    assert [item.name for item in found.steps] == ["connect", "verification", "call", "refresh", "page", "revocation"]
     assert step(found, "call").checks or entry.auth_mode == "NONE"
     assert (step(found, "page").skipped is None) == (entry.proxy.paginate is not None)
     assert (step(found, "verification").skipped is None) == (entry.proxy.verification is not None)
@@ -287,8 +287,8 @@ async def test_no_credential_is_shown(name: str) -> None:
         "dev_key": "dddd-1234567890",
     }
     found = await rehearse(entry, given)
-    shown = "\n".join(line for one in found.steps for request in one.sent for line in request)
-    shown += "\n".join(f"{check.what} {check.detail}" for one in found.steps for check in one.checks)
+    shown = "\n".join(line for item in found.steps for request in item.sent for line in request)
+    shown += "\n".join(f"{check.what} {check.detail}" for item in found.steps for check in item.checks)
     assert "try-" not in shown
     assert not any(secret in shown for secret in given.values() if secret != "ada")
 

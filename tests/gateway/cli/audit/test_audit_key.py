@@ -12,5 +12,5 @@ async def test_the_public_key_stays_until_a_new_one_is_requested(with_records: E
     newer = (await audit(with_records, "key", "--new")).out
     assert newer != first
     assert json.loads((await audit(with_records, "key", "--json")).out)["public_key"] == newer.strip()
-    actions = [one["action"] for one in json.loads((await audit(with_records, "show", "--json")).out)]
+    actions = [load["action"] for load in json.loads((await audit(with_records, "show", "--json")).out)]
     assert actions.count("audit_key.created") == 2

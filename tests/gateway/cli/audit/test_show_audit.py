@@ -27,7 +27,7 @@ async def test_filters_select_records_and_a_wrong_filter_is_reported(with_record
     ):
         done = await audit(with_records, "show", "--json", *words)
         assert done.code == 0, (words, done.err)
-        assert [one["action"] for one in json.loads(done.out)] == actions, words
+        assert [load["action"] for load in json.loads(done.out)] == actions, words
     for words, fault in (
         (("--end-user", "anna"), "needs --environment"),
         (("--since", "soon"), "--since takes a span"),
@@ -39,5 +39,5 @@ async def test_filters_select_records_and_a_wrong_filter_is_reported(with_record
 
 async def test_export_continues_after_the_last_exported_record(with_records: Examined) -> None:
     lines = [json.loads(line) for line in (await audit(with_records, "export")).out.splitlines()]
-    assert [one["sequence"] for one in lines] == [1, 2]
+    assert [line["sequence"] for line in lines] == [1, 2]
     assert (await audit(with_records, "export", "--after", "2")).out == ""

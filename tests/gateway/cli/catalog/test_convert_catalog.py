@@ -89,7 +89,7 @@ def test_import_without_a_folder_only_reports(foreign_file: Path, tmp_path: Path
     body = json.loads(catalog("import", str(foreign_file), "--json").stdout)
     assert set(tmp_path.iterdir()) == before
     assert (body["ok"], body["entries"], body["usable"]) == (False, 6, 3)
-    (shop,) = [one for one in body["data"] if one["name"] == "shop"]
+    (shop,) = [item for item in body["data"] if item["name"] == "shop"]
     assert [note["field"] for note in shop["lost"]] == ["proxy.retry.in_body"]
     assert shop["lost"][0]["where"].endswith("theirs.yaml:10")
     assert {"proxy.base_url", "proxy.headers.x-version"} <= {note["field"] for note in shop["changed"]}

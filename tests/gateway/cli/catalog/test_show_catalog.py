@@ -69,7 +69,8 @@ def test_list_includes_the_catalog_folders_of_a_configuration(config_folder: Pat
 def test_list_as_json_has_the_shape_of_the_api() -> None:
     entries = json.loads(catalog("list", "--json").stdout)["data"]
     assert all(
-        {"name", "display_name", "logo_url", "categories", "auth_mode", "proxy", "docs"} <= set(one) for one in entries
+        {"name", "display_name", "logo_url", "categories", "auth_mode", "proxy", "docs"} <= set(entry)
+        for entry in entries
     )
 
 

@@ -101,7 +101,7 @@ async def test_connections_that_lack_scopes_are_listed(
         if row.ref.connection_id != "well":
             await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
     found = json.loads((await connections(examined, "list", "--missing-scopes", "--json")).stdout)
-    assert [one["connection_id"] for one in found["connections"]] == ["c3", "c2", "c1"]
+    assert [connection["connection_id"] for connection in found["connections"]] == ["c3", "c2", "c1"]
     some = await connections(examined, "list", "--missing-scopes", "--limit", "2")
     assert ("c1" in some.stdout, "--cursor" in some.stderr) == (False, True)
     cursor = some.stderr.split()[-1]

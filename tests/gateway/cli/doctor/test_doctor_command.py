@@ -21,7 +21,7 @@ from tests.gateway.cli.examined import Examined, responding
 async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, running: RunningGateway) -> None:
     (running.folder / "gateway.db").chmod(0o600)
     result = await examined.report()
-    assert [one for one in result.findings if one["level"] == "fail"] == []
+    assert [finding for finding in result.findings if finding["level"] == "fail"] == []
     assert result.code == 0
     for check in (
         "files",
@@ -118,7 +118,7 @@ async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, m
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.DAMAGE_CHECK_TIMEOUT_S", -1.0)
     result = await examined.report("--offline")
     assert result.levels("store") == {"ok"}
-    assert any("the check for damage stopped" in one["message"] for one in result.of("store"))
+    assert any("the check for damage stopped" in item["message"] for item in result.of("store"))
 
 
 async def test_postgresql_is_examined_too(
@@ -202,7 +202,7 @@ async def test_files_that_others_may_read_are_reported_with_the_command_that_hel
     config_only.document["store"]["encryption_keys"] = ["${file:key}"]
     config_only.write()
     result = await config_only.report("--offline")
-    doubts = {one["where"]: one for one in result.of("files", "warn")}
+    doubts = {item["where"]: item for item in result.of("files", "warn")}
     assert "everybody" in doubts[str(key)]["message"]
     assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
 
@@ -228,7 +228,7 @@ async def test_doctor_checks_only_the_given_integration(config_only: Examined) -
     others = config_only.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}
     result = await config_only.report("tracker", "--offline")
-    assert {one["integration"] for one in result.findings if "integration" in one} == {"dev/tracker"}
+    assert {finding["integration"] for finding in result.findings if "integration" in finding} == {"dev/tracker"}
 
 
 async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(config_only: Examined) -> None:
@@ -241,7 +241,7 @@ async def test_every_fault_of_the_configuration_is_reported(config_only: Examine
     config_only.document["server"]["port"] = "nonsense"
     config_only.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
     result = await config_only.report()
-    lines = {one["line"] for one in result.of("configuration", "fail")}
+    lines = {item["line"] for item in result.of("configuration", "fail")}
     assert (result.code, lines) == (1, {config_only.line("nonsense"), config_only.line("githbu")})
 
 

@@ -56,7 +56,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
     assert made["created_by"] == "gateway keys create"
     second = printed_json(file, "create", "agent", "--replaces", str(made["id"]), "--overlap", "0s")
     listed = printed_json(file, "list")["keys"]
-    assert [one["id"] for one in listed] == [second["id"]]
+    assert [row["id"] for row in listed] == [second["id"]]
     assert "secret" not in listed[0]
     assert printed_json(file, "revoke", str(second["id"])) == {
         "keys": [{"id": second["id"], "revoked": 1}],

@@ -144,8 +144,8 @@ async def test_an_unknown_connection_is_reported_with_the_nearest_and_the_newest
 async def test_an_integration_without_a_connection_gets_a_link_to_make_one(
     running_target: Paged, try_command: Try
 ) -> None:
-    for one in ("c1", "c2"):
-        await running_target.gateway.json("DELETE", f"/connections/{one}?provider_config_key=tracker")
+    for item in ("c1", "c2"):
+        await running_target.gateway.json("DELETE", f"/connections/{item}?provider_config_key=tracker")
     result = await try_command("tracker")
     assert result.exit_code == 1
     assert "has no connection yet" in result.stderr

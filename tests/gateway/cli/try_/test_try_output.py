@@ -23,7 +23,7 @@ def test_each_bar_begins_where_the_one_before_ended() -> None:
     bars = [line[22 - 1 :].rstrip() for line in lines[:-1]]
     ends = [len(line.rstrip()) for line in lines[:-1]]
     starts = [line.index("█") for line in lines[:-1]]
-    assert [one.count("█") for one in bars] == [WIDTH // 8, WIDTH * 3 // 8, WIDTH // 2]
+    assert [item.count("█") for item in bars] == [WIDTH // 8, WIDTH * 3 // 8, WIDTH // 2]
     assert starts[1:] == ends[:-1]
     assert lines[-1].split() == ["total", "80.0", "ms"]
 

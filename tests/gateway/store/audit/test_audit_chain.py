@@ -74,14 +74,14 @@ def test_an_unchanged_chain_is_complete() -> None:
 
 def sealed_again(records: list[ChainedRecord]) -> list[ChainedRecord]:
     """Seal changed records again with consistent numbers and hashes, as an attacker who knows the format does."""
-    return sealed([one.body for one in records])
+    return sealed([record.body for record in records])
 
 
 def edit_at_random(records: list[ChainedRecord], chance: random.Random) -> None:
     at = chance.randrange(len(records))
     body = records[at].body
     place = chance.randrange(len(body))
-    other = chance.choice([one for one in "0123456789abcdefxyz" if one != body[place]])
+    other = chance.choice([item for item in "0123456789abcdefxyz" if item != body[place]])
     records[at] = records[at]._replace(body=body[:place] + other + body[place + 1 :])
 
 
@@ -150,7 +150,7 @@ KINDS: list[Callable[[list[ChainedRecord], random.Random], None]] = [
 
 def readable(records: list[ChainedRecord]) -> bool:
     try:
-        return all(columns_of(one.body) for one in records)
+        return all(columns_of(record.body) for record in records)
     except ValueError:
         return False
 
@@ -174,7 +174,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
         verdict = check_chain(records, left)
         assert not verdict.ok, KINDS[done % len(KINDS)].__name__
         first = next(
-            (n for n, (one, was) in enumerate(zip(records, CHAIN, strict=False), 1) if one != was), len(records) + 1
+            (n for n, (item, was) in enumerate(zip(records, CHAIN, strict=False), 1) if item != was), len(records) + 1
         )
         assert computed_again or verdict.faults[0].sequence <= first + 1
         done += 1
@@ -243,4 +243,4 @@ def test_the_page_lists_every_action_with_its_meaning() -> None:
 
     page = (Path(__file__).parents[4] / "docs" / "audit.md").read_text()
     table = page[page.index("| `action` | when |") :].partition("\n\n")[0].splitlines()[2:]
-    assert table == [f"| `{one}` | {one.meaning} |" for one in AuditAction]
+    assert table == [f"| `{item}` | {item.meaning} |" for item in AuditAction]

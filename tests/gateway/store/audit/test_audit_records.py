@@ -63,7 +63,7 @@ async def run_sql(store: Store, statement: str) -> int:
 async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Store) -> None:
     await filled(store)
     found = await store.audit.find(AuditFilter(limit=5))
-    assert [one.sequence for one in found] == [12, 11, 10, 9, 8]
+    assert [item.sequence for item in found] == [12, 11, 10, 9, 8]
     assert found[0].body == entry(12).body()
     members = found[0].as_json()
     assert members["actor"] == {"kind": "key", "key_id": 1, "name": "agent", "parents": [9]}
@@ -84,9 +84,9 @@ async def test_audit_records_are_filtered(store: Store) -> None:
         ({"after": 11}, [13, 12]),
     ):
         found = await store.audit.find(AuditFilter(**wanted))  # type: ignore[arg-type]
-        assert [one.sequence for one in found] == numbers, wanted
+        assert [item.sequence for item in found] == numbers, wanted
     pages = [page async for page in store.audit.pages(AuditFilter(environment="dev", limit=2))]
-    assert [one.sequence for page in pages for one in page] == list(range(1, 13))
+    assert [item.sequence for page in pages for item in page] == list(range(1, 13))
 
 
 async def test_a_change_and_its_record_are_committed_together(store: Store) -> None:
@@ -130,7 +130,7 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     await waiting
     assert await store.audit.append_to_chain() == 1
     found = await store.audit.find(AuditFilter())
-    assert [one.columns.connection_id for one in found] == ["u1", "u3", "u2"]
+    assert [item.columns.connection_id for item in found] == ["u1", "u3", "u2"]
     verdict = await verify_store(store)
     assert verdict.ok, verdict.faults
 
@@ -149,7 +149,7 @@ async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
     await asyncio.gather(*(node.audit.append_to_chain() for node in nodes))
     left = await signed(other)
     found = await store.audit.find(AuditFilter(limit=1000, action="credential.read"))
-    assert sorted(one.columns.connection_id for one in found) == sorted(
+    assert sorted(item.columns.connection_id for item in found) == sorted(
         f"u{b + n}" for b in (100, 200) for n in range(30)
     )
     verdict = await verify_store(store, left)
@@ -178,7 +178,7 @@ async def test_record_added_by_hand_is_found_and_blocks_nothing(store: Store) ->
     await filled(store, 2)
     verdict = await verify_store(store)
     assert verdict.last == len(BY_HAND) + 2
-    assert {one.sequence for one in verdict.faults} == set(range(1, len(BY_HAND) + 1))
+    assert {fault.sequence for fault in verdict.faults} == set(range(1, len(BY_HAND) + 1))
     found = await store.audit.find(AuditFilter(action="unreadable"))
     assert len(found) == len(BY_HAND)
 
@@ -277,8 +277,8 @@ async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, st
     await filled(store)
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
-    made = await asyncio.gather(*(one.audit.checkpoint(now=NOW) for one in (store, other, store)))
-    assert len([one for one in made if one is not None]) == 1
+    made = await asyncio.gather(*(item.audit.checkpoint(now=NOW) for item in (store, other, store)))
+    assert len([item for item in made if item is not None]) == 1
 
 
 async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Opener, store: Store) -> None:
@@ -293,7 +293,7 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
         await store.audit.public_key(now=NOW)  # `store` still has only the previous key
     await alone.audit.append_to_chain()
     assert (await verify_store(alone, left)).ok
-    actions = {one.columns.action for one in await alone.audit.find(AuditFilter())}
+    actions = {item.columns.action for item in await alone.audit.find(AuditFilter())}
     assert "encryption_keys.rotated" in actions
 
 
@@ -333,7 +333,7 @@ async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store
     await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {left.sequence}")
     await run_sql(store, f"UPDATE audit_checkpoints SET starts = true WHERE sequence = {left.sequence}")
     faults = (await verify_store(store, left)).faults
-    assert any("no record of a pruning" in one.message for one in faults)
+    assert any("no record of a pruning" in fault.message for fault in faults)
 
 
 async def test_an_end_user_is_a_keyed_digest_that_identifies_nobody_once_forgotten(store: Store) -> None:
@@ -343,8 +343,8 @@ async def test_an_end_user_is_a_keyed_digest_that_identifies_nobody_once_forgott
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(environment="dev", end_user_id=user.id))
     assert len(found) == 2
-    assert len({one.columns.end_user for one in found}) == 1
-    assert all("anna" not in one.body for one in found)
+    assert len({item.columns.end_user for item in found}) == 1
+    assert all("anna" not in item.body for item in found)
     forgotten = AuditEntry.of(AuditAction.PERSON_FORGOTTEN, "dev", NOW)
     assert await store.trail.forget("dev", user.id, forgotten)
     assert not await store.trail.forget("dev", user.id, forgotten)
@@ -375,14 +375,14 @@ async def test_an_end_user_is_forgotten_with_their_last_connection(store: Store)
     assert await _occurs_in_store(store, "carl") == 0
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter())
-    assert [one.columns.action for one in found] == [
+    assert [item.columns.action for item in found] == [
         "connection.deleted",
         "connection.changed",
         "connection.deleted",
         "connection.imported",
         "connection.imported",
     ]
-    assert all(one.columns.end_user for one in found)
+    assert all(item.columns.end_user for item in found)
 
 
 async def test_an_end_user_is_forgotten_when_another_connects_in_their_place(store: Store) -> None:

@@ -59,7 +59,7 @@ def operation(number: int = 0, **fields: Any) -> Operation:
 
 async def operations_found(store: Store, **wanted: Any) -> list[Operation]:
     page = await store.call_log.find(OperationFilter("dev", **wanted))
-    return [one.operation for one in page.operations]
+    return [item.operation for item in page.operations]
 
 
 async def test_stored_operation_is_found_completely(store: Store) -> None:
@@ -80,7 +80,7 @@ async def test_a_search_continues_if_another_node_drops_a_day(store: Store, url:
         await other.execute("DROP TABLE call_log_20260101")
         searching = asyncio.create_task(operations_found(store))
         await waiting_for_lock(url)
-    assert [one.request_id for one in await searching] == ["r1"]
+    assert [item.request_id for item in await searching] == ["r1"]
     await other.close()
 
 
@@ -118,8 +118,8 @@ async def test_a_call_of_an_agent_is_found_by_its_tool(store: Store, small_segme
         for n, tool in enumerate((None, "get_issue", "get_issues", 'a "b"', "get_issue"))
     ]
     await store.call_log.add_many([*calls, operation(9, detail={"message": "get_issue"}, kind="refresh")])
-    assert [one.request_id for one in await operations_found(store, tool="get_issue")] == ["r4", "r1"]
-    assert [one.detail for one in await operations_found(store, tool='a "b"')] == [{"tool": 'a "b"'}]
+    assert [item.request_id for item in await operations_found(store, tool="get_issue")] == ["r4", "r1"]
+    assert [item.detail for item in await operations_found(store, tool='a "b"')] == [{"tool": 'a "b"'}]
     assert await operations_found(store, tool="get") == []
 
 
@@ -164,29 +164,29 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def fits(one: Operation, wanted: OperationFilter) -> bool:
+def fits(candidate: Operation, wanted: OperationFilter) -> bool:
     """Return whether an operation matches the filter. This is a second, simple implementation to compare with."""
-    failed = one.error_code is not None or one.status >= 400
-    text = f"{one.path} {one.error_code} {(one.detail or {}).get('message')}".lower()
+    failed = candidate.error_code is not None or candidate.status >= 400
+    text = f"{candidate.path} {candidate.error_code} {(candidate.detail or {}).get('message')}".lower()
     return all(
         (
-            one.environment == wanted.environment,
-            wanted.since is None or one.at >= wanted.since,
-            wanted.until is None or one.at < wanted.until,
-            wanted.kind in (None, one.kind),
-            wanted.integration_id in (None, one.integration_id),
-            wanted.connection_id in (None, one.connection_id),
-            wanted.connections is None or (one.integration_id, one.connection_id) in wanted.connections,
-            not wanted.key_ids or one.key_id in wanted.key_ids,
-            wanted.status is None or wanted.status[0] <= one.status <= wanted.status[1],
+            candidate.environment == wanted.environment,
+            wanted.since is None or candidate.at >= wanted.since,
+            wanted.until is None or candidate.at < wanted.until,
+            wanted.kind in (None, candidate.kind),
+            wanted.integration_id in (None, candidate.integration_id),
+            wanted.connection_id in (None, candidate.connection_id),
+            wanted.connections is None or (candidate.integration_id, candidate.connection_id) in wanted.connections,
+            not wanted.key_ids or candidate.key_id in wanted.key_ids,
+            wanted.status is None or wanted.status[0] <= candidate.status <= wanted.status[1],
             wanted.failed in (None, failed),
-            not wanted.error_codes or one.error_code in wanted.error_codes,
-            one.error_code not in wanted.excluded_codes,
-            wanted.method in (None, one.method),
-            wanted.path is None or one.path.startswith(wanted.path),
+            not wanted.error_codes or candidate.error_code in wanted.error_codes,
+            candidate.error_code not in wanted.excluded_codes,
+            wanted.method in (None, candidate.method),
+            wanted.path is None or candidate.path.startswith(wanted.path),
             wanted.text is None or wanted.text.lower() in text,
-            wanted.request_id in (None, one.request_id),
-            wanted.trace_id in (None, one.trace_id),
+            wanted.request_id in (None, candidate.request_id),
+            wanted.trace_id in (None, candidate.trace_id),
         )
     )
 
@@ -221,7 +221,7 @@ async def test_each_filter_finds_only_matches(store: Store, small_segments: None
     for case in CASES:
         wanted = OperationFilter("dev", **case, limit=1000)
         page = await store.call_log.find(wanted)
-        assert [one.operation for one in page.operations] == [one for one in made[::-1] if fits(one, wanted)], case
+        assert [item.operation for item in page.operations] == [item for item in made[::-1] if fits(item, wanted)], case
         assert not page.more
         few = await paged(store, replace(wanted, limit=3))
         assert few == page.operations, case
@@ -245,8 +245,8 @@ async def test_following_finds_each_row_once_and_in_order(store: Store, small_se
     for number in range(40):
         await store.call_log.add_many([operation(number)])
         page = await store.call_log.find(OperationFilter("dev", after=after))
-        seen += [one.operation for one in page.operations[::-1]]
-        after = max((one.id for one in page.operations), default=after)
+        seen += [item.operation for item in page.operations[::-1]]
+        after = max((item.id for item in page.operations), default=after)
     assert seen == [operation(number) for number in range(40)]
 
 
@@ -261,7 +261,7 @@ async def test_a_search_that_takes_too_long_says_how_far_it_came(
     wanted = OperationFilter("dev", limit=100)
     for _ in range(50):
         page = await store.call_log.find(wanted)
-        every += [int(one.operation.request_id[1:]) for one in page.operations]
+        every += [int(item.operation.request_id[1:]) for item in page.operations]
         if page.searched_to is None:
             break
         assert page.more
@@ -285,7 +285,7 @@ async def test_a_text_search_stops_within_a_day_and_continues_there(
         wanted = OperationFilter("dev", limit=100, **asked)
         for _ in range(50):
             page = await store.call_log.find(wanted)
-            every += [one.operation.request_id for one in page.operations]
+            every += [item.operation.request_id for item in page.operations]
             if page.searched_to is None:
                 break
             assert page.searched_until is not None
@@ -313,7 +313,7 @@ async def test_a_stopped_search_continues_after_a_day_without_rows(
     wanted = OperationFilter("dev")
     for _ in range(4):
         page = await store.call_log.find(wanted)
-        ids += [one.operation.request_id for one in page.operations]
+        ids += [item.operation.request_id for item in page.operations]
         wanted = replace(wanted, before=page.searched_to)
         if page.searched_to is None:
             break
@@ -336,6 +336,6 @@ async def test_no_more_rows_are_kept_than_a_former_bound_says(store: Store) -> N
     for number in range(60):
         await store.call_log.add_many([operation(number)])
     await store.call_log.prune(clock.now())
-    numbers = [int(one.request_id[1:]) for one in await operations_found(store)]
+    numbers = [int(item.request_id[1:]) for item in await operations_found(store)]
     assert numbers == list(range(59, 59 - len(numbers), -1))
     assert 20 <= len(numbers) <= 24

@@ -38,14 +38,14 @@ async def test_operations_are_summed_by_slot_and_by_result(store: Store) -> None
     await store.call_log.add_many(rows[:20])
     await store.call_log.add_many(rows[20:])
     found = await store.call_log.totals("dev", START)
-    assert [(one.at, one.calls, one.failed) for one in found.slots] == [
+    assert [(slot.at, slot.calls, slot.failed) for slot in found.slots] == [
         (START, 17, 2),
         (START + timedelta(seconds=SLOT_S), 15, 0),
         (START + timedelta(seconds=2 * SLOT_S), 15, 0),
     ]
     assert (found.slots[1].timed, found.slots[1].token_ms, found.slots[1].upstream_ms) == (15, 15.0, 600.0)
-    places = {(one.kind, one.integration_id, one.reason): one for one in found.places}
-    assert {key: one.calls for key, one in places.items()} == {
+    places = {(place.kind, place.integration_id, place.reason): place for place in found.places}
+    assert {key: place.calls for key, place in places.items()} == {
         ("call", "jira", ""): 45,
         ("call", "jira", "429"): 1,
         ("call", "jira", "upstream_timeout"): 1,
@@ -54,19 +54,19 @@ async def test_operations_are_summed_by_slot_and_by_result(store: Store) -> None
     well = places["call", "jira", ""]
     assert (well.last_at, well.times[TIMES_MS.index(50)]) == (rows[44].at, 45)
     later = await store.call_log.totals("dev", START + timedelta(seconds=SLOT_S))
-    assert [one.at for one in later.slots] == [one.at for one in found.slots[1:]]
+    assert [slot.at for slot in later.slots] == [slot.at for slot in found.slots[1:]]
 
 
 async def test_several_writers_add_to_the_same_sums(store: Store) -> None:
     await asyncio.gather(*(store.call_log.add_many([operation(n), operation(n + 900)]) for n in range(20)))
-    assert [one.calls for one in (await store.call_log.totals("dev", START)).slots] == [20, 20]
+    assert [slot.calls for slot in (await store.call_log.totals("dev", START)).slots] == [20, 20]
 
 
 async def test_sums_end_with_the_rows_of_their_time(store: Store) -> None:
     await store.call_log.add_many([operation(0), operation(3 * 3600)])
     store.call_log.bounds = CallLogBounds(keep_days=4 / 24)
     await store.call_log.prune(clock.now())
-    assert [one.calls for one in (await store.call_log.totals("dev", START)).slots] == [1]
+    assert [slot.calls for slot in (await store.call_log.totals("dev", START)).slots] == [1]
 
 
 def test_a_quantile_is_the_end_of_its_class() -> None:

@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 async def ids(log: SqliteCallLog) -> list[str]:
     page = await log.find(OperationFilter("dev", limit=10**6))
-    return [one.operation.request_id for one in page.operations]
+    return [item.operation.request_id for item in page.operations]
 
 
 async def test_only_the_owner_can_read_the_file(path: Path) -> None:
@@ -66,10 +66,10 @@ async def test_a_limit_counts_matching_rows_and_not_rows_read(path: Path, monkey
     wanted = [f"p0-r{number}" for number in range(1199, -1, -1) if number % 50 in (3, 4)]
     for case in ({}, {"status": (500, 599)}):
         page = await log.find(OperationFilter("dev", connections=mine, limit=5, **case))  # type: ignore[arg-type]
-        assert [one.operation.request_id for one in page.operations] == wanted[:5], case
+        assert [item.operation.request_id for item in page.operations] == wanted[:5], case
         assert page.more
         page = await log.find(OperationFilter("dev", connections=mine, limit=1000, **case))  # type: ignore[arg-type]
-        assert [one.operation.request_id for one in page.operations] == wanted, case
+        assert [item.operation.request_id for item in page.operations] == wanted, case
     await log.close()
 
 
@@ -102,7 +102,7 @@ async def test_several_processes_write_one_log_and_nothing_is_lost(path: Path, m
     await log.close()
     assert sorted(found) == sorted(f"p{process}-r{number}" for process in (1, 2, 3) for number in range(500))
     for process in (1, 2, 3):
-        mine = [one for one in found if one.startswith(f"p{process}-")]
+        mine = [item for item in found if item.startswith(f"p{process}-")]
         assert mine == [f"p{process}-r{number}" for number in range(499, -1, -1)]
 
 

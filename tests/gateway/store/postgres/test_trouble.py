@@ -163,4 +163,4 @@ async def test_a_flow_that_two_nodes_consume_at_once_is_used_by_one(opener: Open
     stores = [await opener() for _ in range(3)]
     await stores[0].flows.add(flow())
     taken = await asyncio.gather(*(stores[n % 3].flows.consume("s1", now=NOW) for n in range(30)))
-    assert sum(one is not None for one in taken) == 1
+    assert sum(item is not None for item in taken) == 1

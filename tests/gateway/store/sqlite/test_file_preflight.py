@@ -50,7 +50,7 @@ async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: Ru
     assert "gateway restore" in body["message"]
     assert "Retry in" not in body["message"]
     assert "retry_at" not in body.get("payload", {})
-    (line,) = [one for one in logged if one["event"] == "database_damaged"]
+    (line,) = [event for event in logged if event["event"] == "database_damaged"]
     assert (line["log_level"], line["detail"]) == ("error", "database disk image is malformed")
     assert "restore a backup" in line["fix"]
 

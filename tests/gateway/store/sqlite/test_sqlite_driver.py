@@ -27,11 +27,11 @@ from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows with each round trip."""
     seen: list[Any] = []
-    one = aiosqlite.Connection._execute
+    item = aiosqlite.Connection._execute
 
     async def counted(self: aiosqlite.Connection, work: Any, *parameters: Any, **named: Any) -> Any:
         seen.append(work)
-        return await one(self, work, *parameters, **named)
+        return await item(self, work, *parameters, **named)
 
     monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
     return seen
@@ -78,9 +78,9 @@ async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(
         before = len(round_trips)
         assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
         claimed = len(round_trips)
-        one = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
-        assert one is not None
-        seen = one
+        item = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
+        assert item is not None
+        seen = item
     assert (claimed - before, len(round_trips) - claimed) == (2, 2)
 
 
