@@ -78,20 +78,20 @@ MODIFIED = {"Content-Type": "application/json"}
 
 
 @produces("missing_auth_header")
-async def _(stage: Stage) -> None:
+async def produce_missing_auth_header(stage: Stage) -> None:
     await stage.refused("missing_auth_header", 401, "GET", "/integrations", headers={})
     await stage.call_successfully("GET", "/integrations")
 
 
 @produces("malformed_auth_header")
-async def _(stage: Stage) -> None:
+async def produce_malformed_auth_header(stage: Stage) -> None:
     key = stage.gateway.headers["Authorization"].removeprefix("Bearer ")
     await stage.refused("malformed_auth_header", 401, "GET", "/integrations", headers={"Authorization": key})
     await stage.call_successfully("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
 
 
 @produces("unknown_account")
-async def _(stage: Stage) -> None:
+async def produce_unknown_account(stage: Stage) -> None:
     wrong = {"Authorization": f"Bearer {secrets.token_hex(16)}"}
     result = await stage.refused("unknown_account", 401, "GET", "/integrations", headers=wrong)
     assert "environments.<name>.secret_keys" in result["message"]
@@ -100,7 +100,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_connect_session_token_format")
-async def _(stage: Stage) -> None:
+async def produce_invalid_connect_session_token_format(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     await stage.refused(
         "invalid_connect_session_token_format", 401, "POST", f"{typed}x", headers={}, json={"apiKey": "k"}
@@ -110,7 +110,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("unknown_connect_session_token")
-async def _(stage: Stage) -> None:
+async def produce_unknown_connect_session_token(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     unknown = "nango_connect_session_" + "0" * 64
     await stage.refused("unknown_connect_session_token", 401, "POST", typed + unknown, headers={}, json={"apiKey": "k"})
@@ -118,7 +118,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("integration_not_allowed")
-async def _(stage: Stage) -> None:
+async def produce_integration_not_allowed(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     other = await stage.gateway.session_token(allowed_integrations=["tracker"])
     await stage.refused("integration_not_allowed", 400, "POST", typed + other, headers={}, json={"apiKey": "k"})
@@ -127,7 +127,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("connect_session_used")
-async def _(stage: Stage) -> None:
+async def produce_connect_session_used(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     once = await stage.gateway.session_token(max_connections=1)
     await stage.call_successfully("POST", typed + once, headers={}, json={"apiKey": "k"})
@@ -137,7 +137,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("connect_session_in_use")
-async def _(stage: Stage) -> None:
+async def produce_connect_session_in_use(stage: Stage) -> None:
     path = "/oauth/connect/tracker?connect_session_token="
     once = await stage.gateway.session_token(single_use=True)
     async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as response:
@@ -148,7 +148,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("not_confirmed")
-async def _(stage: Stage) -> None:
+async def produce_not_confirmed(stage: Stage) -> None:
     gateway = stage.gateway
     async with gateway.http.get(
         f"{gateway.url}/connect?session_token={await gateway.session_token()}", headers=BROWSER
@@ -161,7 +161,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_code_verifier")
-async def _(stage: Stage) -> None:
+async def produce_invalid_code_verifier(stage: Stage) -> None:
     verifier = new_code_verifier()
     wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
     session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
@@ -174,7 +174,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("connection_id_required")
-async def _(stage: Stage) -> None:
+async def produce_connection_id_required(stage: Stage) -> None:
     verifier = new_code_verifier()
     wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
     session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
@@ -189,7 +189,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_auth_mode")
-async def _(stage: Stage) -> None:
+async def produce_invalid_auth_mode(stage: Stage) -> None:
     token = await stage.gateway.session_token()
     wrong = f"/api-auth/basic/keyed?connect_session_token={token}"
     body = await stage.refused("invalid_auth_mode", 400, "POST", wrong, headers={}, json={"username": "u"})
@@ -198,7 +198,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_connection")
-async def _(stage: Stage) -> None:
+async def produce_invalid_connection(stage: Stage) -> None:
     bound = {"integration_id": "keyed", "connection_id": "gone"}
     defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
     token, _ = await stage.gateway.runtime.sessions.open("dev", "", **bound, **defaults)
@@ -221,7 +221,7 @@ def granted() -> web.Response:
 
 
 @produces("missing_client_id")
-async def _(stage: Stage) -> None:
+async def produce_missing_client_id(stage: Stage) -> None:
     stage.tracker.response = granted()
     await stage.refused("missing_client_id", 400, "POST", **await machine(stage, {"client_secret": "s"}))
     await stage.call_successfully("POST", **await machine(stage, GOOD))
@@ -229,7 +229,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("missing_client_secret")
-async def _(stage: Stage) -> None:
+async def produce_missing_client_secret(stage: Stage) -> None:
     stage.tracker.response = granted()
     await stage.refused("missing_client_secret", 400, "POST", **await machine(stage, {"client_id": "i"}))
     await stage.call_successfully("POST", **await machine(stage, GOOD))
@@ -237,7 +237,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("client_credentials_fetch_error")
-async def _(stage: Stage) -> None:
+async def produce_client_credentials_fetch_error(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
     stage.tracker.response = granted()  # with the client that the provider knows
@@ -246,13 +246,13 @@ async def _(stage: Stage) -> None:
 
 
 @produces("bad_framing")
-async def _(stage: Stage) -> None:
+async def produce_bad_framing(stage: Stage) -> None:
     await stage.raw("POST /health HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 1", "bad_framing", 400)
     await stage.raw("GET /health HTTP/1.1\r\nContent-Length: 0")
 
 
 @produces("bad_path")
-async def _(stage: Stage) -> None:
+async def produce_bad_path(stage: Stage) -> None:
     key = stage.gateway.headers["Authorization"]
     named = f"Authorization: {key}\r\nProvider-Config-Key: keyed\r\nConnection-Id: c1"
     await stage.raw(f"GET /proxy/a/../b HTTP/1.1\r\n{named}", "bad_path", 400)
@@ -260,19 +260,19 @@ async def _(stage: Stage) -> None:
 
 
 @produces("headers_too_large")
-async def _(stage: Stage) -> None:
+async def produce_headers_too_large(stage: Stage) -> None:
     await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 20_000}", "headers_too_large", 431)
     await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 10_000}")
 
 
 @produces("not_supported")
-async def _(stage: Stage) -> None:
+async def produce_not_supported(stage: Stage) -> None:
     await stage.raw("get /health HTTP/1.1", "not_supported", 501)
     await stage.raw("GET /health HTTP/1.1")  # in upper case, as the message says
 
 
 @produces("method_not_allowed")
-async def _(stage: Stage) -> None:
+async def produce_method_not_allowed(stage: Stage) -> None:
     result = await stage.refused("method_not_allowed", 405, "PUT", "/integrations/tracker")
     allowed = result["message"].removesuffix(".").rpartition("only ")[2].split(", ")
     assert "GET" in allowed
@@ -280,7 +280,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_headers")
-async def _(stage: Stage) -> None:
+async def produce_invalid_headers(stage: Stage) -> None:
     half = {**stage.gateway.headers, "Provider-Config-Key": "keyed"}
     result = await stage.refused("invalid_headers", 400, "GET", "/proxy/x", headers=half)
     assert result["errors"][0]["path"] == ["connection-id"]
@@ -288,7 +288,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_body")
-async def _(stage: Stage) -> None:
+async def produce_invalid_body(stage: Stage) -> None:
     response = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
     wrong = response["errors"][0]["path"][0]
     body = {name: value for name, value in {"tgas": {}, "tags": {"a": "b"}}.items() if name != wrong}
@@ -296,14 +296,14 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_json")
-async def _(stage: Stage) -> None:
+async def produce_invalid_json(stage: Stage) -> None:
     headers = {**stage.gateway.headers, **MODIFIED}
     await stage.refused("invalid_json", 400, "PATCH", ONE, data='{"tags": {}', headers=headers)
     await stage.call_successfully("PATCH", ONE, data='{"tags": {}}', headers=headers)
 
 
 @produces("invalid_content_type")
-async def _(stage: Stage) -> None:
+async def produce_invalid_content_type(stage: Stage) -> None:
     plain = {**stage.gateway.headers, "Content-Type": "text/plain"}
     result = await stage.refused("invalid_content_type", 415, "PATCH", ONE, data="{}", headers=plain)
     kind = re.search(r"Content-Type: (\S+)'", result["message"])
@@ -312,7 +312,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("body_too_large")
-async def _(stage: Stage) -> None:
+async def produce_body_too_large(stage: Stage) -> None:
     def body(size: int) -> dict[str, Any]:
         metadata = {"connection_id": "c1", "provider_config_key": "keyed", "metadata": {"a": "x" * size}}
         return {"data": BytesIO(json.dumps(metadata).encode()), "headers": {**stage.gateway.headers, **MODIFIED}}
@@ -322,20 +322,20 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_query_params")
-async def _(stage: Stage) -> None:
+async def produce_invalid_query_params(stage: Stage) -> None:
     result = await stage.refused("invalid_query_params", 400, "GET", "/connections?limit=0")
     assert "from 1 to 2000" in result["message"]
     await stage.call_successfully("GET", "/connections?limit=1")
 
 
 @produces("invalid_uri_params")
-async def _(stage: Stage) -> None:
+async def produce_invalid_uri_params(stage: Stage) -> None:
     await stage.refused("invalid_uri_params", 400, "GET", f"/integrations/{'x' * 256}")
     await stage.call_successfully("GET", "/integrations/tracker")
 
 
 @produces("not_found")
-async def _(stage: Stage) -> None:
+async def produce_not_found(stage: Stage) -> None:
     result = await stage.refused("not_found", 404, "GET", "/providers/trakcer")
     assert "GET /providers?search=" in result["message"]
     found = await stage.call_successfully("GET", "/providers?search=tracker&limit=50")
@@ -345,7 +345,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("unknown_provider_config")
-async def _(stage: Stage) -> None:
+async def produce_unknown_provider_config(stage: Stage) -> None:
     result = await stage.refused("unknown_provider_config", 404, "GET", "/proxy/x", **stage.on_behalf("keyd"))
     meant = re.search(r"Did you mean '(\w+)'", result["message"])
     assert meant is not None
@@ -353,7 +353,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("unknown_connection")
-async def _(stage: Stage) -> None:
+async def produce_unknown_connection(stage: Stage) -> None:
     result = await stage.refused("unknown_connection", 404, "GET", "/proxy/x", **stage.on_behalf("keyed", "new"))
     assert "POST /connect/sessions" in result["message"]
     token = await stage.gateway.session_token()
@@ -363,7 +363,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("unknown_provider_template")
-async def _(stage: Stage) -> None:
+async def produce_unknown_provider_template(stage: Stage) -> None:
     folder = stage.gateway.folder
     write_entry(folder, "passing", {**ENTRY, "proxy": {"base_url": "https://api.example.com"}})
     await stage.reload()
@@ -382,7 +382,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("conflict")
-async def _(stage: Stage) -> None:
+async def produce_conflict(stage: Stage) -> None:
     wish = {"display_name": "Other"}
     body = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
     assert body["payload"]["declared_at"] == "environments.dev.integrations.keyed"
@@ -393,7 +393,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("connection_validation_failed")
-async def _(stage: Stage) -> None:
+async def produce_connection_validation_failed(stage: Stage) -> None:
     grant = stage.tracker.grant()
     held = {"type": "OAUTH2", "access_token": grant["access_token"]}
     body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
@@ -403,7 +403,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("connection_test_failed")
-async def _(stage: Stage) -> None:
+async def produce_connection_test_failed(stage: Stage) -> None:
     def body(token: str) -> dict[str, Any]:
         return {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": token}}
 
@@ -420,7 +420,7 @@ def webhook_options(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str
 
 
 @produces("invalid_webhook_signature")
-async def _(stage: Stage) -> None:
+async def produce_invalid_webhook_signature(stage: Stage) -> None:
     signed = webhook_options(None)["data"]
     await stage.refused(
         "invalid_webhook_signature", 401, "POST", "/webhook/dev/hooked", **webhook_options(signed, "another")
@@ -429,7 +429,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("unresolved_setting")
-async def _(stage: Stage) -> None:
+async def produce_unresolved_setting(stage: Stage) -> None:
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
     response = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
@@ -444,13 +444,13 @@ async def authorized(stage: Stage) -> str:
 
 
 @produces("invalid_state")
-async def _(stage: Stage) -> None:
+async def produce_invalid_state(stage: Stage) -> None:
     await stage.refused("invalid_state", 400, "GET", "/oauth/callback?state=unknown&code=c", headers={})
     await stage.call_successfully("GET", await authorized(stage), headers={})
 
 
 @produces("invalid_issuer")
-async def _(stage: Stage) -> None:
+async def produce_invalid_issuer(stage: Stage) -> None:
     stage.tracker.callback_extra = {"iss": "https://somebody-else.example"}
     await stage.refused("invalid_issuer", 400, "GET", await authorized(stage), headers={})
     stage.tracker.callback_extra = {}
@@ -458,7 +458,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("invalid_nonce")
-async def _(stage: Stage) -> None:
+async def produce_invalid_nonce(stage: Stage) -> None:
     claims = base64.urlsafe_b64encode(b'{"nonce": "of another authorization"}').decode().rstrip("=")
     stage.tracker.token_extra = {"id_token": f"e30.{claims}.c2ln"}
     began = f"{await authorized(stage)}&authorization_params[nonce]=of-this-one"
@@ -468,7 +468,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("authorization_refused")
-async def _(stage: Stage) -> None:
+async def produce_authorization_refused(stage: Stage) -> None:
     stage.tracker.callback_extra = {"error": "access_denied"}
     await stage.refused("authorization_refused", 400, "GET", await authorized(stage), headers={})
     stage.tracker.callback_extra = {}
@@ -476,7 +476,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("token_request_failed")
-async def _(stage: Stage) -> None:
+async def produce_token_request_failed(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await stage.refused("token_request_failed", 400, "GET", await authorized(stage), headers={})
     stage.tracker.response = None
@@ -492,7 +492,7 @@ async def expired(stage: Stage, connection_id: str) -> None:
 
 
 @produces("reconnect_needed")
-async def _(stage: Stage) -> None:
+async def produce_reconnect_needed(stage: Stage) -> None:
     await expired(stage, "dead")
     stage.tracker.grants[-1].revoked = True
     asked = stage.on_behalf("tracker", "dead")
@@ -502,7 +502,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("token_endpoint_unavailable")
-async def _(stage: Stage) -> None:
+async def produce_token_endpoint_unavailable(stage: Stage) -> None:
     await expired(stage, "waiting")
     stage.tracker.response = web.Response(status=503)
     result = await stage.refused(
@@ -515,7 +515,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("address_refused")
-async def _(stage: Stage) -> None:
+async def produce_address_refused(stage: Stage) -> None:
     await stage.refused("address_refused", 400, "GET", "/proxy/x", **stage.on_behalf("barred"))
     allow = [*stage.gateway.document["egress"]["allow"], stage.gateway.document["x-closed"]]
     await stage.reload(egress={"allow": allow})
@@ -524,7 +524,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("base_url_override_not_allowed")
-async def _(stage: Stage) -> None:
+async def produce_base_url_override_not_allowed(stage: Stage) -> None:
     wish = {"Base-Url-Override": stage.tracker.url}
     result = await stage.refused(
         "base_url_override_not_allowed", 400, "GET", "/proxy/x", **stage.on_behalf("keyed", **wish)
@@ -542,32 +542,32 @@ async def _(stage: Stage) -> None:
 
 
 @produces("upstream_unreachable")
-async def _(stage: Stage) -> None:
+async def produce_upstream_unreachable(stage: Stage) -> None:
     await stage.refused("upstream_unreachable", 502, "GET", "/proxy/x", **stage.on_behalf("absent"))
     await stage.refused("upstream_unreachable", 502, "POST", "/proxy/hangs-up", **stage.on_behalf("keyed"))
     await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
 @produces("upstream_tls")
-async def _(stage: Stage) -> None:
+async def produce_upstream_tls(stage: Stage) -> None:
     await stage.refused("upstream_tls", 502, "GET", "/proxy/x", **stage.on_behalf("secure"))
 
 
 @produces("upstream_protocol")
-async def _(stage: Stage) -> None:
+async def produce_upstream_protocol(stage: Stage) -> None:
     await stage.refused("upstream_protocol", 502, "GET", "/proxy/garbage", **stage.on_behalf("keyed"))
     await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
 @produces("upstream_timeout")
-async def _(stage: Stage) -> None:
+async def produce_upstream_timeout(stage: Stage) -> None:
     hasty = stage.on_behalf("keyed", **{"Gateway-Timeout": "0.1"})
     await stage.refused("upstream_timeout", 504, "GET", "/proxy/slow", **hasty)
     await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("keyed"))
 
 
 @produces("page_unreadable")
-async def _(stage: Stage) -> None:
+async def produce_page_unreadable(stage: Stage) -> None:
     way = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
     whole = stage.on_behalf("keyed", **{"Gateway-Paginate": way})
     result = await stage.refused("page_unreadable", 502, "GET", "/proxy/list", **whole)
@@ -578,7 +578,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("answer_not_shaped")
-async def _(stage: Stage) -> None:
+async def produce_answer_not_shaped(stage: Stage) -> None:
     wrong = stage.on_behalf("keyed", **{"Gateway-Select": "length(`1`)"})
     result = await stage.refused("answer_not_shaped", 502, "GET", "/proxy/list", **wrong)
     assert result["payload"] == {"reason": "select"}
@@ -587,7 +587,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("not_ready")
-async def _(stage: Stage) -> None:
+async def produce_not_ready(stage: Stage) -> None:
     stage.gateway.runtime.serving = False
     await stage.refused("not_ready", 503, "GET", "/ready", headers={})
     stage.gateway.runtime.serving = True
@@ -595,7 +595,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("store_unavailable")
-async def _(stage: Stage) -> None:
+async def produce_store_unavailable(stage: Stage) -> None:
     database = stage.gateway.folder / "gateway.db"
     database.rename(stage.gateway.folder / "away.db")
     result = await stage.refused("store_unavailable", 503, "GET", "/connections")
@@ -605,7 +605,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("credential_unreadable")
-async def _(stage: Stage) -> None:
+async def produce_credential_unreadable(stage: Stage) -> None:
     runtime = stage.gateway.runtime
 
     async def stored(as_what: str) -> None:
@@ -621,7 +621,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("generic_error_support")
-async def _(stage: Stage) -> None:
+async def produce_generic_error_support(stage: Stage) -> None:
     sessions: Any = stage.gateway.runtime.sessions
 
     async def broken(*_: Any, **__: Any) -> None:
@@ -644,7 +644,7 @@ async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
 
 
 @produces("forbidden")
-async def _(stage: Stage) -> None:
+async def produce_forbidden(stage: Stage) -> None:
     narrow = await minted(stage, scopes=["environment:connections:list"])
     result = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
     assert "environment:integrations:list" in result["message"]
@@ -653,7 +653,7 @@ async def _(stage: Stage) -> None:
 
 
 @produces("too_many_request")
-async def _(stage: Stage) -> None:
+async def produce_too_many_request(stage: Stage) -> None:
     paced = await minted(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
     await stage.call_successfully("GET", "/integrations", headers=paced)
     result = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
