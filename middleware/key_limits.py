@@ -55,7 +55,7 @@ H = TypeVar("H", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class KeyNeeds:
     """What a handler declares about keys.
 
     `scopes`: the key needs one of these scopes; empty: the key needs no scope. `limits`: whether the handler itself
@@ -66,7 +66,7 @@ class Needs:
     limits: bool
 
 
-UNDECLARED: Final = Needs((EVERYTHING,), limits=False)
+UNDECLARED: Final = KeyNeeds((EVERYTHING,), limits=False)
 
 
 def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
@@ -78,7 +78,7 @@ def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
     """
 
     def declare(handler: H) -> H:
-        setattr(handler, NEEDS_ATTRIBUTE, Needs(scopes, limits))
+        setattr(handler, NEEDS_ATTRIBUTE, KeyNeeds(scopes, limits))
         return handler
 
     return declare
@@ -89,7 +89,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check the key's scope. Raises Forbidden."""
     caller = request.get(CALLER)  # None for a connect session, which may call every handler of its chains
     if caller is not None and caller.access is not None:
-        declaration: Needs = getattr(request.match_info.handler, NEEDS_ATTRIBUTE, UNDECLARED)
+        declaration: KeyNeeds = getattr(request.match_info.handler, NEEDS_ATTRIBUTE, UNDECLARED)
         policy = caller.policy
         if declaration.scopes and not any(policy.allows(name) for name in declaration.scopes):
             raise missing_scope_error(*declaration.scopes)

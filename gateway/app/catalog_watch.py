@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 
 from gateway import clock
-from gateway.app.generations import Checked, replace_generation
+from gateway.app.generations import CheckedConfiguration, replace_generation
 from gateway.catalog.folder import folders_state
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import CatalogFaults
@@ -92,7 +92,9 @@ class CatalogWatch:
             self.seen = state
             before, after = running.catalog.providers.contents, found.catalog.providers.contents
             if before != after:
-                replace_generation(runtime, Checked(running.config, found.catalog, running.integrations.declared))
+                replace_generation(
+                    runtime, CheckedConfiguration(running.config, found.catalog, running.integrations.declared)
+                )
             self._report(runtime.metrics, found, _differences(before, after))
 
     def _folders(self) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.app.gauges import gauges
-from gateway.app.generations import Checked, ConfigurationSource, check_configuration, read
+from gateway.app.generations import CheckedConfiguration, ConfigurationSource, check_configuration, read
 from gateway.app.lifetime import open_runtime
 from gateway.app.routes import add_routes
 from gateway.integrations.declared import Examined
@@ -23,7 +23,7 @@ BODY_LIMIT_BYTES: Final = 1 << 20
 # These middlewares log requests to unknown paths, and respond with an error as JSON or as a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.browser_page), error_shape)
 
-CHECKED_CONFIGURATION: Final = web.AppKey("seated", Checked)
+CHECKED_CONFIGURATION: Final = web.AppKey("seated", CheckedConfiguration)
 """The configuration with which an application starts, checked before anything is opened."""
 # Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)

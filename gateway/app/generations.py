@@ -25,7 +25,7 @@ ConfigurationSource = Config | Mapping[str, Any] | str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedConfiguration:
     """A configuration that was checked with its catalog and is ready for use. `integrations`: the integrations that the
     configuration declares."""
 
@@ -47,17 +47,17 @@ def read(config: ConfigurationSource) -> Config:
         raise all_faults(found) from None
 
 
-def check_configuration(config: Config, result: Examined | None = None) -> Checked:
+def check_configuration(config: Config, result: Examined | None = None) -> CheckedConfiguration:
     """Check `config` with its catalog; return the configuration and the catalog. `result`: the result of
     `examine_catalog` for `config`; None: check now. Raises config.Faults."""
     result = result or examine_catalog(config)
     if result.faults:
         raise Faults(result.faults)
-    return Checked(config, result.catalog, result.integrations)
+    return CheckedConfiguration(config, result.catalog, result.integrations)
 
 
 def build_generation(
-    checked: Checked,
+    checked: CheckedConfiguration,
     minted: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
@@ -75,7 +75,7 @@ def build_generation(
     )
 
 
-def next_generation(runtime: Runtime, checked: Checked) -> Generation:
+def next_generation(runtime: Runtime, checked: CheckedConfiguration) -> Generation:
     """Build the generation that will replace the current generation of `runtime`. Nothing changes before
     `Current.replace`."""
     before = runtime.generation
@@ -84,7 +84,7 @@ def next_generation(runtime: Runtime, checked: Checked) -> Generation:
     return build_generation(checked, runtime.minted, runtime.managed, egress, before.integrations)
 
 
-def replace_generation(runtime: Runtime, checked: Checked) -> None:
+def replace_generation(runtime: Runtime, checked: CheckedConfiguration) -> None:
     """Replace the current generation of `runtime` by one built from `checked`, in one step. Work that has already
     started keeps the former generation."""
     runtime.current.replace(next_generation(runtime, checked))

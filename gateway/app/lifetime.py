@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.access.client_window import InvalidKeyThrottle, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import MintedKeyCache
-from gateway.app.generations import Checked, build_generation, concurrency_settings
+from gateway.app.generations import CheckedConfiguration, build_generation, concurrency_settings
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
@@ -65,7 +65,7 @@ log = structlog.get_logger(__name__)
 
 
 def build_runtime(
-    checked: Checked,
+    checked: CheckedConfiguration,
     store: Store,
     managed: ManagedIntegrations,
     parent: ParentLink | None = None,
@@ -173,7 +173,7 @@ def _egress_route(egress: EgressConfig) -> EgressRoute:
 
 @asynccontextmanager
 async def open_runtime(
-    configuration: Checked,
+    configuration: CheckedConfiguration,
     *,
     parent: ParentLink | None = None,
     page: MetricsPage | None = None,
@@ -233,7 +233,7 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
         "follow_changes": runtime.live.feed.follow(
             since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
         ),
-        "stay_alive": store.failover.stay(),
+        "stay_alive": store.failover.write_heartbeats(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.release),
         "keep_alive": _after_delay(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),

@@ -12,7 +12,13 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from gateway.app.generations import Checked, ConfigurationSource, check_configuration, next_generation, read
+from gateway.app.generations import (
+    CheckedConfiguration,
+    ConfigurationSource,
+    check_configuration,
+    next_generation,
+    read,
+)
 from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
@@ -41,7 +47,7 @@ async def reload(
     app: web.Application,
     configuration: ConfigurationSource | None = None,
     *,
-    accept: Callable[[Checked], None] | None = None,
+    accept: Callable[[CheckedConfiguration], None] | None = None,
 ) -> bool:
     """Reload `app` from its gateway.yaml, or from `configuration`; return whether the reload succeeded.
 
@@ -50,7 +56,7 @@ async def reload(
     reload is refused too.
     """
 
-    def read_and_checked() -> Checked:
+    def read_and_checked() -> CheckedConfiguration:
         return check_configuration(read_configuration_again(app[RUNTIME].generation.config, configuration))
 
     return await _reload(app, read_and_checked, accept)
@@ -60,14 +66,18 @@ async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Conf
     """Reload `app` with a configuration and catalog that another worker has accepted; return whether the reload
     succeeded. `accepted`: returns this configuration and catalog."""
 
-    def read_accepted() -> Checked:
+    def read_accepted() -> CheckedConfiguration:
         config, catalog = accepted()
-        return Checked(config, catalog, integrations(config, catalog)[0])
+        return CheckedConfiguration(config, catalog, integrations(config, catalog)[0])
 
     return await _reload(app, read_accepted, None)
 
 
-async def _reload(app: web.Application, read: Callable[[], Checked], accept: Callable[[Checked], None] | None) -> bool:
+async def _reload(
+    app: web.Application,
+    read: Callable[[], CheckedConfiguration],
+    accept: Callable[[CheckedConfiguration], None] | None,
+) -> bool:
     """Apply the result of `read`. `read` runs in a thread, because reading a large catalog would stop all other work of
     the event loop."""
     runtime = app[RUNTIME]

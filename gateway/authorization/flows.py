@@ -29,9 +29,9 @@ from gateway.authorization.results import (
     LIFETIME,
     CallbackFailed,
     CallbackRequest,
-    Choice,
     ConnectedResult,
     ReturnedFlow,
+    SiteChoice,
     failed_callback,
     not_for_reconnect,
 )
@@ -138,7 +138,7 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._exchanging: set[asyncio.Task[ConnectedResult | Choice]] = set()
+        self._exchanging: set[asyncio.Task[ConnectedResult | SiteChoice]] = set()
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
@@ -316,7 +316,7 @@ class Flows:
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
-    ) -> ConnectedResult | Choice:
+    ) -> ConnectedResult | SiteChoice:
         """Finish the authorization to which a callback belongs. Return the new connection, or the sites from which the
         end user must choose. Raises CallbackFailed with a text for the end user. If another browser started the flow,
         the flow is not used up, so that the other browser can still finish.
@@ -362,7 +362,7 @@ class Flows:
             raise
         return ReturnedFlow(flow, mode, context, pending)
 
-    async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
+    async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
         """Return the result of the callback. Raises the same errors as `Grants.exchange`."""
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
             # The provider does not grant this app the scopes that its API requires. Forget these scopes, so that the
@@ -374,7 +374,7 @@ class Flows:
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
-    ) -> ConnectedResult | Choice:
+    ) -> ConnectedResult | SiteChoice:
         """Return the connection for the chosen site. Raises CallbackFailed. If the site is unknown, the flow is not
         used up, so that the end user can choose again."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
@@ -420,9 +420,9 @@ class Flows:
         self,
         flow: Flow,
         pending: PendingAuthorization,
-        work: Coroutine[Any, Any, ConnectedResult | Choice],
+        work: Coroutine[Any, Any, ConnectedResult | SiteChoice],
         callback: CallbackRequest,
-    ) -> ConnectedResult | Choice:
+    ) -> ConnectedResult | SiteChoice:
         # The exchange runs in its own task. The state is used up, so a browser that disconnects now must not cancel the
         # exchange.
         exchanging = asyncio.create_task(self._outcome_reporter.report_result(flow, pending, work, callback))
@@ -433,7 +433,7 @@ class Flows:
         except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
 
-    def _exchange_ended(self, session_digest: str, task: "asyncio.Task[ConnectedResult | Choice]") -> None:
+    def _exchange_ended(self, session_digest: str, task: "asyncio.Task[ConnectedResult | SiteChoice]") -> None:
         self._exchanging.discard(task)
         if task.cancelled() or task.exception() is not None:  # reading the exception avoids a warning
             return

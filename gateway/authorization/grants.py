@@ -9,7 +9,7 @@ from gateway import clock
 from gateway.auth.context import AuthContext
 from gateway.auth.mode import Granted
 from gateway.auth.provider_responses import safe_text
-from gateway.authorization.results import LIFETIME, Choice, ConnectedResult, ReturnedFlow
+from gateway.authorization.results import LIFETIME, ConnectedResult, ReturnedFlow, SiteChoice
 from gateway.authorization.session_connections import SessionConnections
 from gateway.connections.completing import SiteNotChosen
 from gateway.connections.create import Creator
@@ -39,7 +39,7 @@ class Grants:
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
-    async def exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | Choice:
+    async def exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
         """Exchange the callback's query for a token, and store the connection.
 
         Raises InvalidRequest if the provider refuses the exchange or returns no usable response. Also raises the errors
@@ -47,7 +47,7 @@ class Grants:
         """
         return await self.connect(returned, await self._exchange_code(returned, query))
 
-    async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | Choice:
+    async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | SiteChoice:
         """Store the connection and return it, or return the sites from which the end user must choose. Raises the same
         errors as `Creator.prepare` and `SessionConnections.store`."""
         flow, pending = returned.flow, returned.pending
@@ -82,7 +82,7 @@ class Grants:
         kept = await self._session_connections.store(row, terms, reconnects=pending.reconnects)
         return ConnectedResult(kept, flow.session_digest, pending.lang)
 
-    async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> Choice:
+    async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> SiteChoice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
         choice = PendingChoice(held=granted.held, provider_config=granted.config, sites=sites)
         pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
@@ -100,7 +100,7 @@ class Grants:
         )
         provider, lang = returned.context.provider, pending.lang
         name = self._cookie_name(token)
-        return Choice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
+        return SiteChoice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
 
     async def _exchange_code(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
         try:

@@ -20,7 +20,7 @@ from gateway import clock
 from gateway.access.refusals import rule_and_fix
 from gateway.access.window_counter import WindowCounter
 from gateway.auth.provider_responses import safe_text
-from gateway.authorization.results import LIFETIME, CallbackRequest, Choice, ConnectedResult, error_type
+from gateway.authorization.results import LIFETIME, CallbackRequest, ConnectedResult, SiteChoice, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
@@ -364,9 +364,9 @@ class OutcomeReporter:
         self,
         flow: Flow,
         pending: PendingAuthorization,
-        work: Coroutine[Any, Any, ConnectedResult | Choice],
+        work: Coroutine[Any, Any, ConnectedResult | SiteChoice],
         callback: CallbackRequest,
-    ) -> ConnectedResult | Choice:
+    ) -> ConnectedResult | SiteChoice:
         """Await `work`, report the new connection or the failure, then return the result for the browser. Raises the
         errors of `work`."""
         try:

@@ -27,7 +27,7 @@ class CallbackRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SiteChoice:
     """The end user must choose a site. `token`: identifies the choice in the page's form. The cookie shows that the
     same browser sends the form."""
 

@@ -128,7 +128,7 @@ class _Known:
             raise Unresolved(missing)
 
     def setting(self, name: str) -> Setting | None:
-        return self._settings.get(_bare(name))
+        return self._settings.get(_without_prefix(name))
 
     def value(self, name: str) -> str:
         """Return the value after checking it against its setting. Raises BadValue."""
@@ -145,7 +145,9 @@ class _Known:
         if wrong := not_ascii(value):
             setting = self.setting(name)
             is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
-            raise BadValue(_bare(name), wrong if is_typed else "must have only ASCII letters, digits and hyphens")
+            raise BadValue(
+                _without_prefix(name), wrong if is_typed else "must have only ASCII letters, digits and hyphens"
+            )
         try:
             self._check(name, value.lower())
         except BadValue:
@@ -155,19 +157,19 @@ class _Known:
     def _check(self, name: str, value: str) -> None:
         setting = self.setting(name)
         if setting is not None:
-            check_value(_bare(name), value, setting)
+            check_value(_without_prefix(name), value, setting)
         elif len(value) > MAX_SEGMENT_LENGTH:
-            raise BadValue(_bare(name), f"is longer than {MAX_SEGMENT_LENGTH} characters")
+            raise BadValue(_without_prefix(name), f"is longer than {MAX_SEGMENT_LENGTH} characters")
 
     def _find(self, name: str) -> str | None:
         if not name.startswith("connectionConfig."):
             return find_value(self._values, name)
-        bare = _bare(name)
+        bare = _without_prefix(name)
         setting = self._settings.get(bare)
         return self._config.get(bare) or (setting.default_value if setting else None)
 
 
-def _bare(name: str) -> str:
+def _without_prefix(name: str) -> str:
     return name.removeprefix("connectionConfig.")
 
 
@@ -175,17 +177,21 @@ def _whole_base_url(piece: Name, known: _Known) -> str:
     setting = known.setting(piece.name)
     value = known.value(piece.name)
     if setting is None or setting.format != "uri":
-        raise BadValue(_bare(piece.name), "can be the whole base URL only if the entry gives it `format: uri`")
+        raise BadValue(
+            _without_prefix(piece.name), "can be the whole base URL only if the entry gives it `format: uri`"
+        )
     try:
         url = parse_url_template(value) if "${" not in value else None
     except TemplateError as wrong:
-        raise BadValue(_bare(piece.name), str(wrong)) from None
+        raise BadValue(_without_prefix(piece.name), str(wrong)) from None
     if url is None or url.query:
-        raise BadValue(_bare(piece.name), "must be a base URL without a query, such as https://api.example.com")
+        raise BadValue(
+            _without_prefix(piece.name), "must be a base URL without a query, such as https://api.example.com"
+        )
     scheme, _, rest = value.partition("://")
     authority, slash, path = rest.partition("/")
     if has_dot_segment(path):
-        raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
+        raise BadValue(_without_prefix(piece.name), "has a '.' or '..' segment")
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
@@ -195,7 +201,7 @@ def _render_host(pieces: tuple[Piece, ...], known: _Known) -> str:
     ).lower()
     names = [piece.name for piece in pieces if isinstance(piece, Name)]
     if names and not is_hostname(host):
-        raise BadValue(_bare(names[-1]), "does not make a valid host name here")
+        raise BadValue(_without_prefix(names[-1]), "does not make a valid host name here")
     return host
 
 
@@ -207,7 +213,7 @@ def _render_host_value(name: str, known: _Known) -> str:
         what = (
             "a host name, such as api.example.com" if several else "one DNS label: letters, digits and hyphens, no dot"
         )
-        raise BadValue(_bare(name), f"must be {what}")
+        raise BadValue(_without_prefix(name), f"must be {what}")
     return folded
 
 
@@ -216,7 +222,7 @@ def _render_port(piece: Piece, known: _Known) -> str:
         return piece
     value = known.value(piece.name)
     if not is_port(value):
-        raise BadValue(_bare(piece.name), "must be a port from 1 to 65535")
+        raise BadValue(_without_prefix(piece.name), "must be a port from 1 to 65535")
     return str(int(value))
 
 
@@ -228,10 +234,10 @@ def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
             continue
         value = known.value(piece.name)
         if has_dot_segment(value):
-            raise BadValue(_bare(piece.name), "has a '.' or '..' segment")
+            raise BadValue(_without_prefix(piece.name), "has a '.' or '..' segment")
         path += _encode_value(piece.name, value)
         if has_dot_segment(path):
-            raise BadValue(_bare(piece.name), "makes a '.' or '..' segment")
+            raise BadValue(_without_prefix(piece.name), "makes a '.' or '..' segment")
     return path
 
 
@@ -243,11 +249,11 @@ def _render_query(pieces: tuple[Piece, ...], known: _Known) -> str:
 
 def _encode_value(name: str, value: str) -> str:
     if any(c < " " or c == "\x7f" for c in value):
-        raise BadValue(_bare(name), "contains a control character")
+        raise BadValue(_without_prefix(name), "contains a control character")
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
-        raise BadValue(_bare(name), "is not valid Unicode text") from None
+        raise BadValue(_without_prefix(name), "is not valid Unicode text") from None
 
 
 # ── Templates of headers, query and parameters.

@@ -151,7 +151,7 @@ def refusal(response: "Response") -> GatewayError:
         errors=tuple(error.get("errors", ())),
         payload=payload if isinstance(payload, Mapping) else None,
         request_id=response.request_id,
-        retry_after_s=seconds(response.headers.get("Retry-After", "")),
+        retry_after_s=retry_after_seconds(response.headers.get("Retry-After", "")),
     )
 
 
@@ -162,7 +162,7 @@ def _not_of_a_gateway(response: "Response") -> str:
     )
 
 
-def seconds(retry_after: str) -> float | None:
+def retry_after_seconds(retry_after: str) -> float | None:
     """Return the seconds in a ``Retry-After`` field, which is a number or a date (RFC 9110 §10.2.3).
 
     Return None for any other text.

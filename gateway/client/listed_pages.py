@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.client.calls import paginate_header
-from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, seconds
+from gateway.client.client_errors import (
+    CallFailed,
+    CutShort,
+    GatewayError,
+    PagingBroken,
+    ProviderError,
+    retry_after_seconds,
+)
 from gateway.client.client_response import AsyncStream
 
 TRAILER: Final = b'{"gateway_trailer":'
@@ -174,7 +181,7 @@ def _is_temporary(fault: CallFailed) -> bool:
 def _stated_wait_s(fault: CallFailed) -> float | None:
     """Return the seconds to wait that the gateway or the provider states; None if neither states a time."""
     if isinstance(fault, ProviderError):
-        return seconds(fault.response.headers.get("Retry-After", ""))
+        return retry_after_seconds(fault.response.headers.get("Retry-After", ""))
     if not isinstance(fault, GatewayError):
         return None
     retry_at = fault.retry_at

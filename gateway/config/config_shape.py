@@ -32,7 +32,7 @@ def _no_truth(value: object) -> object:
     return value
 
 
-def _truth(value: object) -> object:
+def _boolean(value: object) -> object:
     """Convert the texts ``true`` and ``false`` to booleans, because a ``${…}`` reference yields text.
 
     Other texts, such as ``"yes"``, are not converted, because they could be mistakes.
@@ -84,7 +84,7 @@ Variable: TypeAlias = Annotated[InstanceOf[Secret], _read(Secret)]
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
 Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
-Truth: TypeAlias = Annotated[bool, BeforeValidator(_truth), Field(strict=True)]
+Truth: TypeAlias = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 
 

@@ -410,7 +410,7 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     """Return `new` with the fixed settings of `running`, and the places of changed settings that need a restart."""
     ignored = []
     for place, any_will_do in FIXED.items():
-        wanted, kept = _at(new, place), _at(running, place)
+        wanted, kept = _value_at(new, place), _value_at(running, place)
         if wanted != kept and (kept is None or any_will_do is None or wanted != any_will_do):
             ignored.append(place)
     server = new.server
@@ -429,6 +429,6 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     return config, ignored
 
 
-def _at(config: Config, place: Place) -> Any:
+def _value_at(config: Config, place: Place) -> Any:
     section, key = place
     return getattr(getattr(config, section), key)

@@ -24,7 +24,7 @@ RETURNS_WITHIN: Final = timedelta(minutes=5)
 counted as `not_returned`."""
 
 
-class AuthorizationSum(NamedTuple):
+class AuthorizationCounts(NamedTuple):
     """The numbers of an integration's authorizations in the last hour.
 
     `not_returned`: the authorizations from which the browser did not return within `RETURNS_WITHIN`.
@@ -56,7 +56,7 @@ class AuthorizationSum(NamedTuple):
         )
 
 
-async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
+async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationCounts]:
     """Return the counts by integration id, for all integrations with an authorization in the last hour."""
     now = clock.now()
     began_after = now - SUMMED_SPAN
@@ -76,13 +76,13 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
         newest_succeeded = returned_sum.succeeded_at is not None and all(
             returned_sum.succeeded_at > at for at in failure_times
         )
-        sums[key] = AuthorizationSum(
+        sums[key] = AuthorizationCounts(
             key, returned_sum.succeeded, returned_sum.failed, not_returned_count, newest_succeeded
         )
     return sums
 
 
-def advice_for(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
+def advice_for(generation: Generation, hour: AuthorizationCounts, environment: str) -> str:
     """Return what the operator should check: the callback URL if browsers did not return from the provider, else the
     message of a failed authorization."""
     integration = generation.integrations.find(environment, hour.integration_id)

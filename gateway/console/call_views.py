@@ -13,7 +13,7 @@ from gateway.api.logs_endpoints import operation_json
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
 from gateway.console.charts import Part, parts
-from gateway.console.console_page import WITHIN, Live, View, console_path
+from gateway.console.console_page import WITHIN, LivePart, View, console_path
 from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
 from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.errors import InvalidRequest, NotFound
@@ -42,7 +42,7 @@ async def calls(request: web.Request, environment: str) -> View:
     live = None
     if query["live"] and not query["before"]:
         url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
-        live = Live("calls_live.html", url, LIVE_S, whole=True)
+        live = LivePart("calls_live.html", url, LIVE_S, whole=True)
     data = {
         "title": "Calls",
         "as_of": clock.now().isoformat(timespec="seconds"),

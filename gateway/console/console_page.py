@@ -68,11 +68,11 @@ class View:
     template: str
     data: Mapping[str, Any]
     section: str = ""
-    live: "Live | None" = None
+    live: "LivePart | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LivePart:
     """A part of a page that the browser loads again from `url` every `every_s` seconds.
 
     `template`: the template of this part. `whole`: whether the whole page is loaded again if the browser has no

@@ -15,7 +15,7 @@ from gateway.catalog.evidence import evidence_sentences
 from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
-from gateway.console.authorization_sums import AuthorizationSum, advice_for, authorization_sums
+from gateway.console.authorization_sums import AuthorizationCounts, advice_for, authorization_sums
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import FailureCause, client_refusal, failures
@@ -162,7 +162,7 @@ def _findings(
 
 
 def _authorizations(
-    generation: Generation, integration: Integration, last_hour: AuthorizationSum | None
+    generation: Generation, integration: Integration, last_hour: AuthorizationCounts | None
 ) -> Iterator[dict[str, Any]]:
     """Yield a finding about the authorizations of the last hour; nothing if there were no authorizations."""
     if last_hour is not None:

@@ -13,7 +13,7 @@ from gateway.console.alarms import alarms, store_healthy
 from gateway.console.authorization_sums import advice_for, authorization_sums
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
-from gateway.console.console_page import WITHIN, Live, View, console_path
+from gateway.console.console_page import WITHIN, LivePart, View, console_path
 from gateway.console.event_views import delivery_fields
 from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
@@ -75,7 +75,7 @@ async def now(request: web.Request, environment: str) -> View:
         "more_failures": max(len(failed) - ROWS_PER_TABLE, 0),
         "traffic": traffic(totals, at),
     }
-    live = None if request.query.get("still") else Live("now_live.html", console_path(request, environment), LIVE_S)
+    live = None if request.query.get("still") else LivePart("now_live.html", console_path(request, environment), LIVE_S)
     return View("now.html", data, live=live)
 
 

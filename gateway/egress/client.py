@@ -254,7 +254,7 @@ class Egress:
         try:
             async with _limit(timeout_s):
                 fresh = once and replaceable(method, has_body=body is not None)
-                sent = None if body is None else Body(_once(body), len(body), whole=body)
+                sent = None if body is None else Body(_single_piece(body), len(body), whole=body)
                 exchange = await self.send(request, sent, replaced=fresh)
                 try:
                     content = await read_whole(exchange, request.origin, limit_bytes)
@@ -367,7 +367,7 @@ async def _limit(timeout_s: float) -> AsyncIterator[None]:
             over.cancel()
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _single_piece(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 

@@ -192,15 +192,15 @@ async def _post(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]
     headers = CIMultiDict({hdrs.USER_AGENT: USER_AGENT, **fields})
     request = UpstreamRequest("POST", url_parts.scheme, url_parts.host, url_parts.port, target, headers)
     try:
-        return await egress.send(request, Body(_once(body), len(body), whole=body))
+        return await egress.send(request, Body(_single_piece(body), len(body), whole=body))
     except EgressError as fault:
         if fault.kind != "unreachable" or not fault.sent:
             raise
         # Perhaps the receiver closed the idle connection. Sending twice is safe, because the message keeps its id.
-        return await egress.send(request, Body(_once(body), len(body), whole=body), replaced=True)
+        return await egress.send(request, Body(_single_piece(body), len(body), whole=body), replaced=True)
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _single_piece(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
@@ -281,7 +281,7 @@ class Deliverer:
         """Start all deliveries that are due and within the limits. Return the seconds until the next check."""
         self._wake_event.clear()
         began = clock.monotonic()
-        work = await self._store.deliveries.work(clock.now())
+        work = await self._store.deliveries.find_due(clock.now())
         monotonic_now = clock.monotonic()
         self._searched_s = monotonic_now - began
         soonest = POLL_S
@@ -348,7 +348,7 @@ class Deliverer:
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
         url = self._url(delivery)
         if url is None:
-            await self._settle(delivery, outcome_without_url(delivery, clock.now()))
+            await self._store_result(delivery, outcome_without_url(delivery, clock.now()))
             return
         try:
             body, fields, cause = await self._message(delivery)
@@ -388,9 +388,9 @@ class Deliverer:
         if pace.record(response, clock.monotonic()):
             log.info("webhook_target_recovered", environment=delivery.environment, target=_target_kind(delivery.target))
             await self._store.deliveries.make_due_now((delivery.environment, delivery.target), clock.now())
-        await self._settle(delivery, outcome(delivery, response, clock.now()), duration_ms, cause)
+        await self._store_result(delivery, outcome(delivery, response, clock.now()), duration_ms, cause)
 
-    async def _settle(
+    async def _store_result(
         self, delivery: Delivery, result: DeliveryOutcome, duration_ms: float = 0.0, cause: str | None = None
     ) -> None:
         if not await self._store.deliveries.settle(delivery, result, owner=self._owner, now=clock.now()):

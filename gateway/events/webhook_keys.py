@@ -60,7 +60,7 @@ class FetchedKeys:
     at: float
     keys: Mapping[str, str] | None
 
-    def of(self, kid: str) -> Sequence[str]:
+    def find(self, kid: str) -> Sequence[str]:
         keys = self.keys or {}
         if kid in keys:
             return [keys[kid]]
@@ -94,7 +94,7 @@ class WebhookKeyCache:
         found: Sequence[str] = ()
         for secret in secrets if how.secret_fields else secrets[:1]:
             request = key_request(how.keys, message, kid, how.secret_fields, secret)
-            found = (await self._cached_or_fetched(egress, integration, request, kid)).of(kid)
+            found = (await self._cached_or_fetched(egress, integration, request, kid)).find(kid)
             if found:
                 break
         if not found:
@@ -104,12 +104,12 @@ class WebhookKeyCache:
     async def _cached_or_fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
         digest = request.digest
         cached = self._cached.get(digest)
-        if cached is not None and clock.monotonic() - cached.at < (CACHE_S if cached.of(kid) else RETRY_S):
+        if cached is not None and clock.monotonic() - cached.at < (CACHE_S if cached.find(kid) else RETRY_S):
             self._cached.move_to_end(digest)
             return cached
         task = self._fetching.get(digest)
         if task is None:
-            self._count_request(integration, is_known=cached is not None and bool(cached.of(kid)))
+            self._count_request(integration, is_known=cached is not None and bool(cached.find(kid)))
             task = asyncio.create_task(_fetch(egress, request))
             self._fetching[digest] = task
             task.add_done_callback(lambda done: self._store_result(digest, done))

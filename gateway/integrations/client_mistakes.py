@@ -31,13 +31,13 @@ def client_values(integration: Integration) -> dict[str, str]:
 def client_mistakes(integration: Integration) -> list[tuple[str, str]]:
     """Return pairs of a key and what is wrong with its value, such as ``("client_id", "has quotes around it")``."""
     given = client_values(integration)
-    found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
+    found = [(key, trouble) for key, value in given.items() if (trouble := _mistake(value)) is not None]
     if given.get("client_id") and given.get("client_id") == given.get("client_secret"):
         found.append(("client_secret", "is the same as client_id"))
     return found
 
 
-def _trouble(value: str) -> str | None:
+def _mistake(value: str) -> str | None:
     if not value:
         return "is empty"
     if value != value.strip() or any(character.isspace() for character in value):

@@ -211,7 +211,7 @@ def parse_connection(value: Any, *, default_integration: str | None = None) -> M
         tags=tags,
         end_user=user,
         webhook_url_override=body.webhook_url_override,
-        past=_past(body.past) if body.past else ImportedHistory(),
+        past=_history_before_import(body.past) if body.past else ImportedHistory(),
         own=body.past is not None,
     )
 
@@ -263,7 +263,7 @@ def _past_json(connection: Connection) -> dict[str, Any]:
     return body
 
 
-def _past(body: PastBody) -> ImportedHistory:
+def _history_before_import(body: PastBody) -> ImportedHistory:
     failure = RefreshFailure(**body.failure.model_dump()) if body.failure else None
     same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
     return ImportedHistory(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))

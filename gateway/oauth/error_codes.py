@@ -135,7 +135,7 @@ def refusal_in(body: bytes) -> Refusal | None:
     """Return the refusal in the body of a response without a token. Return None if the body says that the refusal is
     temporary."""
     texts = list(dict.fromkeys(_texts(_parse_body(body), 0)))
-    codes = {text: _normal(text) for text in texts}
+    codes = {text: _as_code(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
     words = ": ".join(texts)[:_MAX_TEXT_CHARS]
@@ -173,7 +173,7 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
             yield from _texts(named.get(place), depth + 1)
 
 
-def _normal(text: str) -> str:
+def _as_code(text: str) -> str:
     """Return `text` in the form of a code, for example ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``,
     ``invalidGrant`` ▸ ``invalid_grant``."""
     parts: list[str] = []

@@ -93,7 +93,7 @@ AUTHENTICATION_TEXT = {"key": "secret key", "session": "connect session", "open"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SchemaRow:
     """A member of an object, or a parameter. `link`: the name of the schema with the details."""
 
     name: str
@@ -109,7 +109,7 @@ class Schema:
 
     name: str
     says: str
-    rows: list[Row]
+    rows: list[SchemaRow]
     of: str
 
 
@@ -123,9 +123,9 @@ class OperationView:
 
     operation: Endpoint
     who: str
-    path: list[Row]
-    query: list[Row]
-    headers: list[Row]
+    path: list[SchemaRow]
+    query: list[SchemaRow]
+    headers: list[SchemaRow]
     errors: list[tuple[int, str]]
     samples: list[tuple[str, str]]
     body: str | None
@@ -156,7 +156,10 @@ def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[s
     return OperationView(
         operation,
         AUTHENTICATION_TEXT[operation.who],
-        [Row(name, "text", _length_text(PATH_SCHEMAS.get(name, {})), True) for name in IN_PATH.findall(operation.path)],
+        [
+            SchemaRow(name, "text", _length_text(PATH_SCHEMAS.get(name, {})), True)
+            for name in IN_PATH.findall(operation.path)
+        ],
         [_parameter_row(parameter) for parameter in operation.query],
         [_parameter_row(parameter) for parameter in operation.headers],
         [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
@@ -180,8 +183,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _parameter_row(parameter: Param) -> Row:
-    return Row(parameter.name, _kind(dict(parameter.schema))[0], parameter.says, parameter.required)
+def _parameter_row(parameter: Param) -> SchemaRow:
+    return SchemaRow(parameter.name, _kind(dict(parameter.schema))[0], parameter.says, parameter.required)
 
 
 def _schema(name: str, definition: dict[str, Any]) -> Schema:
@@ -189,7 +192,9 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
     rows = []
     for member, schema in definition.get("properties", {}).items():
         kind, link = _kind(schema)
-        rows.append(Row(member, kind, schema.get("description", "") or _length_text(schema), member in required, link))
+        rows.append(
+            SchemaRow(member, kind, schema.get("description", "") or _length_text(schema), member in required, link)
+        )
     return Schema(name, definition.get("description", ""), rows, "" if rows else _kind(definition)[0])
 
 

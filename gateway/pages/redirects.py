@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.authorization.flows import AuthorizationStart, state_in
-from gateway.authorization.results import LIFETIME, CallbackFailed, Choice, ConnectedResult
+from gateway.authorization.results import LIFETIME, CallbackFailed, ConnectedResult, SiteChoice
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized
 from gateway.http.url import nested_parameters
 from gateway.middleware.facts import REQUEST_ID
@@ -187,7 +187,7 @@ async def choose_site(request: web.Request) -> web.Response:
     return response
 
 
-async def _result_response(request: web.Request, finished: ConnectedResult | Choice) -> web.Response:
+async def _result_response(request: web.Request, finished: ConnectedResult | SiteChoice) -> web.Response:
     words = words_for(request, finished.lang)
     if isinstance(finished, ConnectedResult):
         return await _connected_response(request, finished, words)

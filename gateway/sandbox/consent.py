@@ -52,7 +52,7 @@ class Redirect:
     state: str | None
     issuer: str
 
-    def to(self, **response: str) -> str:
+    def url(self, **response: str) -> str:
         """Return the redirect URI with the response in its query.
 
         The query also contains `iss`, which protects against mix-up attacks (RFC 9207 §2).
@@ -160,7 +160,7 @@ async def decide(request: web.Request) -> web.Response:
             "Your login has expired, or this page was opened in another browser. Go back and start again."
         )
     if form.get("decision") != "allow":
-        return_url = authorization.redirect.to(error="access_denied", error_description="The user did not allow it.")
+        return_url = authorization.redirect.url(error="access_denied", error_description="The user did not allow it.")
     else:
         code = request.app[SANDBOX].memory.grants.issue_code(
             client_id=authorization.client.client_id,
@@ -169,7 +169,7 @@ async def decide(request: web.Request) -> web.Response:
             account_id=account.account_id,
             scopes=authorization.scopes,
         )
-        return_url = authorization.redirect.to(code=code)
+        return_url = authorization.redirect.url(code=code)
     return _see_other(return_url)
 
 
@@ -181,7 +181,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     except NoSafeRedirect as refused:
         return pages.refusal(str(refused))
     except RefusedRequest as refused:
-        return _see_other(refused.redirect.to(error=refused.error, error_description=str(refused)))
+        return _see_other(refused.redirect.url(error=refused.error, error_description=str(refused)))
 
 
 def _authorization_request(request: web.Request, query: str) -> AuthorizationRequest:

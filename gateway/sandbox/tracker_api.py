@@ -79,7 +79,7 @@ def _display_name(account_id: str | None) -> str:
 # ── Pagination by `startAt` and `maxResults`, or by the `nextPageToken` of the previous page.
 
 PAGE_SIZE: Final = 50
-PAGE_LIMIT: Final = 100
+MAX_PAGE_SIZE: Final = 100
 
 
 class BadPage(Exception):
@@ -93,7 +93,7 @@ def page_of(records: Sequence[Any], parameters: Mapping[str, Any], *, name: str)
     """
     token = parameters.get("nextPageToken")
     start = position_in(token) if token else _whole_number(parameters, "startAt", 0)
-    size = min(_whole_number(parameters, "maxResults", PAGE_SIZE), PAGE_LIMIT)
+    size = min(_whole_number(parameters, "maxResults", PAGE_SIZE), MAX_PAGE_SIZE)
     chosen = list(records[start : start + size])
     page: dict[str, Any] = {"startAt": start, "maxResults": size, "total": len(records), name: chosen}
     page["isLast"] = start + len(chosen) >= len(records)

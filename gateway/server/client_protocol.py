@@ -29,7 +29,7 @@ from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
 from gateway.server.in_process_exchange import InProcessClient, end_of_call
 from gateway.server.known_heads import HEAD_END
-from gateway.server.strict_framing import ChunkWatch, complaint, too_large
+from gateway.server.strict_framing import ChunkWatch, parser_error_response, too_large
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
@@ -423,7 +423,7 @@ class ClientProtocol(RequestHandler):
             message, payload = self._messages[at]
             try:
                 if isinstance(message, _ErrInfo):
-                    raise complaint(message.exc, piece)
+                    raise parser_error_response(message.exc, piece)
                 if self._odd_line:
                     raise InvalidRequest("bad_framing", ODD_LINE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:

@@ -20,7 +20,7 @@ from gateway.api.health import INSTANCE_HEADER, readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import CHECKED_CONFIGURATION, METRICS_PAGE, PARENT, create
-from gateway.app.generations import Checked
+from gateway.app.generations import CheckedConfiguration
 from gateway.authority import ANY_ADDRESS, origin_of
 from gateway.background import beside
 from gateway.catalog.load_catalog import Catalog
@@ -370,7 +370,7 @@ class Worker:
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
 
 
-def _write_configuration(descriptor: int, ready: Checked) -> None:
+def _write_configuration(descriptor: int, ready: CheckedConfiguration) -> None:
     write(descriptor, ready.config, ready.catalog)
 
 

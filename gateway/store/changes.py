@@ -30,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store.backend import ChangeWatch
-from gateway.store.connection_rows import AT, place
+from gateway.store.connection_rows import AT, ref_parameters
 from gateway.store.tables import changes, connections
 from gateway.store.transactions import NOTIFIES, Transactions
 
@@ -77,7 +77,7 @@ class OwnChanges:
         if len(self._marks) < MAX_OWN_CHANGES:
             self._marks[change_id] = mark
 
-    def of(self, change_id: int) -> Mark | None:
+    def mark_after(self, change_id: int) -> Mark | None:
         """Return the row's mark after the change; None if this process has not recorded the change."""
         return self._marks.get(change_id)
 
@@ -129,7 +129,7 @@ NOTED_ROW: Final = insert(changes).from_select(
     ["at", *_NOTED_COLUMNS],
     select(connections.c.updated_at, *(connections.c[name] for name in _NOTED_COLUMNS)).where(AT),
 )
-"""Adds an entry for the row at `place` to the log. The entry's time is the row's `updated_at`."""
+"""Adds an entry for one row (parameters: `ref_parameters`) to the log. The entry's time is the row's `updated_at`."""
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
 AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
 RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
@@ -217,7 +217,7 @@ async def update_and_record(
     """
     follow_up = None
     if db.dialect.name == "sqlite":
-        follow_up = _driver(db).follow_next(_noted_row(), place(ref), ends=ends)
+        follow_up = _driver(db).follow_next(_noted_row(), ref_parameters(ref), ends=ends)
     row = (await db.execute(update, parameters)).mappings().one_or_none()
     if row is None:
         return None, 0
@@ -280,7 +280,7 @@ class ChangeLog:
         changed: dict[ConnectionRef, Mark | None] = {}
         for row in (*late, *rows):
             ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
-            changed[ref] = self._own.of(row.id) if changed.get(ref, True) else None
+            changed[ref] = self._own.mark_after(row.id) if changed.get(ref, True) else None
         self._own.forget(position.last_id, position.missing)
         return position, changed
 

@@ -108,7 +108,7 @@ def list_query(environment: str, filters: ListFilter) -> Select[Any]:
     """Return the query for the matching rows, newest first. Raises InvalidRequest for an invalid cursor."""
     query = select(connections).where(connections.c.environment == environment, *_conditions(filters))
     if filters.cursor is not None:
-        query = query.where(_after(filters.cursor))
+        query = query.where(_after_cursor(filters.cursor))
     in_order = query.order_by(connections.c.created_at.desc(), connections.c.id.desc())
     return in_order.limit(filters.limit).offset(filters.offset or None)
 
@@ -167,7 +167,7 @@ def _connections_with_tag(key: str, value: str) -> Select[Any]:
     return select(tags.connection).where(tags.key == key, tags.value == value)
 
 
-def _after(cursor: str) -> ColumnElement[bool]:
+def _after_cursor(cursor: str) -> ColumnElement[bool]:
     try:
         created_text, row_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         created_at = datetime.fromisoformat(created_text)
@@ -198,23 +198,23 @@ NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": Non
 
 # Frequent statements are built only once, because building a statement costs more than running it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
-"""Matches the row of one connection. `place` returns the parameters."""
+"""Matches the row of one connection. `ref_parameters` returns the parameters."""
 WHOLE_ROW: Final = select(connections).where(AT)
 
 
-def place(ref: ConnectionRef) -> dict[str, Any]:
+def ref_parameters(ref: ConnectionRef) -> dict[str, Any]:
     """Return the parameters of `AT`."""
     return {f"at_{name}": value for name, value in zip(ConnectionRef._fields, ref, strict=True)}
 
 
-def at(ref: ConnectionRef) -> ColumnElement[bool]:
+def matches_ref(ref: ConnectionRef) -> ColumnElement[bool]:
     """Return the condition that matches the row of `ref`."""
     return and_(*(connections.c[name] == value for name, value in ref._asdict().items()))
 
 
 async def read_written(db: AsyncConnection, ref: ConnectionRef) -> Connection:
     """Return the row that this transaction has written. The row exists, because this transaction has locked it."""
-    return connection_of((await db.execute(WHOLE_ROW, place(ref))).mappings().one())
+    return connection_of((await db.execute(WHOLE_ROW, ref_parameters(ref))).mappings().one())
 
 
 async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:

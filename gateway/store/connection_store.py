@@ -27,14 +27,14 @@ from gateway.store.connection_rows import (
     ListFilter,
     SealedRows,
     asked_columns,
-    at,
     connection_of,
     failure_columns,
     index_tags,
     life_columns,
     list_query,
-    place,
+    matches_ref,
     read_written,
+    ref_parameters,
     search_text,
 )
 from gateway.store.history import BEFORE, record_final_failure, record_trigger
@@ -98,7 +98,7 @@ class ConnectionStore:
     async def get(self, ref: ConnectionRef) -> Connection | None:
         """Return the stored connection; None if it does not exist."""
         async with self._transactions.read() as db:
-            rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
+            rows = (await db.execute(WHOLE_ROW, ref_parameters(ref))).mappings().all()
         found = await self._rows.records(rows)
         return found[0] if found else None
 
@@ -175,11 +175,11 @@ class ConnectionStore:
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
-        await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
+        await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new, created=created)), written)
         await record_change(db, new.ref, now)
         return written, created
 
-    async def _note(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
+    async def _add_audit_entry(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
         await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def has_other_for_account(self, ref: ConnectionRef, account_id: str) -> bool:
@@ -208,7 +208,7 @@ class ConnectionStore:
                 created = await self._claim_row(db, new, now)
             await write_past(db, (await read_written(db, new.ref)).id, past, now=now)
             written = await read_written(db, new.ref)
-            await self._note(db, replace(entry, detail=_audit_detail(new, created=created)), written)
+            await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new, created=created)), written)
             await record_change(db, new.ref, now)
             return written, created
 
@@ -222,7 +222,7 @@ class ConnectionStore:
         same version or a newer one. Raises VaultError if `newer` cannot be opened.
         """
         identity = select(*BEFORE, connections.c.version).where(
-            at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
+            matches_ref(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
         )
 
         def again(sealed: Sealed | None) -> bytes | None:
@@ -261,7 +261,7 @@ class ConnectionStore:
         )
 
         entry = connection_audit_entry(AuditAction.CONNECTION_DELETED, ref, now)
-        its = select(connections.c.id, connections.c.end_user_id).where(at(ref))
+        its = select(connections.c.id, connections.c.end_user_id).where(matches_ref(ref))
 
         async def write(db: AsyncConnection) -> bool:
             row = (await db.execute(its.with_for_update())).one_or_none()
@@ -280,7 +280,7 @@ class ConnectionStore:
 
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
         """Record that the connection was read through the API (`last_fetched_at`), without a change log entry."""
-        await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
+        await self._rows.update(update(connections).where(matches_ref(ref)).values(last_fetched_at=now))
 
     async def record_read(
         self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
@@ -321,7 +321,7 @@ class ConnectionStore:
         """
         table = connections.c
         secret = table.secret_config, table.secret_config_version
-        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(at(new.ref))
+        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(matches_ref(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False

@@ -71,7 +71,7 @@ class ConsoleSessionStore:
 
         async def write(db: AsyncConnection) -> None:
             await _add(db, session_digest, SESSION, session)
-            await self._note(db, entry, session, by)
+            await self._add_audit_entry(db, entry, session, by)
 
         await self._transactions.write(write)
 
@@ -96,12 +96,12 @@ class ConsoleSessionStore:
             values = {**row, "expires_at": session.expires_at}
             if not await insert_if_absent(db, console_sessions, values, key=("digest",)):
                 return False
-            await self._note(db, entry, session, by)
+            await self._add_audit_entry(db, entry, session, by)
             return True
 
         return await self._transactions.write(write)
 
-    async def _note(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
+    async def _add_audit_entry(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
         actor = AuditActor("operator", name=session.name, command=CONSOLE, address=entry.actor.address)
         await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
 

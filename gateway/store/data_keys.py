@@ -312,9 +312,9 @@ class DataKeys:
                 key.allowance += self.reserved
                 self._vault.use_sealing_key(key)
             else:
-                key = await self._after(key)
+                key = await self._replacement_of(key)
 
-    async def _after(self, worn: DataKey) -> DataKey:
+    async def _replacement_of(self, worn: DataKey) -> DataKey:
         """Return the key that replaces `worn`, which is used up. Create the new key if no other process has done so."""
         newest = await self._newest(worn.environment)
         if newest.id == worn.id:

@@ -48,7 +48,7 @@ _HEAD: Final = ~exists().where(
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DueDeliveries:
     """The deliveries to send.
 
     `queues`: the queues with a delivery that is due now. `next_at`: when the next other delivery is due or the next
@@ -82,18 +82,18 @@ class DeliveryStore:
         self._vault = vault
         self._keys = keys
 
-    async def work(self, now: datetime) -> Work:
+    async def find_due(self, now: datetime) -> DueDeliveries:
         """Return the deliveries to send. Takes no lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
             if (await db.execute(_FIRST)).scalar() is None:  # usually, no delivery is waiting
-                return Work((), None)
+                return DueDeliveries((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
             later = select(func.min(table.due_at)).where(table.due_at > now)
             leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
             found = [(row.environment, row.target) for row in await db.execute(queues)]
             ends = [(await db.execute(query)).scalar() for query in (later, leased)]
-        return Work(found, min((end for end in ends if end is not None), default=None))
+        return DueDeliveries(found, min((end for end in ends if end is not None), default=None))
 
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int

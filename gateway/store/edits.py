@@ -13,7 +13,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import record_change
-from gateway.store.connection_rows import at, end_user_columns, index_tags, read_written
+from gateway.store.connection_rows import end_user_columns, index_tags, matches_ref, read_written
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
@@ -133,7 +133,11 @@ class EditStore:
 
 async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """Lock the row until the transaction ends, and return the columns that an edit needs."""
-    query = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
+    query = (
+        select(connections.c.id, connections.c.metadata, connections.c.end_user_id)
+        .where(matches_ref(ref))
+        .with_for_update()
+    )
     row = (await db.execute(query)).one_or_none()
     if row is None:
         raise UnknownConnection(ref)
@@ -143,7 +147,7 @@ async def _lock_row(db: AsyncConnection, ref: ConnectionRef) -> Any:
 async def _write_columns(
     db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime
 ) -> Connection:
-    await db.execute(update(connections).where(at(ref)).values(columns))
+    await db.execute(update(connections).where(matches_ref(ref)).values(columns))
     row = await read_written(db, ref)
     await record_change(db, ref, now)
     return row

@@ -52,7 +52,7 @@ class SigningKeyStore:
         query = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).all()
-        sealed = [Sealed(row.key, **_place(environment, row.uid)) for row in rows]
+        sealed = [Sealed(row.key, **_seal_place(environment, row.uid)) for row in rows]
         await self._keys.learn(*sealed)
         opened = [Secret(self._vault.open_json(value)["key"]) for value in sealed]
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
@@ -89,7 +89,7 @@ class SigningKeyStore:
     async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> bool:
         """Insert the key. Return False, and insert nothing, if another process has used the number."""
         uid = uuid.uuid4().hex
-        sealed = self._vault.seal_json({"key": key.reveal()}, **_place(environment, uid))
+        sealed = self._vault.seal_json({"key": key.reveal()}, **_seal_place(environment, uid))
         row = {
             "uid": uid,
             "environment": environment,
@@ -100,6 +100,6 @@ class SigningKeyStore:
         return await insert_if_absent(db, signing_keys, row, key=["environment", "number"])
 
 
-def _place(environment: str, uid: str) -> dict[str, Any]:
+def _seal_place(environment: str, uid: str) -> dict[str, Any]:
     """Return the place that the ciphertext of a key is bound to."""
     return {"environment": environment, "table": "signing_keys", "row": uid, "column": "key", "version": 1}

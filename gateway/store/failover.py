@@ -147,14 +147,14 @@ class Failover:
     async def join(self) -> None:
         """Register this process. After a failover, other processes wait for its confirmation.
 
-        Other processes stop waiting for this process if its heartbeat ends (`stay`).
+        Other processes stop waiting for this process if its heartbeat ends (`write_heartbeats`).
         """
         if self.sql is not None:
             self._joined = True
             self._confirmed = None if self.ever else self.timeline
             await self._write_heartbeat()
 
-    async def stay(self) -> None:
+    async def write_heartbeats(self) -> None:
         """Write the heartbeat of this process until `leave` is called."""
         while self._joined:
             self._noticed.clear()

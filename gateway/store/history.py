@@ -22,7 +22,7 @@ from gateway.records.states import (
     trigger_for_failure,
 )
 from gateway.store.changes import record_change
-from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, read_written, refused_scopes_json
+from gateway.store.connection_rows import NO_FAILURE, failure_columns, matches_ref, read_written, refused_scopes_json
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
@@ -191,7 +191,7 @@ class RejectionStore:
             before = (await read_written(db, seen.ref)).refused_scopes
             both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
             values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MAX_SCOPES]))}
-            await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
+            await db.execute(update(connections).where(matches_ref(seen.ref)).values(updated_at=refused.at, **values))
             written = await read_written(db, seen.ref)
             await record_change(db, seen.ref, refused.at)
             return written
@@ -202,7 +202,7 @@ class RejectionStore:
         """Remove the scopes that `record_scopes` has stored for this connection."""
 
         async def write(db: AsyncConnection) -> None:
-            recorded = at(ref), connections.c.refused_scopes.is_not(None)
+            recorded = matches_ref(ref), connections.c.refused_scopes.is_not(None)
             done = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
             if done.rowcount:
                 await record_change(db, ref, now)
@@ -211,6 +211,6 @@ class RejectionStore:
 
     @staticmethod
     async def _row(db: AsyncConnection, seen: Connection) -> Any:
-        row: Any = (await db.execute(select(*SEEN).where(at(seen.ref)).with_for_update())).one_or_none()
+        row: Any = (await db.execute(select(*SEEN).where(matches_ref(seen.ref)).with_for_update())).one_or_none()
         same = row is not None and (row.uid, row.granted_at) == (seen.uid, seen.granted_at)
         return row if same else None

@@ -24,7 +24,7 @@ from gateway.records.connection import (
     RefreshFailure,
     Sealed,
 )
-from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, place
+from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, ref_parameters
 from gateway.store.connection_store import ConnectionStore, connection_audit_entry
 from gateway.store.data_keys import DataKeys
 from gateway.store.pending_authorizations import count_connection, uncount_connection
@@ -133,7 +133,7 @@ class PendingStore:
 
         async def write(db: AsyncConnection) -> list[RowMapping]:
             content = {"new": new_to_json(new), "reconnects": reconnects}
-            sealed = self._vault.seal_json(content, **_place(new.ref.environment, row["uid"]))
+            sealed = self._vault.seal_json(content, **_seal_place(new.ref.environment, row["uid"]))
             former = [*(await db.execute(select(pending_connections).where(same).with_for_update())).mappings()]
             if former:
                 await db.execute(delete(pending_connections).where(same))
@@ -183,7 +183,9 @@ class PendingStore:
             done = update(pending_connections).where(*waits).values(sealed=None)
             if (await db.execute(done)).rowcount != 1:
                 return None
-            existing_row = (await db.execute(WHOLE_ROW.with_for_update(), place(pending.ref))).mappings().first()
+            existing_row = (
+                (await db.execute(WHOLE_ROW.with_for_update(), ref_parameters(pending.ref))).mappings().first()
+            )
             check(None if existing_row is None else connection_of(existing_row))
             digest = pending.session_digest
             return await self._connections.put_within(db, new, now=now, entry=entry, session_digest=digest)
@@ -242,7 +244,7 @@ class PendingStore:
         content: dict[str, Any] = {}
         ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
         if row["sealed"] is not None:
-            sealed = Sealed(row["sealed"], **_place(row["environment"], row["uid"]))
+            sealed = Sealed(row["sealed"], **_seal_place(row["environment"], row["uid"]))
             try:
                 await self._keys.learn(sealed)
                 content = self._vault.open_json(sealed)
@@ -273,6 +275,6 @@ async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
     return removed
 
 
-def _place(environment: str, uid: str) -> dict[str, Any]:
+def _seal_place(environment: str, uid: str) -> dict[str, Any]:
     """Return the place that the ciphertext of a pending connection is bound to."""
     return {"environment": environment, "table": "pending_connections", "row": uid, "column": "sealed", "version": 1}

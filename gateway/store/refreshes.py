@@ -45,13 +45,13 @@ from gateway.store.connection_rows import (
     NO_PREVIOUS,
     PREVIOUS,
     SealedRows,
-    at,
     connection_of,
     failure_columns,
     lease_columns,
     life_columns,
-    place,
+    matches_ref,
     read_written,
+    ref_parameters,
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
@@ -62,7 +62,7 @@ from gateway.store.transactions import OneStatement
 
 # ── The statements of a refresh. Each statement is built only once, because building it costs more than running it.
 #
-# The fence has the parameters `seen_version` and `owner`, in addition to the parameters from `place`.
+# The fence has the parameters `seen_version` and `owner`, in addition to the parameters from `ref_parameters`.
 
 _REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
 SAVED_COLUMNS: Final[dict[str, Any]] = {
@@ -273,7 +273,7 @@ class RefreshStore:
         Returns None if the fence refuses the write: the row was deleted or created again, its credential was replaced,
         or another owner holds the lease.
         """
-        mine = {**place(ref), "seen_version": version, "owner": owner}
+        mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}
         entry = _audit_entry(ref, now)
         new = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
@@ -377,7 +377,7 @@ class RefreshStore:
         changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
 
         async def write(db: AsyncConnection) -> Connection | None:
-            mine = {**place(ref), "seen_version": version, "owner": owner}
+            mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}
             row = (await db.execute(SELECT_LEASED_WITH_STATE, mine)).one_or_none()
             if row is None:
                 return None
@@ -443,7 +443,7 @@ class RefreshStore:
         exists, or the database failed over.
         """
         claim, timeline = self._statements.claim, self._failover.timeline
-        values: dict[str, Any] = {**place(ref), "lease_owner": owner}
+        values: dict[str, Any] = {**ref_parameters(ref), "lease_owner": owner}
         if self._failover.sql is not None:
             values["timeline"] = timeline
         if seen is not None:
@@ -481,7 +481,7 @@ class RefreshStore:
     async def _rehearse(self, db: AsyncConnection) -> None:
         """Compile and prepare the statement that saves a refresh: execute it once, for a row that does not exist."""
         self._rehearsed = True
-        nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
+        nobody = {**ref_parameters(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
             entry = self._trail.entry_if_all_recorded(_audit_entry(ConnectionRef("", "", ""), clock.now()))
             refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
@@ -498,7 +498,7 @@ class RefreshStore:
         """
 
         async def write(db: AsyncConnection) -> bool:
-            values = {**place(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
+            values = {**ref_parameters(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
             return (await db.execute(self._statements.hold, values)).rowcount == 1
 
         return await self._transactions.write(write)
@@ -511,7 +511,7 @@ class RefreshStore:
         `still_open`: an earlier intent stays open. `former`: the lease that the claim replaced; restored if
         `still_open`.
         """
-        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
+        mine = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
         given_back = NO_LEASE if former is None else lease_columns(former)
         await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
 

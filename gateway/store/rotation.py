@@ -249,7 +249,7 @@ class Rotation:
         await self._write(self._wrap_signing_key)
         rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
         await self._keys.load()
-        newest, old = await self._settle()
+        newest, old = await self._wait_for_transactions()
         before = await self.counts()
         todo = sum(key.total for key in before.data_keys if not key.newest)
         step(0, todo)
@@ -322,7 +322,7 @@ class Rotation:
 
         return await self._write(write)
 
-    async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
+    async def _wait_for_transactions(self) -> tuple[frozenset[str], frozenset[str]]:
         """Wait until every transaction that seals under an older data key has ended.
 
         Returns the ids of the newest data keys, and the ids of the older ones. Each transaction that seals locks the
@@ -397,7 +397,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
 
     async def _remove(self, ids: Collection[str]) -> int:
-        """Remove data keys that seal no value, as counted after `_settle`. Return how many keys were removed."""
+        """Remove data keys that seal no value, as counted after `_wait_for_transactions`. Return how many keys were removed."""
         if not ids:
             return 0
         gone = delete(data_keys).where(data_keys.c.id.in_(ids))

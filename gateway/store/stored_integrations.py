@@ -82,7 +82,7 @@ class IntegrationStore:
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
             await self._trail.record(db, entry)
-            await _note(db, new.environment, new.integration_id, now=now)
+            await _add_change(db, new.environment, new.integration_id, now=now)
             return True
 
         return stored if await self._write(new.environment, write) else None
@@ -114,7 +114,7 @@ class IntegrationStore:
                 return False
             await self._trail.record(db, entry)
             for key in dict.fromkeys((before.integration_id, after.integration_id)):
-                await _note(db, after.environment, key, now=now)
+                await _add_change(db, after.environment, key, now=now)
             return True
 
         try:
@@ -149,7 +149,7 @@ class IntegrationStore:
             if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
-            await _note(db, integration.environment, integration.integration_id, now=now)
+            await _add_change(db, integration.environment, integration.integration_id, now=now)
             return True
 
         return await self._transactions.write(write)
@@ -194,13 +194,13 @@ class IntegrationStore:
             "display_name": integration.display_name,
             "forward_webhooks": integration.forward_webhooks,
             "scopes": None if integration.scopes is None else list(integration.scopes),
-            "secrets": self._vault.seal_json(secrets, **_place(integration.environment, managed_row)).ciphertext,
+            "secrets": self._vault.seal_json(secrets, **_seal_place(integration.environment, managed_row)).ciphertext,
             "updated_at": managed_row.updated_at,
         }
 
     async def _record(self, row: RowMapping) -> Integration:
         managed_row = ApiManagedRow(row["uid"], row["version"], row["created_at"], row["updated_at"])
-        sealed = Sealed(row["secrets"], **_place(row["environment"], managed_row))
+        sealed = Sealed(row["secrets"], **_seal_place(row["environment"], managed_row))
         await self._keys.learn(sealed)
         secrets = self._vault.open_json(sealed)
         return Integration(
@@ -233,7 +233,7 @@ def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
 
 
-def _place(environment: str, managed_row: ApiManagedRow) -> dict[str, Any]:
+def _seal_place(environment: str, managed_row: ApiManagedRow) -> dict[str, Any]:
     """Return the place that the integration's secrets are bound to: the row's `uid`, because it never changes."""
     return {
         "environment": environment,
@@ -277,6 +277,6 @@ def _connections_of(environment: str, integration_id: str) -> Any:
     return select(connections.c.id).where(its).limit(1)
 
 
-async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
+async def _add_change(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
     """Add an entry about an integration to the change log. The entry has an empty connection id."""
     await record_change(db, ConnectionRef(environment, integration_id, ""), now)

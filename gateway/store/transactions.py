@@ -146,7 +146,7 @@ Access = Literal["read", "write"]
 
 
 @dataclass(slots=True)
-class Waits:
+class DatabaseWaits:
     """How often this process used the database, and how many seconds in total it waited before.
 
     A read waits for a connection of the pool. A write waits for its turn in the queue.
@@ -180,7 +180,7 @@ class Transactions:
         self._turn = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
         self.damage = DatabaseDamage()
-        self.waits = Waits()
+        self.waits = DatabaseWaits()
 
     @property
     def writes_at_once(self) -> int:
@@ -251,11 +251,11 @@ class Transactions:
         finally:
             self.waits.record("write", clock.monotonic() - asked_at)
         try:
-            return await self._alone(work, before, at_once)
+            return await self._run_alone(work, before, at_once)
         finally:
             self._turn.release()
 
-    async def _alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
+    async def _run_alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
         """Run `before`, then the fence and `work`, or the single statement. The write already has its turn."""
         self.check()
         for _ in range(MAX_TRIES):

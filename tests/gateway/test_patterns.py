@@ -99,7 +99,7 @@ METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "finda
 
 
 @dataclass(frozen=True)
-class Used:
+class UsedPattern:
     """A pattern and its use: `where` names it, `methods` are the methods called on it."""
 
     where: str
@@ -170,7 +170,7 @@ def made_of_parts() -> Iterator[str]:
                         yield f"{name}.{function.name}"
 
 
-def patterns_of_modules() -> Iterator[Used]:
+def patterns_of_modules() -> Iterator[UsedPattern]:
     """Yield patterns that are members of modules."""
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
@@ -179,10 +179,10 @@ def patterns_of_modules() -> Iterator[Used]:
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)
                 methods = methods or frozenset({"match", "search"})
-                yield Used(where, value.pattern, value.flags, methods)
+                yield UsedPattern(where, value.pattern, value.flags, methods)
 
 
-def written() -> Iterator[Used]:
+def written() -> Iterator[UsedPattern]:
     """Yield patterns that are literals of a call such as ``re.sub("…", …)``."""
     for name, tree in sources().items():
         for value, attribute, call in calls_in(tree):
@@ -195,7 +195,7 @@ def written() -> Iterator[Used]:
                 methods = frozenset({attribute}) if attribute != "compile" else frozenset({"match", "search"})
                 flags = sum(getattr(re, part.attr) for key in call.keywords if key.arg == "flags" for part in ast.walk(key.value)
                             if isinstance(part, ast.Attribute) and hasattr(re, part.attr))  # fmt: skip
-                yield Used(f"{name}:{call.lineno}", pattern.value, flags, methods)
+                yield UsedPattern(f"{name}:{call.lineno}", pattern.value, flags, methods)
 
 
 def of_module(tree: ast.Module) -> list[ast.AST]:
@@ -203,13 +203,13 @@ def of_module(tree: ast.Module) -> list[ast.AST]:
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 
-def of_catalog() -> Iterator[Used]:
+def of_catalog() -> Iterator[UsedPattern]:
     """Yield patterns of settings in the shipped entries, which are matched with end users' values."""
     for provider in catalog_of(None).providers.values():
         for settings in (provider.connection_config, provider.credentials):
             for setting in settings.values():
                 if setting.pattern is not None:
-                    yield Used(f"catalog/{provider.name}", setting.pattern, re.ASCII, frozenset({"fullmatch"}))
+                    yield UsedPattern(f"catalog/{provider.name}", setting.pattern, re.ASCII, frozenset({"fullmatch"}))
 
 
 def limit_of(where: str) -> int:
@@ -221,12 +221,12 @@ def limit_of(where: str) -> int:
 
 
 @cache
-def inventory() -> tuple[Used, ...]:
+def inventory() -> tuple[UsedPattern, ...]:
     return (*patterns_of_modules(), *written(), *of_catalog())
 
 
-def unique_patterns() -> list[Used]:
-    found: dict[tuple[str | bytes, int, frozenset[str], int], Used] = {}
+def unique_patterns() -> list[UsedPattern]:
+    found: dict[tuple[str | bytes, int, frozenset[str], int], UsedPattern] = {}
     for pattern in inventory():
         found.setdefault(
             (pattern.pattern, pattern.flags & ~re.UNICODE, pattern.methods, limit_of(pattern.where)), pattern
@@ -331,7 +331,7 @@ def runner(compiled: "re.Pattern[Any]", method: str) -> Callable[[Any], object]:
     return called
 
 
-def assert_used_linearly(used: Used, limit: int) -> None:
+def assert_used_linearly(used: UsedPattern, limit: int) -> None:
     compiled = re.compile(used.pattern, used.flags)
     for before, pump, end in sorted(attacks(used.pattern, used.flags)):
         for method in sorted(used.methods):
@@ -394,6 +394,6 @@ def test_inventory_finds_all_patterns() -> None:
     ],
 )
 def test_the_inventory_catches_patterns_that_are_not_linear(pattern: str, limit: int) -> None:
-    used = Used("gateway.http.example", pattern, 0, frozenset({"fullmatch", "search"}))
+    used = UsedPattern("gateway.http.example", pattern, 0, frozenset({"fullmatch", "search"}))
     with pytest.raises(AssertionError, match="characters cost"):
         assert_used_linearly(used, limit)

@@ -148,7 +148,7 @@ class PlayedProvider:
         """The last issued access token; empty if there is none."""
         return self.tokens[-1] if self.tokens else ""
 
-    def since(self, mark: int, *roles: str) -> list[ReceivedRequest]:
+    def received_since(self, mark: int, *roles: str) -> list[ReceivedRequest]:
         """Return the received requests with index `mark` and later. If `roles` are given, filter by these roles."""
         return [arrival for arrival in self.arrivals[mark:] if not roles or arrival.role in roles]
 

@@ -164,7 +164,7 @@ def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
     """Return the callback URL that the gateway sent in its request for a request token (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.request_checks import oauth_params
 
-    (request,) = actor.since(0, "request_url")[:1]
+    (request,) = actor.received_since(0, "request_url")[:1]
     return oauth_params(request).get("oauth_callback", f"{gateway.url}/oauth/callback?")
 
 

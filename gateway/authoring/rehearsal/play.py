@@ -82,7 +82,7 @@ class RehearsalState:
         If no single field describes the step, return the field of the last request. `mark`: the number of requests
         before the step.
         """
-        arrivals = self.actor.since(mark)
+        arrivals = self.actor.received_since(mark)
         place = {
             "verification": ("proxy", "verification"),
             "page": ("proxy", "paginate"),
@@ -128,7 +128,7 @@ class RehearsalState:
 
     def token_requests(self, mark: int) -> list[ReceivedRequest]:
         """Return the requests to token URLs and for additional steps, starting with the request number `mark`."""
-        arrivals = self.actor.since(mark)
+        arrivals = self.actor.received_since(mark)
         return [arrival for arrival in arrivals if arrival.role in TOKEN_ROLES or arrival.role.startswith("step")]
 
 
@@ -295,7 +295,7 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> RehearsalRep
         integration = integration_keys(provider, samples, local)
         async with serve_actor(actor, sockets), run_gateway(Path(folder), entry, integration) as gateway:
             play = _Rehearsal(gateway, actor, samples, entry)
-            await play.all()
+            await play.run_all_steps()
     known = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
     return RehearsalReport(play.steps, stage.shown_origins(samples.config, known), unproved_points(provider))
 
@@ -304,7 +304,7 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> RehearsalRep
 class _Rehearsal(RehearsalState):
     steps: list[RehearsedStep] = field(default_factory=list)
 
-    async def all(self) -> None:
+    async def run_all_steps(self) -> None:
         steps = {
             "connect": self._connect,
             "verification": self._verification,
@@ -325,7 +325,7 @@ class _Rehearsal(RehearsalState):
                         f"{name} works", False, self.step_place(step.name, mark), str(wrong) or "no response in time"
                     )
                 )
-            step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.since(mark)]
+            step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.received_since(mark)]
             known = tuple(self.secrets())
             step.checks = [
                 replace(check, what=scrubbed(check.what, known), detail=scrubbed(check.detail, known))
@@ -354,7 +354,7 @@ class _Rehearsal(RehearsalState):
                 known = replace(known, values={**known.values, **in_callback})
             step.checks += token_checks(arrivals, known, self.samples, callback)
         if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
-            step.checks += access_checks(self.actor.since(mark), known, self.actor.tokens[0])
+            step.checks += access_checks(self.actor.received_since(mark), known, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
                 step.checks.append(
@@ -372,7 +372,7 @@ class _Rehearsal(RehearsalState):
             mark = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.shown)
         known = self.known_values()
-        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.method == spec.method]
+        arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.method == spec.method]
         paths = [path for endpoint in spec.endpoints if (path := known.path(f"http://host{endpoint}"))]
         fitting = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
         place: Place = ("proxy", "verification")
@@ -397,7 +397,7 @@ class _Rehearsal(RehearsalState):
 
     async def _call(self, step: RehearsedStep, mark: int) -> None:
         status, text = await self.gateway.call_provider(self.connection_id, CALL_PATH)
-        arrivals = self.actor.since(mark, "proxy")
+        arrivals = self.actor.received_since(mark, "proxy")
         if status != 200 or not arrivals:
             raise RehearsalRefused(f"GET /proxy{CALL_PATH} returned {status}: {text[:300]}")
         step.checks += call_checks(arrivals[-1], self.known_values(), self.samples, self.entry, self.shown)
@@ -432,7 +432,7 @@ class _Rehearsal(RehearsalState):
         status, text = await self.gateway.call_provider(
             self.connection_id, LIST_PATH, **{"Gateway-Paginate": f"all{limit}"}
         )
-        arrivals = [arrival for arrival in self.actor.since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
+        arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.path.endswith(LIST_PATH)]
         step.checks += page_checks(scheme, status, text, arrivals)
 
     async def _revocation(self, step: RehearsedStep, mark: int) -> None:
@@ -441,6 +441,6 @@ class _Rehearsal(RehearsalState):
             return
         path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={INTEGRATION}"
         body = await self.gateway.json("DELETE", path)
-        arrivals = self.actor.since(mark, "revocation_url")
+        arrivals = self.actor.received_since(mark, "revocation_url")
         tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
         step.checks += revocation_checks(self.provider, body.get("revocation", ()), arrivals, tokens)

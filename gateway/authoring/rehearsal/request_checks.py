@@ -82,16 +82,16 @@ class KnownValues:
             return None
         return split(url)[1].partition("?")[0]
 
-    def deep(self, value: Any) -> Any:
+    def fill_json(self, value: Any) -> Any:
         """Return `value`, a JSON value with templates, filled in. Members with unknown values are left out."""
         match value:
             case str():
                 return self.text(value)
             case Mapping():
-                filled = {name: self.deep(inner) for name, inner in value.items()}
+                filled = {name: self.fill_json(inner) for name, inner in value.items()}
                 return {name: inner for name, inner in filled.items() if inner is not None}
             case list():
-                return [inner for inner in map(self.deep, value) if inner is not None]
+                return [inner for inner in map(self.fill_json, value) if inner is not None]
         return value
 
 
@@ -378,7 +378,7 @@ def jwt_checks(token: str, key: str, known: KnownValues) -> Iterator[RehearsalCh
         return
     yield RehearsalCheck(f"the JWT is signed by {algorithm}", True, ("jwt",))
     for name, value in spec.claims.items():
-        expected = known.deep(value)
+        expected = known.fill_json(value)
         if expected not in (None, {}, []):
             yield RehearsalCheck(
                 f"claim {name}",

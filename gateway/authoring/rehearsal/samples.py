@@ -208,7 +208,7 @@ def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
     if provider.jwt is not None:
         algorithm = provider.jwt.header.get("alg", "RS256")
         kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm
-        yield from ((_bare(name), kind) for name in placeholders(provider.jwt.key))
+        yield from ((_without_prefix(name), kind) for name in placeholders(provider.jwt.key))
     if provider.token_request_auth_method == KEY_AUTH_METHOD or provider.require_client_certificate:
         yield "client_private_key", "RS256"
     for _, template in text_templates(provider):
@@ -221,10 +221,10 @@ def _keys_in(template: Template) -> Iterator[tuple[str, str]]:
             kind = KEY_FUNCTIONS.get(part.function)
             for value in part.arguments[-1].parts if kind else ():
                 if isinstance(value, Name):
-                    yield _bare(value.name), str(kind)
+                    yield _without_prefix(value.name), str(kind)
             for argument in part.arguments:
                 yield from _keys_in(argument)
 
 
-def _bare(name: str) -> str:
+def _without_prefix(name: str) -> str:
     return name.partition(".")[2] or name

@@ -125,7 +125,7 @@ def _two_step_checks(arrivals: list[ReceivedRequest], known: KnownValues) -> Ite
     provider = known.provider
     first = arrivals[0]
     if provider.token_body is not None:
-        yield from _body_checks(first, known.deep(provider.token_body), ("token_body",))
+        yield from _body_checks(first, known.fill_json(provider.token_body), ("token_body",))
     else:
         yield from parameter_checks(
             first, _known_fields(provider.token_params, known), ("token_params",), {}, provider.body_format
@@ -146,7 +146,7 @@ def _later_step_checks(later: list[ReceivedRequest], known: KnownValues) -> Iter
         yield RehearsalCheck(what, ok, (*place, "method"), f"it was {arrival.method}")
         yield from header_checks(arrival, step.headers, known, (*place, "headers"))
         if step.body is not None:
-            yield from _body_checks(arrival, known.deep(step.body), (*place, "body"))
+            yield from _body_checks(arrival, known.fill_json(step.body), (*place, "body"))
         else:
             expected = _known_fields(step.params, known)
             yield from parameter_checks(

@@ -12,7 +12,7 @@ import click
 from gateway.cli.terminal import program
 
 if TYPE_CHECKING:
-    from gateway.cli.demo.demo_run import Ready
+    from gateway.cli.demo.demo_run import DemoReady
 
 PORT = click.IntRange(0, 65535)
 
@@ -40,7 +40,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
     from gateway.cli.demo.demo_folder import DemoFolder
     from gateway.cli.demo.demo_run import run
 
-    def announce(ready: "Ready") -> None:
+    def announce(ready: "DemoReady") -> None:
         text = json.dumps(dataclasses.asdict(ready)) if as_json else banner(ready, state)
         print(text, flush=True)
 
@@ -52,7 +52,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
         raise click.ClickException(str(failed)) from failed
 
 
-def banner(ready: "Ready", state: Path) -> str:
+def banner(ready: "DemoReady", state: Path) -> str:
     """Return the text for the terminal. Each command and each link has its own line, which makes copying easy."""
     file = f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     where = "" if state == Path(".gateway") else file  # `try` finds the default folder by itself

@@ -52,7 +52,7 @@ NEW_AGENT_KEY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class DemoReady:
     """The members of the JSON that ``gateway demo --json`` prints as soon as everything runs."""
 
     url: str
@@ -65,7 +65,7 @@ class Ready:
     mcp_add: str
 
 
-async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
+async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[DemoReady], None]) -> None:
     """Run the demo until a signal arrives, then return. Both processes are stopped before the return.
 
     `announce`: called as soon as everything runs. Raises DemoFailed.
@@ -87,7 +87,7 @@ async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Cal
             raise
 
 
-async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
+async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Callable[[DemoReady], None]) -> None:
     if port == sandbox_port != 0:
         raise DemoFailed(f"--port and --sandbox-port are both {port}; they must differ")
     with folder.lock():
@@ -102,7 +102,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
                     end.cancel()
 
 
-async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
+async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoReady:
     """Return the result of `_ready`.
 
     If a child process ends meanwhile, raise the error of the child, because it explains more than the failed call.
@@ -166,7 +166,7 @@ def _sandbox(folder: DemoFolder, port: int, callback: str) -> AbstractAsyncConte
     return start_child("sandbox", "gateway.sandbox", *arguments, log=folder.path / "sandbox.log")
 
 
-async def _ready(url: str, folder: DemoFolder) -> Ready:
+async def _ready(url: str, folder: DemoFolder) -> DemoReady:
     key = folder.secret_key()
     async with customer.session() as http:
         caller = customer.Customer(http, url, key)
@@ -176,7 +176,7 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
         if kept and agent_key != kept:
             print(NEW_AGENT_KEY, file=sys.stderr, flush=True)
         folder.save_agent_key(agent_key)
-        return Ready(
+        return DemoReady(
             url=url,
             secret_key=key.reveal(),
             provider_config_key=customer.INTEGRATION,

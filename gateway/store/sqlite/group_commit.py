@@ -82,23 +82,23 @@ class GroupCommit(Transactions):
         write = WaitingWrite(work, before, loop.create_future(), asked_at, late_at, task.get_name() if task else "")
         if self._leading is None:
             self._waiting = deque()
-            self._leading = asyncio.create_task(self._lead())
+            self._leading = asyncio.create_task(self._run_waiting())
         self._waiting.append(write)
-        late = loop.call_at(late_at, self._late, write)
+        late = loop.call_at(late_at, self._refuse_late, write)
         try:
             result: T = await write.outcome
             return result
         finally:
             late.cancel()
 
-    async def _lead(self) -> None:
+    async def _run_waiting(self) -> None:
         """Run the waiting writes until none is left."""
         batch: Sequence[WaitingWrite] = ()
         try:
             while self._waiting:
-                batch = self._next()
+                batch = self._take_batch()
                 if len(batch) > 1:
-                    await self._together(batch)
+                    await self._run_together(batch)
                 else:
                     await self._by_itself(batch[0])
         finally:
@@ -106,7 +106,7 @@ class GroupCommit(Transactions):
                 write.outcome.cancel()
             self._leading = None
 
-    def _next(self) -> list[WaitingWrite]:
+    def _take_batch(self) -> list[WaitingWrite]:
         batch = [self._waiting.popleft()]
         while self._waiting and len(batch) < MAX_WRITES_PER_COMMIT and not (batch[0].alone or self._waiting[0].alone):
             batch.append(self._waiting.popleft())
@@ -118,14 +118,14 @@ class GroupCommit(Transactions):
     async def _by_itself(self, write: WaitingWrite) -> None:
         _set_task_name(write.name)
         try:
-            result = await self._alone(write.work, write.before)
+            result = await self._run_alone(write.work, write.before)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
             _unless_cancelled(fault)
             write.finish(fault)
         else:
             write.finish(result)
 
-    async def _together(self, writes: Sequence[WaitingWrite]) -> None:
+    async def _run_together(self, writes: Sequence[WaitingWrite]) -> None:
         """Run the writes in one transaction. Afterwards, each write has its outcome or is in the queue again."""
         ended: dict[WaitingWrite, object] = {}
         to_retry: list[WaitingWrite] = []
@@ -191,7 +191,7 @@ class GroupCommit(Transactions):
             else:
                 write.finish(unavailable(CROWDED))
 
-    def _late(self, write: WaitingWrite) -> None:
+    def _refuse_late(self, write: WaitingWrite) -> None:
         if write in self._waiting:  # a write that already runs is no longer in the queue
             self._waiting.remove(write)
             write.finish(unavailable(CROWDED))

@@ -90,7 +90,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                 counts = _merge(fresh, path, held, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
-                    _note(db, at)
+                    _add_to_histories(db, at)
                     write_entry(db, _entry(backup, at, *counts))
                 kept = _keep_replaced_file(path)
                 give_to_owner_of(path if kept else path.parent, fresh)
@@ -243,7 +243,7 @@ def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int,
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 
 
-def _note(db: sqlite3.Connection, at: datetime | None) -> None:
+def _add_to_histories(db: sqlite3.Connection, at: datetime | None) -> None:
     """Add the restore to every connection's history, for `gateway connections why`."""
     detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -27,7 +27,7 @@ class Ticket(AuthMode):
         return {"credentials.ticket": Secret(held["ticket"])}
 
 
-class Former(GrantingMode):
+class FormerMode(GrantingMode):
     """A mode written for an earlier release, with the names of that release."""
 
     name = "FORMER"
@@ -55,7 +55,7 @@ class NotAMode:
     name = "NOTHING"
 
 
-class Impostor(ApiKey):
+class SecondApiKey(ApiKey):
     pass
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.client.calls import Options, Params, header_fields, paginate_header, proxied_url, query_string
-from gateway.client.client_errors import seconds
+from gateway.client.client_errors import retry_after_seconds
 from gateway.http.paging.paginate_header import parse_paginate_header
 
 BASE = "https://gw.example.com/prefix"
@@ -114,4 +114,4 @@ def test_invalid_header_value_is_reported(value: str) -> None:
     ("text", "wait"), [("5", 5.0), ("", None), ("soon", None), ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0), ("-1", None)]
 )
 def test_retry_after_may_be_seconds_or_a_date(text: str, wait: float | None) -> None:
-    assert seconds(text) == wait
+    assert retry_after_seconds(text) == wait

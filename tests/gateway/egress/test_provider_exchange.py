@@ -207,7 +207,7 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
         writer.write(b"lo")
         assert await reader.readexactly(3) == b"bye"
 
-    class Ears(asyncio.Protocol):
+    class RecordingProtocol(asyncio.Protocol):
         def __init__(self) -> None:
             self.heard = b""
             self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -221,7 +221,7 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
     async with raw_provider(script) as provider, open_egress() as egress:
         response = await egress.send(request_to(provider), upgrade="websocket")
         assert response.status == 101
-        ears = Ears()
+        ears = RecordingProtocol()
         transport, first = response.switch(ears)  # type: ignore[attr-defined]
         response.close()
         transport.resume_reading()

@@ -76,12 +76,12 @@ def verify_as_received(library: Webhook, item: Any) -> None:
 
     sent_at = datetime.fromtimestamp(int(item.headers["webhook-timestamp"]), tz=UTC)
 
-    class At(datetime):
+    class FixedClock(datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
             return sent_at
 
-    kept, module.datetime = module.datetime, At  # type: ignore[attr-defined]
+    kept, module.datetime = module.datetime, FixedClock  # type: ignore[attr-defined]
     try:
         library.verify(item.body, dict(item.headers))
     finally:
@@ -160,7 +160,7 @@ async def test_after_a_slow_search_for_due_events_the_next_search_waits(
     event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any
 ) -> None:
     deliveries, paused = event_gateway.runtime.store.deliveries, asyncio.Queue[float]()
-    work = deliveries.work
+    work = deliveries.find_due
 
     async def slow_work(now: Any) -> Any:
         later(1.5)
@@ -169,7 +169,7 @@ async def test_after_a_slow_search_for_due_events_the_next_search_waits(
     async def sleep(seconds: float) -> None:
         await paused.put(seconds)
 
-    monkeypatch.setattr(deliveries, "work", slow_work)
+    monkeypatch.setattr(deliveries, "find_due", slow_work)
     monkeypatch.setattr(clock, "sleep", sleep)
     event_gateway.runtime.deliverer.wake()
     async with asyncio.timeout(PATIENCE_S):

@@ -144,13 +144,13 @@ async def test_rows_beyond_full_batches_wait_for_the_next_write() -> None:
 async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
     """Otherwise a store that is slow under load would get smaller and smaller batches in a row."""
 
-    class Busy(RecordingStore):
+    class BusyStore(RecordingStore):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
             assert len(self.batches) < 3, "it has no end"
             log.record(exchange(9))
             await super().add_many(exchanges)
 
-    log, kept = CallQueue(), Busy()
+    log, kept = CallQueue(), BusyStore()
     log.record(exchange(1))
     await wait_until_written(log, kept)
     assert kept.ids == ["1"]
@@ -242,7 +242,7 @@ async def wait_until_queue_is_empty(log: CallQueue, kept: RecordingStore) -> Non
 
 
 async def test_shutdown_waits_for_a_running_batch_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
-    class Slow(RecordingStore):
+    class SlowStore(RecordingStore):
         def __init__(self) -> None:
             super().__init__()
             self.go_on = asyncio.Event()
@@ -251,7 +251,7 @@ async def test_shutdown_waits_for_a_running_batch_and_writes_none_twice(lines: l
             await super().add_many(exchanges)
             await self.go_on.wait()
 
-    log, kept = CallQueue(), Slow()
+    log, kept = CallQueue(), SlowStore()
     for number in range(3):
         log.record(exchange(number))
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -367,7 +367,7 @@ async def test_rows_are_not_queued_if_the_call_log_is_off(lines: list[dict[str, 
 # ── Counts of the use of credentials.
 
 
-class Uses:
+class UseCountStore:
     """A store that accepts counts, unless it is `away`."""
 
     def __init__(self) -> None:
@@ -388,7 +388,7 @@ def sent_exchange(**fields: Any) -> ExchangeRecord:
 async def test_unstored_use_counts_are_added_to_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
-    queue, uses = CallQueue(bound=1), Uses()
+    queue, uses = CallQueue(bound=1), UseCountStore()
     writing = asyncio.create_task(queue.write_to(RecordingStore(), 3600, uses=uses))
     await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, but no count

@@ -19,8 +19,8 @@ MARKER = "s3cr3t-marker"
 
 
 @pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> Iterator["Lines"]:
-    yield Lines(capsys)
+def lines(capsys: pytest.CaptureFixture[str]) -> Iterator["LoggedLines"]:
+    yield LoggedLines(capsys)
     logs.BatchOutput.out = None
     structlog.reset_defaults()
     root = logging.getLogger()
@@ -29,7 +29,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Iterator["Lines"]:
             root.removeHandler(handler)
 
 
-class Lines:
+class LoggedLines:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
@@ -42,7 +42,7 @@ class Lines:
         return [json.loads(line) for line in self.text().splitlines()]
 
 
-def test_a_line_is_one_json_object_with_level_and_time(lines: Lines) -> None:
+def test_a_line_is_one_json_object_with_level_and_time(lines: LoggedLines) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().info("ready", address="http://127.0.0.1:1")
     (line,) = lines.json()
@@ -73,7 +73,7 @@ def test_a_line_is_one_json_object_with_level_and_time(lines: Lines) -> None:
         "encryption_key",
     ],
 )
-def test_a_value_that_is_named_like_a_secret_is_masked(lines: Lines, name: str) -> None:
+def test_a_value_that_is_named_like_a_secret_is_masked(lines: LoggedLines, name: str) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().warning("seen", **{name: MARKER})
     structlog.get_logger().warning("inside", headers={name: MARKER, "list": [{name: MARKER}]})
@@ -85,13 +85,13 @@ def test_a_value_that_is_named_like_a_secret_is_masked(lines: Lines, name: str) 
 @pytest.mark.parametrize(
     "name", ["status", "error", "error_code", "exit_code", "states", "provider_config_key", "token_endpoint"]
 )
-def test_other_name_is_not_masked(lines: Lines, name: str) -> None:
+def test_other_name_is_not_masked(lines: LoggedLines, name: str) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().info("seen", **{name: "plain"})
     assert lines.json()[0][name] == "plain"
 
 
-def test_a_secret_hides_itself_under_any_name(lines: Lines) -> None:
+def test_a_secret_hides_itself_under_any_name(lines: LoggedLines) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().info("seen", thing=Secret(MARKER), deep={"a": [Secret(MARKER)]})
     assert MARKER not in lines.text()
@@ -111,7 +111,7 @@ def test_a_secret_hides_itself_under_any_name(lines: Lines) -> None:
         f"code={MARKER}",
     ],
 )
-def test_exception_shows_places_and_no_values(lines: Lines, terminal: bool, text: str) -> None:
+def test_exception_shows_places_and_no_values(lines: LoggedLines, terminal: bool, text: str) -> None:
     logs.setup(terminal=terminal)
     local = MARKER  # local variables must not be shown either
     try:
@@ -124,7 +124,7 @@ def test_exception_shows_places_and_no_values(lines: Lines, terminal: bool, text
     assert "test_logs.py" in shown
 
 
-def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(lines: Lines) -> None:
+def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(lines: LoggedLines) -> None:
     logs.setup("debug", terminal=False)
     logging.getLogger("aiohttp.server").error("Error handling Bearer %s", MARKER)
     logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %s", MARKER)
@@ -137,7 +137,7 @@ def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(l
 
 @pytest.mark.parametrize(("given", "shown"), [("error", 1), ("WARNING", 2), ("info", 3), ("debug", 4), ("nonsense", 3)])
 def test_the_level_comes_from_the_environment(
-    lines: Lines, monkeypatch: pytest.MonkeyPatch, given: str, shown: int
+    lines: LoggedLines, monkeypatch: pytest.MonkeyPatch, given: str, shown: int
 ) -> None:
     monkeypatch.setenv(logs.LEVEL, given)
     logs.setup(terminal=False)
@@ -148,7 +148,7 @@ def test_the_level_comes_from_the_environment(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -> None:
+def test_many_lines_are_written_like_single_ones(lines: LoggedLines, terminal: bool) -> None:
     logs.setup(terminal=terminal)
     logs.write_events([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
     shown = lines.text().splitlines()
@@ -157,13 +157,13 @@ def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -
 
 
 def test_each_write_of_many_lines_fits_into_one_atomic_pipe_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Out(io.StringIO):
+    class RecordingOutput(io.StringIO):
         def write(self, text: str) -> int:
             pieces.append(text)
             return len(text)
 
     pieces: list[str] = []
-    monkeypatch.setattr(logs.BatchOutput, "out", Out())
+    monkeypatch.setattr(logs.BatchOutput, "out", RecordingOutput())
     monkeypatch.setattr(logs.BatchOutput, "readable", False)
     logs.write_events([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
     assert len(pieces) < 250
@@ -172,14 +172,14 @@ def test_each_write_of_many_lines_fits_into_one_atomic_pipe_write(monkeypatch: p
     assert len("".join(pieces).splitlines()) == 500
 
 
-def test_many_lines_are_not_written_above_their_level_or_in_a_host(lines: Lines) -> None:
+def test_many_lines_are_not_written_above_their_level_or_in_a_host(lines: LoggedLines) -> None:
     logs.write_events([{"event": "before setup"}])
     logs.setup("warning", terminal=False)
     logs.write_events([{"event": "exchange"}])
     assert lines.text() == ""
 
 
-def test_in_a_host_application_lines_go_to_its_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
+def test_in_a_host_application_lines_go_to_its_loggers(lines: LoggedLines, caplog: pytest.LogCaptureFixture) -> None:
     structlog.reset_defaults()
     logs.setup_in_host()
     local = MARKER
@@ -198,7 +198,7 @@ def test_in_a_host_application_lines_go_to_its_loggers(lines: Lines, caplog: pyt
     assert lines.text() == ""
 
 
-def test_structlog_configuration_of_a_host_is_kept(lines: Lines) -> None:
+def test_structlog_configuration_of_a_host_is_kept(lines: LoggedLines) -> None:
     mine = [structlog.processors.JSONRenderer()]
     structlog.configure(processors=mine)
     logs.setup_in_host()
@@ -224,7 +224,7 @@ def test_closed_stderr_does_not_raise(monkeypatch: pytest.MonkeyPatch, terminal:
 
 @pytest.mark.usefixtures("lines")
 def test_full_disk_loses_only_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(io.StringIO):
+    class FullDisk(io.StringIO):
         full = True
 
         def write(self, text: str) -> int:
@@ -232,7 +232,7 @@ def test_full_disk_loses_only_log_lines(monkeypatch: pytest.MonkeyPatch) -> None
                 raise OSError(errno.ENOSPC, "No space left on device")
             return super().write(text)
 
-    err = Full()
+    err = FullDisk()
     monkeypatch.setattr("sys.stderr", err)
     logs.setup(terminal=False)
     structlog.get_logger("c").info("lost")

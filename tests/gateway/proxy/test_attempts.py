@@ -43,7 +43,7 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
 
 async def call_provider(
     *responses: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b""
-) -> "Tried":
+) -> "CallResult":
     """Make a call to a provider that sends these responses one after the other. `call`: the headers, by default
     ``Retries: 3``.
     """
@@ -55,10 +55,10 @@ async def call_provider(
         providers.append(provider)
         lines = call if any(line.startswith("Retries") for line in call) else ("Retries: 3", *call)
         length = (f"Content-Length: {len(body)}",) if body else ()
-        return Tried(await gateway.call("/proxy/x", *lines, *length, method=method, body=body), provider)
+        return CallResult(await gateway.call("/proxy/x", *lines, *length, method=method, body=body), provider)
 
 
-class Tried:
+class CallResult:
     def __init__(self, raw: bytes, provider: RawProvider) -> None:
         self.response = parsed(raw, head_only=not raw.partition(b"\r\n\r\n")[2])
         self.provider = provider

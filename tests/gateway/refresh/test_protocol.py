@@ -214,7 +214,7 @@ async def test_lease_is_renewed_after_an_unexpected_error(
     later(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
-    await until(lambda: tracker.calls["refresh_token"] and beats)
+    await wait_until(lambda: tracker.calls["refresh_token"] and beats)
 
     async def failing(*_: Any, **__: Any) -> bool:
         raise RuntimeError("a bug")
@@ -222,7 +222,7 @@ async def test_lease_is_renewed_after_an_unexpected_error(
     with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
         patch.setattr(running.runtime.store.refreshes, "extend_lease", failing)
         beats[-1].set_result(None)
-        await until(lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1)
+        await wait_until(lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1)
     tracker.hold.set()
     assert await calling == 200
 
@@ -428,7 +428,7 @@ async def test_refreshes_that_fail_again_and_again_do_not_keep_others_from_their
     refresher = running.runtime.refresher
     monkeypatch.setattr(refresher, "start", lambda row, **_: started.append(row.ref.connection_id))
     recovering = asyncio.create_task(recover(running.runtime.store, refresher, print))
-    await until(lambda: recovering.done() or len(started) > 8)
+    await wait_until(lambda: recovering.done() or len(started) > 8)
     assert not recovering.done()
     recovering.cancel()
     assert set(started) == {"c1", "c2"}

@@ -61,7 +61,7 @@ LINES = (
 
 
 @dataclass
-class Case:
+class CallCase:
     method: bytes
     pieces: list[bytes]
 
@@ -79,7 +79,7 @@ def chunked(body: bytes, chance: random.Random) -> bytes:
     return out + b"0\r\n" + chance.choice([b"", b"X-T: 1\r\n"]) + b"\r\n"
 
 
-def random_case(chance: random.Random) -> Case:
+def random_call(chance: random.Random) -> CallCase:
     method = chance.choice([b"GET", b"POST", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS"])
     lines = b"".join(line for line in LINES if chance.random() < 0.3).replace(
         b"%032x", b"%032x" % chance.getrandbits(128)
@@ -96,7 +96,7 @@ def random_case(chance: random.Random) -> Case:
     head = method + b" /proxy" + target + b" HTTP/1.1\r\n" + NAMES + lines + b"\r\n"
     cuts = sorted(chance.sample(range(len(data)), min(len(data), chance.choice([0, 0, 1, 2, 5]))))
     edges = [0, *(len(head) + cut for cut in cuts), len(head) + len(data)]
-    return Case(method, [(head + data)[at:end] for at, end in itertools.pairwise(edges)])
+    return CallCase(method, [(head + data)[at:end] for at, end in itertools.pairwise(edges)])
 
 
 def content(framed: bytes, head: bytes) -> bytes:
@@ -111,14 +111,14 @@ def content(framed: bytes, head: bytes) -> bytes:
 
 
 @dataclass
-class Side:
+class ComparedGateway:
     """One of the two gateways. `arrived`: heads and bodies that the provider received. `records`: the call records."""
 
     running: RunningGateway
     arrived: list[tuple[bytes, bytes]]
     records: list[ExchangeRecord] = field(default_factory=list)
 
-    async def outcome(self, sent: Case) -> tuple[Any, ...]:
+    async def outcome(self, sent: CallCase) -> tuple[Any, ...]:
         await warm(self.running)
         self.arrived.clear()
         self.records.clear()
@@ -145,7 +145,7 @@ class Side:
 
 
 @asynccontextmanager
-async def running_side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
+async def compared_gateway(folder: Path, *, fast_path: bool) -> AsyncIterator[ComparedGateway]:
     arrived: list[tuple[bytes, bytes]] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,7 +160,7 @@ async def running_side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 
     folder.mkdir()
     async with raw_provider(script) as provider, before(provider, folder, fast_path=fast_path) as running:
-        found = Side(running, arrived)
+        found = ComparedGateway(running, arrived)
         with recording_calls(running, found.records):
             yield found
 
@@ -170,7 +170,7 @@ def recording_calls(running: RunningGateway, records: list[ExchangeRecord]) -> A
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
     note = log.record
 
-    class Patched:
+    class PatchedLog:
         def __enter__(self) -> None:
             self.patch = context.__enter__()
             self.patch.setattr(log, "record", lambda record: (records.append(record), note(record)))
@@ -178,17 +178,17 @@ def recording_calls(running: RunningGateway, records: list[ExchangeRecord]) -> A
         def __exit__(self, *fault: object) -> None:
             context.__exit__(*fault)
 
-    return Patched()
+    return PatchedLog()
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(running_side(tmp_path / "fast", fast_path=True))
-        chain = await stack.enter_async_context(running_side(tmp_path / "chain", fast_path=False))
+        fast = await stack.enter_async_context(compared_gateway(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(compared_gateway(tmp_path / "chain", fast_path=False))
         for _ in range(CASES):
-            sent = random_case(chance)
+            sent = random_call(chance)
             assert await fast.outcome(sent) == await chain.outcome(sent), (sent.method, sent.pieces[0][:600])
             assert fast.running.fast_path.write_batch.in_flight == 0
         assert fast.running.fast_path.taken >= CASES
@@ -197,10 +197,10 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
 
 async def test_a_request_that_breaks_off_after_it_was_sent_is_one_attempt(tmp_path: Path) -> None:
     head = b"POST /proxy/fine HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"
-    sent = Case(b"POST", [head, b"+5\r\nhello\r\n0\r\n\r\n"])
+    sent = CallCase(b"POST", [head, b"+5\r\nhello\r\n0\r\n\r\n"])
     async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(running_side(tmp_path / "fast", fast_path=True))
-        chain = await stack.enter_async_context(running_side(tmp_path / "chain", fast_path=False))
+        fast = await stack.enter_async_context(compared_gateway(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(compared_gateway(tmp_path / "chain", fast_path=False))
         assert await fast.outcome(sent) == await chain.outcome(sent)
         assert fast.running.fast_path.handed_over == 1
         for item in (fast, chain):

@@ -147,7 +147,7 @@ def somebody_waits(listener: socket.socket) -> bool:
     return bool(select.select([listener], [], [], 0)[0])
 
 
-class Exhausted(socket.socket):
+class SocketWithoutDescriptors(socket.socket):
     """A socket with a first `accept` that fails, because no file descriptors are left."""
 
     refused = 0
@@ -164,7 +164,7 @@ async def test_it_accepts_connections_once_descriptors_are_free_again(
 ) -> None:
     monkeypatch.setattr(serving_worker, "PAUSE_S", 0.01)
     runner = await running()
-    with Exhausted(fileno=os.dup(listener.fileno())) as exhausted:
+    with SocketWithoutDescriptors(fileno=os.dup(listener.fileno())) as exhausted:
         exhausted.setblocking(False)
         site = BatchSite(runner, exhausted)
         await site.start()

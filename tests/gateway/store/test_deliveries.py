@@ -86,7 +86,7 @@ async def test_claimed_delivery_is_leased(opener: Opener) -> None:
     ids = [item.id for some in both for item in some]
     assert len(ids) == len(set(ids)) == 20
     assert await claim_deliveries(second) == []
-    work = await second.deliveries.work(NOW)
+    work = await second.deliveries.find_due(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + TTL)
     again = await claim_deliveries(second, "n2", after_s=61, limit=100)
     assert len(again) == 20
@@ -105,7 +105,7 @@ async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with
     assert await store_with_target.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
     assert await store_with_target.deliveries.settle(first, failed(30), owner="n1", now=NOW)
     assert {row.due_at for row in await listed(store_with_target, connection_id="u1")} == {NOW + timedelta(seconds=30)}
-    work = await store_with_target.deliveries.work(NOW)
+    work = await store_with_target.deliveries.find_due(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + timedelta(seconds=30))
     (again,) = await claim_deliveries(store_with_target, after_s=30)
     assert (again.id, again.attempts, again.message_id) == (first.id, 1, first.message_id)

@@ -79,7 +79,7 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
     opener: Opener, path: Path, tmp_path: Path, by: str
 ) -> None:
     here = await opener()
-    row = await held(here)
+    row = await stored_connection(here)
     link = tmp_path / "links" / "linked.db"
     link.parent.mkdir()
     link.symlink_to(path)

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.console import now_view
-from gateway.console.console_page import Live
+from gateway.console.console_page import LivePart
 from gateway.errors import Unavailable
 from gateway.records.operation import Operation
 from gateway.store.console_sessions import ConsoleSessionStore, new_link
@@ -183,7 +183,7 @@ async def test_a_live_page_warns_while_the_gateway_does_not_respond(
     running: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
-    monkeypatch.setattr(now_view, "Live", partial(Live, silent_s=1))
+    monkeypatch.setattr(now_view, "LivePart", partial(LivePart, silent_s=1))
     switch_on(running)
     context = await browser.new_context()
     page = await signed_in(context, running)

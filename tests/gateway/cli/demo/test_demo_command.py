@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.demo.demo_command import banner, demo
-from gateway.cli.demo.demo_run import Ready
+from gateway.cli.demo.demo_run import DemoReady
 
-READY = Ready(
+READY = DemoReady(
     url="http://127.0.0.1:3003",
     secret_key="gw_sk_x",
     provider_config_key="sandbox",

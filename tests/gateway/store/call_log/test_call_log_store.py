@@ -94,7 +94,7 @@ async def test_rows_are_stored_after_a_failover_to_a_standby_without_the_table(
     await other.execute(f"DROP TABLE {lost}")
     await other.close()
     await store.call_log.add_many([operation(2)])
-    assert [one.request_id for one in await found(store)] == ["r2"]
+    assert [one.request_id for one in await operations_found(store)] == ["r2"]
 
 
 async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) -> None:
