@@ -49,7 +49,7 @@ class Holder(StrEnum):
     ends."""
 
 
-class Rotation(StrEnum):
+class TokenRotation(StrEnum):
     """Whether the provider replaces this connection's refresh token at each refresh."""
 
     KNOWN = "known"
@@ -93,7 +93,7 @@ class Facts(NamedTuple):
     holder: Holder
     recorded: bool
     """Whether this machine's refresh journal contains a reply for the refresh token in the row."""
-    rotation: Rotation
+    rotation: TokenRotation
     shared: bool
     """Whether gateways on several machines can use the database."""
     reported: bool
@@ -113,7 +113,7 @@ class DecisionRule(NamedTuple):
     lease: tuple[LeaseState, ...] | None = None
     holder: tuple[Holder, ...] | None = None
     recorded: bool | None = None
-    rotation: Rotation | None = None
+    rotation: TokenRotation | None = None
     reported: bool | None = None
 
 
@@ -129,7 +129,7 @@ TABLE: Final = (
     DecisionRule(RefreshStep.REFUSE, reported=True),
     DecisionRule(RefreshStep.DEFER, lease=(LeaseState.RUN_OUT,)),
     DecisionRule(RefreshStep.SEND_AGAIN, holder=(Holder.WITHOUT_JOURNAL,)),
-    DecisionRule(RefreshStep.REPORT_LOST, rotation=Rotation.KNOWN),
+    DecisionRule(RefreshStep.REPORT_LOST, rotation=TokenRotation.KNOWN),
     DecisionRule(RefreshStep.SEND_AGAIN),
 )
 
@@ -168,7 +168,7 @@ def keeps_intent(facts: Facts) -> bool:
     is open. If this machine's journal has a reply, the attempt has already used it, in vain, and the intent is closed,
     so that the attempt is not repeated forever.
     """
-    return facts.intent and facts.shared and not facts.recorded and facts.rotation is not Rotation.NONE
+    return facts.intent and facts.shared and not facts.recorded and facts.rotation is not TokenRotation.NONE
 
 
 # ── After a failover of the database, `may_refresh_again` decides when nodes may send refresh tokens again (ADR 64).

@@ -38,7 +38,16 @@ from gateway.records.trace import current_refresh
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, AuthDialogueRunner, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
-from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, Rotation, keeps_intent, next_step
+from gateway.refresh.decision import (
+    Facts,
+    Holder,
+    LeaseState,
+    Node,
+    RefreshStep,
+    TokenRotation,
+    keeps_intent,
+    next_step,
+)
 from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import (
     LEASE,
@@ -106,7 +115,7 @@ class FactCollector:
             lease=lease,
             holder=holder,
             recorded=recorded,
-            rotation=self._rotation(row) if intent else Rotation.UNKNOWN,
+            rotation=self._rotation(row) if intent else TokenRotation.UNKNOWN,
             shared=self._store.holders.shared,
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
@@ -133,12 +142,14 @@ class FactCollector:
             return Node.CLOCK_OFF
         return Node.RECONCILING if await self._store.failover.reconciling() else Node.READY
 
-    def _rotation(self, row: Connection) -> Rotation:
+    def _rotation(self, row: Connection) -> TokenRotation:
         provider = self._current.generation.catalog.get(row.provider)
         declared = provider.refresh.rotating if provider is not None and provider.refresh is not None else None
         if not (row.rotates or declared):
-            return Rotation.UNKNOWN if declared is None else Rotation.NONE
-        return Rotation.KNOWN if provider is None or self._sends_refresh_token(row, provider) else Rotation.NONE
+            return TokenRotation.UNKNOWN if declared is None else TokenRotation.NONE
+        return (
+            TokenRotation.KNOWN if provider is None or self._sends_refresh_token(row, provider) else TokenRotation.NONE
+        )
 
     def _sends_refresh_token(self, row: Connection, provider: Provider) -> bool:
         mode = modes().get(provider.auth_mode)

@@ -25,7 +25,7 @@ from gateway.refresh.decision import (
     Member,
     Node,
     RefreshStep,
-    Rotation,
+    TokenRotation,
     keeps_intent,
     may_refresh_again,
     next_step,
@@ -331,7 +331,7 @@ class Model:
             lease=row.lease,
             holder=self._holder(row, number),
             recorded=row.token in machine.journal,
-            rotation=Rotation.KNOWN if self._rotates else Rotation.UNKNOWN,
+            rotation=TokenRotation.KNOWN if self._rotates else TokenRotation.UNKNOWN,
             shared=True,
             reported=row.lost and row.intent,
         )

@@ -15,7 +15,7 @@ from gateway.refresh.decision import (
     Member,
     Node,
     RefreshStep,
-    Rotation,
+    TokenRotation,
     keeps_intent,
     matches,
     may_refresh_again,
@@ -26,7 +26,7 @@ from gateway.refresh.protocol import FENCE
 from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
 
 BOTH = (False, True)
-ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, Rotation, BOTH, BOTH)]
+ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, TokenRotation, BOTH, BOTH)]
 POSSIBLE = [facts for facts in ALL if possible(facts)]
 CLAIMS = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST}
 
@@ -59,7 +59,7 @@ def test_a_rotating_token_is_never_sent_again_while_another_process_may_have_the
     """
     for facts in POSSIBLE:
         if facts.intent and next_step(facts) is RefreshStep.SEND_AGAIN:
-            assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or facts.rotation is not Rotation.KNOWN
+            assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or facts.rotation is not TokenRotation.KNOWN
             assert facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT)
             assert not facts.recorded
 

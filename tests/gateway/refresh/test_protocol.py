@@ -222,7 +222,9 @@ async def test_lease_is_renewed_after_an_unexpected_error(
     with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
         patch.setattr(running.runtime.store.refreshes, "extend_lease", failing)
         beats[-1].set_result(None)
-        await wait_until(lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1)
+        await wait_until(
+            lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1
+        )
     tracker.hold.set()
     assert await calling == 200
 
