@@ -140,8 +140,8 @@ class AuthMode(ABC):
         raise TypeError(f"{self.name} cannot be refreshed: check `refreshable` before you call `renew`")
 
     def sends_refresh_token(self, credential: Mapping[str, Any], provider: Provider) -> bool:
-        """Return whether `renew` sends a refresh token now or later, if `credential` has one. If another machine was
-        lost during `renew`, and the method returns False, this token is not used up."""
+        """Return whether `renew` would send a refresh token now. False also means that an earlier `renew` of this
+        credential has sent none, so that no refresh token is used up if its response was lost."""
         return True
 
     def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:

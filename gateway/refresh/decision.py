@@ -27,7 +27,7 @@ class LeaseState(StrEnum):
     provider, so the outcome of the refresh is unknown."""
     HELD = "held"
     RUN_OUT = "run_out"
-    """The lease expired less than `protocol.FENCE` ago, or the database was not available for a time since then."""
+    """The lease expired less than `protocol.FENCE` ago. An outage of the database since then does not count."""
     LONG_RUN_OUT = "long_run_out"
     """The lease expired at least `protocol.FENCE` ago."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, MutableMapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
@@ -127,6 +127,7 @@ async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta
 EVERY_S: Final = 5.0
 MAX_CONNECTIONS: Final = 100
 MAX_EXAMINED_ROWS: Final = 1000  # maximum number of rows examined; rows that other processes refresh now come last
+NEVER: Final = datetime.min.replace(tzinfo=UTC)
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
@@ -136,12 +137,12 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
     The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
     the records of an attempt.
     """
-    tried: dict[ConnectionRef, float] = {}
+    tried: dict[ConnectionRef, datetime] = {}
     while True:
         try:
             for row in await find_unfinished(store, refresher, release, tried):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
-                tried[row.ref] = clock.monotonic()
+                tried[row.ref] = clock.now()
                 refresher.start(row, force=True)
         except Exception as fault:  # noqa: BLE001 (the next run may succeed, and this task must not end)
             _log_failure(fault)
@@ -152,13 +153,13 @@ async def find_unfinished(
     store: Store,
     refresher: Refresher,
     release: Callable[[str], None],
-    tried: MutableMapping[ConnectionRef, float] | None = None,
+    tried: MutableMapping[ConnectionRef, datetime] | None = None,
 ) -> list[Connection]:
     """Return up to `MAX_CONNECTIONS` connections with an unfinished refresh that this node may finish now.
 
     The connections come from the database and from this machine's journal. `tried`: when the caller last started the
-    refresh of a connection, in monotonic seconds; finished refreshes are removed. Refreshes that were not tried come
-    first, so that those that fail again and again do not keep them waiting.
+    refresh of a connection; finished refreshes are removed. Refreshes that were not tried come first, so that those
+    that fail again and again do not keep them waiting.
     """
     rows = {row.ref: row for row in await _find_open(store, release)}
     tried = {} if tried is None else tried
@@ -172,7 +173,7 @@ async def find_unfinished(
         records = await store.journal.open_records() if rows else ()
     except JournalUnreadable as fault:
         records, unreadable = None, fault  # some rows do not need the journal
-    for row in sorted(rows.values(), key=lambda row: tried.get(row.ref, 0.0)):
+    for row in sorted(rows.values(), key=lambda row: tried.get(row.ref, NEVER)):
         if len(connections) >= MAX_CONNECTIONS:
             break
         if refresher.under_way(row.ref) or not refresher.has_entry(row):
@@ -184,7 +185,7 @@ async def find_unfinished(
         except Exception as fault:  # noqa: BLE001 (the refreshes of other connections must not wait for this one)
             _log_failure(fault)
         else:
-            if step in UNFINISHED and not _is_postponed(row, step):
+            if step in UNFINISHED and not _is_postponed(row, step, tried.get(row.ref)):
                 connections.append(row)
     if unreadable is not None:
         _log_failure(unreadable)
@@ -216,11 +217,13 @@ def _log_failure(fault: Exception) -> None:
     log.warning("recovery_failed", detail=str(cause or fault), exc_info=None if known else fault)
 
 
-def _is_postponed(row: Connection, step: RefreshStep) -> bool:
+def _is_postponed(row: Connection, step: RefreshStep, tried_at: datetime | None) -> bool:
     """Return whether to retry later, because the last attempt failed.
 
-    This concerns two cases: a setting was missing, so the attempt sent no request; or the token was sent without
-    success, and the journal has a reply that cannot be read.
+    This concerns three cases: a setting was missing, so the attempt sent no request; the token was sent without success,
+    and the journal has a reply that cannot be read; or the attempt that this process started at `tried_at` has failed,
+    for example because a recorded reply was of no use.
     """
-    failed = row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
+    again = tried_at is not None and row.failure is not None and row.failure.at >= tried_at
+    failed = again or row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
     return failed and not backoff.may_try(row, clock.now())

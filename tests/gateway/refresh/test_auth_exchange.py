@@ -4,20 +4,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.auth.oauth2 import OAuth2
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, Unavailable
 from gateway.journal import Entry, ProcessMarker
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.decision import Holder
+from gateway.refresh.recovery import find_unfinished
 from gateway.refresh.save_tokens import token_digest
 from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -134,6 +136,27 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
     assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     file.die()
+
+
+async def test_recovery_waits_after_a_recorded_reply_was_of_no_use_and_the_endpoint_is_down(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the dead process stays, so that the reply is found at each run of the recovery."""
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    store, refresher = running.runtime.store, running.runtime.refresher
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of({"no": "token"}))
+    file.die()
+    tracker.response = web.Response(status=502)
+    tried = dict[ConnectionRef, datetime]()
+    (row,) = await find_unfinished(store, refresher, print, tried)
+    tried[row.ref] = clock.now()
+    with pytest.raises(Unavailable):
+        await refresher.start(row, force=True)
+    assert await find_unfinished(store, refresher, print, tried) == []
+    later(60)
+    assert [row.ref for row in await find_unfinished(store, refresher, print, tried)] == [REF]
 
 
 async def test_replies_of_several_attempts_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
