@@ -2,8 +2,8 @@
 tasks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import structlog
@@ -29,7 +29,7 @@ from gateway.connections.delete import Deleter, Revoker
 from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
-from gateway.errors import GatewayError, unexpected
+from gateway.errors import GatewayError, Unavailable, unexpected
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import EventKeeper
@@ -51,8 +51,9 @@ from gateway.refresh.refresher import Refresher
 from gateway.refresh.through_parent import ParentExchange, ParentLink
 from gateway.refresh.token_exchange import Journals, LocalExchange, TokenExchange
 from gateway.runtime import Runtime
-from gateway.store import LogPosition, Store, open_store
+from gateway.store import LogPosition, Store, StoreRefused, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.preflight import place_of
 from gateway.vault import Keyring
 
 PRUNE_INTERVAL_S: Final = 600.0
@@ -192,8 +193,9 @@ async def open_runtime(
         pool=config.store.pool,
     )
     try:
-        since = await store.changes.log_end()  # read before the integrations, so that the change feed misses no change
-        managed = ManagedIntegrations(await store.integrations.all())
+        with _store_refused(config):
+            since = await store.changes.log_end()  # before the integrations, so that the change feed misses no change
+            managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
         await store.close()
         raise
@@ -204,13 +206,24 @@ async def open_runtime(
     tasks: list[asyncio.Task[None]] = []
     try:
         if background:
-            await store.failover.join()
-            await reconcile(store)
+            with _store_refused(config):
+                await store.failover.join()
+                await reconcile(store)
             await record_configuration(store, config, "start")
             tasks = _start_background_tasks(runtime, since)
         yield runtime
     finally:
         await _close(runtime, tasks)
+
+
+@contextmanager
+def _store_refused(config: Config) -> Iterator[None]:
+    """Raise StoreRefused, with one line for the operator, in place of Unavailable: the database can fail, or refuse the
+    first write, after it was opened."""
+    try:
+        yield
+    except Unavailable as fault:
+        raise StoreRefused(f"{place_of(config.store)} cannot be opened. {fault}") from fault
 
 
 async def record_configuration(store: Store, config: Config, cause: str) -> None:

@@ -1,5 +1,6 @@
 """The runtime is closed completely, even if its start fails."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from gateway.app import lifetime
 from gateway.app.generations import check_configuration, read
 from gateway.errors import Unavailable
-from gateway.store import Store
+from gateway.store import Store, StoreRefused
 from tests.fakes.gateways import document
 
 
-async def test_a_start_that_fails_closes_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_that_fails_closes_the_store_and_names_the_cause_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed: list[Store] = []
     close = Store.close
 
@@ -28,7 +31,8 @@ async def test_a_start_that_fails_closes_the_store(tmp_path: Path, monkeypatch: 
     settings = document([]) | {"catalog": []}
     settings["store"]["url"] = f"sqlite:///{tmp_path}/gateway.db"
     del settings["environments"]["dev"]["integrations"]
-    with pytest.raises(Unavailable):
+    place = f"{tmp_path}/gateway.db cannot be opened. The database does not respond."
+    with pytest.raises(StoreRefused, match=re.escape(place)):
         async with lifetime.open_runtime(check_configuration(read(settings)), background=True):
             pass
     assert len(closed) == 1
