@@ -161,6 +161,12 @@ async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     assert digest.hexdigest() == digest_of_large()
 
 
+async def test_provider_fields_that_balancers_often_replace_arrive(balancer: Front) -> None:
+    through, direct = await response_to(balancer, "/proxy/x"), await response_to(balancer, "/health")
+    assert "aiohttp" in through.headers["server"]
+    assert direct.headers["server"] == "gateway"
+
+
 async def test_the_gateways_own_responses_arrive(balancer: Front) -> None:
     async with http(balancer) as session, session.get("/ready") as response:
         assert (response.status, await response.json()) == (200, {"result": "ok"})
