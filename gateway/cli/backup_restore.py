@@ -91,7 +91,10 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         held, size = counted(backup.connections, "connection"), counted(backup.size_bytes, "byte")
         print(f"{target}: {held} as of {backup.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         if not backup.recorded:
-            print("The audit trail has no record of this backup: the database could not be written.", file=sys.stderr)
+            print(
+                "The audit trail has no record of this backup: the database could not be written, or is of an older version.",
+                file=sys.stderr,
+            )
         print("It can be read only with store.encryption_keys. Keep these in another place.", file=sys.stderr)
 
 
