@@ -98,7 +98,7 @@ refresh-rate: venv-dev  ## measure refreshes a second and their CPU: SQLite, Pos
 sdks: venv-dev  ## run the vendors' SDKs of docs/sdks.md through the gateway, in Python and Node; installs them outside the repository
 	@GATEWAY_SDKS=all $(BIN)/pytest -v -p no:xdist tests/sdks
 
-mcp-clients: venv-dev  ## run published MCP clients and the protocol's conformance suite against the agent door; installs them outside the repository
+mcp-clients: venv-dev  ## run published MCP clients and the protocol's conformance suite against the MCP endpoint; installs them outside the repository
 	@GATEWAY_MCP_CLIENTS=all $(BIN)/pytest -v -p no:xdist tests/mcp_clients
 
 collector: venv-dev  ## send traces to Arize Phoenix, a published collector; installs it outside the repository (1 GB)

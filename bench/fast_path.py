@@ -54,7 +54,7 @@ EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
 SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "agent-ids", "minted")
-MESSAGES: Final = ("agent", "agent-ids")  # the shapes that are messages to the agent door
+MESSAGES: Final = ("agent", "agent-ids")  # the shapes that are messages to the MCP endpoint
 AGENT_BODY: Final = json.dumps(BODY)  # body of the call that the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
 REQUESTS_PER_FIGURE: Final = 100
@@ -123,7 +123,7 @@ class Stage:
         return made
 
     def message(self, shape: str) -> bytes:
-        """Return the next message to the agent door. `agent-ids`: with header values that no other message has."""
+        """Return the next message to the MCP endpoint. `agent-ids`: with header values that no other message has."""
         extra = ""
         if shape == "agent-ids":
             self.request_count += 1

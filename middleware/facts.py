@@ -25,7 +25,7 @@ CALLER = web.RequestKey("caller", Caller)  # set by bearer_key or capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # set by bearer_key, capability or session_token
 CAPABILITY = web.RequestKey("capability", Capability)  # set by capability; absent in a call without a capability URL
 READ_BODY = web.RequestKey("read_body", bytes)  # set by key_rules if a rule needs the body; absent: the body is unread
-# Set by the agent door, or by key_rules for a call to an MCP server; absent if the request is not a tool call.
+# Set by the MCP endpoint, or by key_rules for a call to an MCP server; absent if the request is not a tool call.
 TOOL = web.RequestKey("tool", str)
 # Set by key_rules for a request that lists tools: decides which tools stay in the response's list.
 LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)

@@ -219,7 +219,7 @@ def is_from_mcp_client(request: web.BaseRequest) -> bool:
     """Return whether the request comes from a client of MCP's Streamable HTTP transport.
 
     Such a client accepts JSON and server-sent events. The path of the request ends in ``/mcp``, or a header names the
-    MCP revision. The request goes to the agent door or to a provider's own MCP server. These clients show an error with
+    MCP revision. The request goes to the MCP endpoint or to a provider's own MCP server. These clients show an error with
     a status other than 2xx only if the body is a JSON-RPC error.
     """
     return (

@@ -41,7 +41,7 @@ PROXY = Chain(*PROGRAM, bearer_key, *PROXY_LINKS)
 CAPABILITY = Chain(*PROGRAM, capability, *PROXY_LINKS)
 
 # For an agent that uses the Model Context Protocol. The agent's tool calls go through PROXY, which counts them for the
-# key's rate limit. The agent door itself counts all other messages.
+# key's rate limit. The MCP endpoint itself counts all other messages.
 AGENT = Chain(*PROGRAM, bearer_key, audit_actor, scope, json_only)
 
 # For an agent that uses a capability URL. The other links depend on the connection's provider, so the handler calls

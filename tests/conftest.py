@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, in_front_of
 from tests.fakes.ports import closed_port
-from tests.fakes.postgres import PostgresServer, migrated
+from tests.fakes.postgres import PostgresServer, create_tables
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
 from tests.left_behind import (
@@ -128,7 +128,7 @@ def empty_database(postgres_server: PostgresServer) -> str:
 def migrated_database(postgres_server: PostgresServer) -> str:
     """The URL of a database with the gateway's tables. Emptying them is ten times as fast as creating a database."""
     url = asyncio.run(postgres_server.make_database())
-    asyncio.run(migrated(url))
+    asyncio.run(create_tables(url))
     return url
 
 

@@ -51,7 +51,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     getattr(item, "funcargs", {}).clear()
     web_app._cached_build_middleware.cache_clear()
-    if not item.stash.get(_failed, False) and (found := collected()) and _loop(item) not in _failed_loops:
+    if not item.stash.get(_failed, False) and (found := collect_warnings()) and _loop(item) not in _failed_loops:
         pytest.fail(f"the test left resources open:\n{found}", pytrace=False)
     return result
 
@@ -64,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # these refer to the frames of the test
             if hasattr(sys, name):
                 delattr(sys, name)
-        collected()
+        collect_warnings()
     return result
 
 
@@ -75,7 +75,7 @@ def _loop(item: pytest.Item) -> str:
     return {None: item.nodeid, "module": item.nodeid.partition("::")[0]}.get(scope, str(scope))
 
 
-def collected() -> str:
+def collect_warnings() -> str:
     """Collect unreachable objects. Return the warnings and the errors of finalizers, one per line."""
     with _recorded_warnings() as found:
         gc.collect()

@@ -87,7 +87,7 @@ def test_page_has_the_section(subject: str) -> None:
         *("configuration key", "Gateway header in a request", "Gateway header in a response"),
     ],
 )
-def test_the_page_says_where_a_new_one_goes(new: str) -> None:
+def test_the_architecture_page_says_where_a_new_part_goes(new: str) -> None:
     (row,) = re.findall(rf"^\| {re.escape(new)} \| (.*) \|$", PAGE, re.MULTILINE)
     assert "`" in row
 

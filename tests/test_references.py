@@ -55,7 +55,7 @@ MADE: Final = frozenset({"gateway/data/gateway.yaml"})
 
 
 @cache
-def tracked() -> tuple[str, ...]:
+def tracked_files() -> tuple[str, ...]:
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -64,7 +64,7 @@ def tracked() -> tuple[str, ...]:
 
 @cache
 def folders() -> frozenset[str]:
-    return frozenset(str(parent) for name in tracked() for parent in Path(name).parents)
+    return frozenset(str(parent) for name in tracked_files() for parent in Path(name).parents)
 
 
 def tree_of(source: str) -> ast.Module:
@@ -103,7 +103,7 @@ def prose() -> tuple[tuple[str, int, str], ...]:
     """Return every line for readers as (file, number, text). For code, only comments and docstrings."""
     lines: list[tuple[str, int, str]] = []
     trees = dict(code())
-    for name in tracked():
+    for name in tracked_files():
         path = ROOT / name
         if name.endswith(".py") and name.startswith((*(f"{package}/" for package in PACKAGES), "tests/")):
             lines += [(name, number, line) for number, line in prose_of(path.read_text(), trees.get(name))]
@@ -146,7 +146,7 @@ def test_every_document_that_is_cited_exists_and_has_the_section() -> None:
         f"{name}:{number}: {found[0]}"
         for name, number, line in prose()
         for found in _DOCUMENT.finditer(line)
-        if found[1] not in tracked() or (found[2] and found[2][1:] not in anchors(found[1]))
+        if found[1] not in tracked_files() or (found[2] and found[2][1:] not in anchors(found[1]))
     ]
     assert wrong == []
 
@@ -242,7 +242,7 @@ def settings() -> frozenset[str]:
 @cache
 def code() -> tuple[tuple[str, ast.Module], ...]:
     """Return the gateway's modules as (file, tree)."""
-    files = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
+    files = (name for name in tracked_files() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
     return tuple((name, tree_of((ROOT / name).read_text())) for name in files)
 
 
@@ -374,7 +374,7 @@ def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
 
 
 @cache
-def used() -> tuple[frozenset[str], frozenset[str]]:
+def used_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the attributes and names that the gateway's code reads, calls or imports. A definition is not a use."""
     attributes, names = set[str](), set[str]()
     for _, tree in code():
@@ -388,7 +388,7 @@ def used() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(attributes), frozenset(names | attributes)
 
 
-def defined() -> frozenset[str]:
+def defined_names() -> frozenset[str]:
     kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
     return frozenset(node.name for _, tree in code() for node in ast.walk(tree) if isinstance(node, kinds))
 
@@ -398,25 +398,29 @@ def test_every_function_and_class_on_the_map_is_used() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     dotted = [name for name in _DOTTED.findall(page) if not name.endswith(FILES) and is_named(name)]
     methods = {name.rpartition(".")[2] for name in dotted if name[0].isupper()}
-    others = {name.rpartition(".")[2] for name in dotted if not name[0].isupper()} | defined() & set(
+    others = {name.rpartition(".")[2] for name in dotted if not name[0].isupper()} | defined_names() & set(
         _WORD.findall(page)
     )
     others -= modules().keys()
     assert {"decision", "run"} <= methods
     assert {"generation_of", "TargetPace", "apply_accepted"} <= others
-    attributes, names = used()
+    attributes, names = used_names()
     assert "breach" not in attributes
     assert (sorted(methods - attributes), sorted(others - names)) == ([], [])
 
 
 def test_every_file_that_is_named_exists() -> None:
     top = {Path(folder).name for folder in folders()}
-    names = {Path(file).name for file in tracked()}
+    names = {Path(file).name for file in tracked_files()}
     wrong = []
     for name, number, line in current():
         for found in _FILE.findall(line):
             places = (found, f"gateway/{found}", f"{Path(name).parent}/{found}", f"tests/{found}")
-            if found.split("/")[0] in top and found not in MADE and not any(place in tracked() for place in places):
+            if (
+                found.split("/")[0] in top
+                and found not in MADE
+                and not any(place in tracked_files() for place in places)
+            ):
                 wrong.append(f"{name}:{number}: {found}")
         if name.startswith(("gateway/", "middleware/")):
             wrong += [f"{name}:{number}: {found}" for found in _BARE.findall(line) if found not in names]

@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
 RESERVED_NAMES: Final = frozenset(
     {"call_api", "call_tool", "describe_tool", "find_tools"}
-)  # the agent door's own tools
+)  # the MCP endpoint's own tools
 RESERVED_PLACEHOLDERS: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
 
 

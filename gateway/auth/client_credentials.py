@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.context import AuthContext
-from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.credential_form import MAX_TYPED_CHARS, CredentialForm, typed_values
 from gateway.auth.jwt import sign, signed_token
 from gateway.auth.mode import Dialogue, RevocableToken, TokenExchangeMode, TokenRevocation
 from gateway.auth.pasted_keys import certificate_fields
@@ -25,7 +25,6 @@ LIFETIME: Final = timedelta(minutes=55)  # used if the provider reports no lifet
 METHODS_WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
 ASSERTION_METHODS: Final = frozenset({"private_key_jwt"})
 ASSERTION_LIFETIME_S: Final = 300
-MAX_TYPED_CHARS: Final = 16_384
 
 
 class ClientCredentialsMode(TokenExchangeMode):

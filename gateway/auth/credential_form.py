@@ -43,7 +43,7 @@ def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterabl
     return found
 
 
-MAX_TYPED_CHARS: Final = 16_384
+MAX_TYPED_CHARS: Final = 16_384  # maximum length of a field that a person types or pastes, such as a key in PEM
 
 
 class CredentialForm:

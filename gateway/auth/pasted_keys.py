@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from gateway.auth.credential_form import CredentialForm
+from gateway.auth.credential_form import MAX_TYPED_CHARS, CredentialForm
 from gateway.catalog.provider import Provider
 from gateway.private_keys import private_key_in, rsa_key_in
 
@@ -101,7 +101,6 @@ def check_identity(certificate: str, private_key: str) -> None:
 
 CERTIFICATE: Final = "client_certificate"
 PRIVATE_KEY: Final = "client_private_key"
-MAX_TYPED_CHARS: Final = 16_384
 
 
 def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, str]:

@@ -147,7 +147,8 @@ def _warnings(done: "Restored") -> list[str]:
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
         warnings.append(
-            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed after the backup, and were copied from it."
+            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed after the backup. The restore copied them from "
+            "the replaced database."
         )
     else:
         warnings.append(

@@ -146,7 +146,7 @@ _BY_REASON: Final = {
     "404": FailureCause("The provider has nothing at these paths.", "Check the paths that the application sends."),
     "429": FailureCause(
         "The provider limits the rate: too many calls.",
-        "Send fewer calls, or spread them. With the header Retries, a call waits for the provider's Retry-After.",
+        "Send fewer calls, or spread them over time. With the header Retries, a call waits for the provider's Retry-After.",
     ),
 }
 _CLIENT: Final = FailureCause(

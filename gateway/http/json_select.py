@@ -81,7 +81,9 @@ def growth(node: dict[str, Any]) -> int:
     if kind == "function_expression" and node["value"] == "to_string":
         product = TO_STRING_GROWTH
     if kind == "function_expression" and node["value"] == "join" and children and children[0]["type"] != "literal":
-        raise UnusableExpression("In 'select', the first argument of join is text in quotes, as in join(', ', names).")
+        raise UnusableExpression(
+            "In 'select', the first argument of join must be text in quotes, as in join(', ', names)."
+        )
     for size in inner:
         product = min(product * size, MAX_GROWTH + 1)
     return product

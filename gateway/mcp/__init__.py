@@ -1,4 +1,4 @@
-"""The agent door: serves the Model Context Protocol; the rules of the caller's key are its tools (ADR 53).
+"""Serves the Model Context Protocol to agents: the rules of the caller's key are the agent's tools (ADR 53).
 
     lazy_endpoint       the route handlers, which import the other modules at the first message
     mcp_endpoint        POST /mcp: reads a message and returns the response

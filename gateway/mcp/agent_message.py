@@ -1,4 +1,4 @@
-"""A POST to the agent door that the middleware chain or the fast path has read and accepted. No I/O."""
+"""A POST to the MCP endpoint that the middleware chain or the fast path has read and accepted. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 
 class MessageHead(NamedTuple):
-    """The header fields of a message that the agent door reads, except the key.
+    """The header fields of a message that the MCP endpoint reads, except the key.
 
     `accept`, `origin`, `user_agent`, `traceparent`, `tracestate`: the value of the header; None if the client did not
     send the header. `mcp_fields`: the fields with names that begin with ``Mcp-``, in order. `head_id`: identifies the
@@ -51,7 +51,7 @@ def head_of(headers: Mapping[str, str]) -> MessageHead:
 
 @dataclass(slots=True)
 class AgentMessage:
-    """A POST to the agent door.
+    """A POST to the MCP endpoint.
 
     `authorization`: returns the value of the header Authorization; None if the client did not send the header. `mount`:
     the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether
@@ -110,7 +110,7 @@ def check_origin(origin: str | None, generation: Generation) -> None:
 
 
 def mount_beside(door: str) -> str:
-    """Return the path of ``/proxy`` for the agent door at the path `door`.
+    """Return the path of ``/proxy`` for the MCP endpoint at the path `door`.
 
     Keeps the prefix that a host application adds to all paths.
     """

@@ -1,4 +1,4 @@
-"""One JSON-RPC request to the agent door, with the data that the modules of this package need."""
+"""One JSON-RPC request to the MCP endpoint, with the data that the modules of this package need."""
 
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy

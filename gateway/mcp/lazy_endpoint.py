@@ -1,4 +1,4 @@
-"""The route handlers of the agent door.
+"""The route handlers of the MCP endpoint.
 
 The handlers import the other modules at the first message, so that a worker without agents does not load the modules.
 """
@@ -45,7 +45,7 @@ async def respond_in_session(request: web.Request) -> web.StreamResponse:
 async def respond_at_capability(request: web.Request) -> web.StreamResponse:
     """Handle ``/mcp`` below a capability URL.
 
-    The path belongs to the agent door or, if the provider is an MCP server, to the provider.
+    The path belongs to the MCP endpoint or, if the provider is an MCP server, to the provider.
     """
     if _speaks_mcp(request):
         return await _TO_PROVIDER(request)

@@ -65,7 +65,7 @@ METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""The methods that the agent door supports."""
+"""The methods that the MCP endpoint supports."""
 
 # HTTP status by error code. Revision 2026-07-28 uses these statuses for every error, earlier revisions only for the
 # errors in `_OF_THE_MESSAGE`.
@@ -382,7 +382,7 @@ ACCEPTED: Final = McpReply(202, None)
 
 @lru_cache(maxsize=64)
 def accepts_json(accept: str | None) -> bool:
-    """Return whether the client accepts JSON, the only format of the agent door's responses.
+    """Return whether the client accepts JSON, the only format of the MCP endpoint's responses.
 
     `accept`: the value of the header Accept; None, a missing header, accepts all formats.
     """

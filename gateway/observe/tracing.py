@@ -47,7 +47,7 @@ class Sampling:
     ratio: float = _ALL
 
     @property
-    def bound(self) -> int:
+    def id_limit(self) -> int:
         """The limit for the lower 64 bits of a trace id.
 
         A trace is sampled if these bits are a number below the limit, as in OpenTelemetry's sampler TraceIdRatioBased.
@@ -100,7 +100,7 @@ class Tracing:
 
     def __init__(self, sampling_settings: Sampling, export: "SpanExport | None" = None) -> None:
         self._parent_based = sampling_settings.parent_based
-        self._bound = sampling_settings.bound
+        self._id_limit = sampling_settings.id_limit
         self.export = export
 
     def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
@@ -120,7 +120,7 @@ class Tracing:
         if self._parent_based:
             if not parent.flags & SAMPLED:
                 return None
-        elif int(parent.trace_id[16:], 16) >= self._bound:
+        elif int(parent.trace_id[16:], 16) >= self._id_limit:
             return None
         return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began)
 
@@ -130,7 +130,7 @@ class Tracing:
         `began`: when the request began, in monotonic seconds.
         """
         low = random.getrandbits(64)
-        if low >= self._bound:
+        if low >= self._id_limit:
             return None
         return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
 

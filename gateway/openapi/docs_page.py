@@ -105,12 +105,12 @@ class SchemaRow:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema on the page. `of`: the type of the schema; empty for an object with members."""
+    """A schema on the page. `type`: the type of the schema; empty for an object with members."""
 
     name: str
     says: str
     rows: list[SchemaRow]
-    of: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Room = Callable[[int], Awaitable[None]]
 
 @dataclass(slots=True)
 class InProcessRequest:
-    """A request that begins in this process, because a message to the agent door calls a tool.
+    """A request that begins in this process, because a message to the MCP endpoint calls a tool.
 
     `mount`: ``/proxy`` or ``/c/<capability>``. `target`: path and query below `mount`. `authorization`: returns the
     value of ``Authorization``, or None for a capability URL. `user_agent`: the message's ``User-Agent``; None if not

@@ -38,7 +38,7 @@ class EndUser:
 class Sealed:
     """A ciphertext and the place to which it is bound. The ciphertext can be decrypted only for this place.
 
-    `of`: the connection to which the ciphertext belongs, for messages.
+    `connection`: the connection to which the ciphertext belongs, for messages.
     """
 
     ciphertext: bytes
@@ -47,7 +47,7 @@ class Sealed:
     row: str
     column: str
     version: int
-    of: ConnectionRef | None = field(default=None, compare=False)
+    connection: ConnectionRef | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"Sealed({self.table}.{self.column}, {len(self.ciphertext)} bytes)"

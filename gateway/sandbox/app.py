@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.sandbox import consent, controls, lists, streams, token_endpoint, tracker_api
 from gateway.sandbox.callers import AccessRefused
-from gateway.sandbox.faults import FAULTS, BadFault, Handler
+from gateway.sandbox.faults import FAULTS, Handler, InvalidFault
 from gateway.sandbox.sandbox_memory import SandboxMemory
 from gateway.sandbox.state import SANDBOX, Sandbox, SandboxClient
 from gateway.startup.hardening import hide_versions
@@ -109,7 +109,7 @@ async def _apply_faults(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     try:
         armed_fault = request.app[SANDBOX].faults.next_for(request)
-    except BadFault as fault:
+    except InvalidFault as fault:
         return web.json_response({"error": str(fault)}, status=400)
     if armed_fault is None:
         return await handler(request)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.sandbox import pages
 from gateway.sandbox.accounts import SCOPES
-from gateway.sandbox.faults import FAULTS, HEADER, BadFault
+from gateway.sandbox.faults import FAULTS, HEADER, InvalidFault
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker import SITES
 
@@ -79,7 +79,7 @@ async def arm_fault(request: web.Request) -> web.Response:
         return _refusal(400, 'The body must be a JSON object such as {"name": "slow-token", "times": 1}.')
     try:
         return web.json_response(request.app[SANDBOX].faults.arm(asked).as_json(), status=201)
-    except BadFault as fault:
+    except InvalidFault as fault:
         return _refusal(400, str(fault))
 
 

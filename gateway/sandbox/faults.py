@@ -167,7 +167,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
 }
 
 
-class BadFault(Exception):
+class InvalidFault(Exception):
     """A test asked for an unknown fault or an invalid option. The text lists the valid faults, options or values."""
 
 
@@ -204,7 +204,7 @@ class SandboxFaults:
         self.armed: list[ArmedFault] = []
 
     def arm(self, asked: Mapping[str, Any]) -> ArmedFault:
-        """Arm a fault. Raises BadFault. `asked`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
+        """Arm a fault. Raises InvalidFault. `asked`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
         fresh = parse(asked)
         self.armed.append(fresh)
         return fresh
@@ -216,7 +216,7 @@ class SandboxFaults:
         """Return the fault for this request, and reduce its remaining number of requests; None if no fault applies.
 
         A fault in the request's header has priority over armed faults. Of the armed faults, the oldest matching fault
-        applies. Raises BadFault.
+        applies. Raises InvalidFault.
         """
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
@@ -233,35 +233,35 @@ class SandboxFaults:
 
 
 def parse(asked: Mapping[str, Any]) -> ArmedFault:
-    """Check the requested fault, and return it with defaults for missing options. Raises BadFault."""
+    """Check the requested fault, and return it with defaults for missing options. Raises InvalidFault."""
     name, path = asked.get("name"), asked.get("path")
     if not isinstance(name, str) or name not in FAULTS:
-        raise BadFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
+        raise InvalidFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
     times = asked.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-        raise BadFault("times must be a whole number from 1, or null for no limit.")
+        raise InvalidFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
-        raise BadFault("path must be the beginning of a path, such as '/ex/'.")
+        raise InvalidFault("path must be the beginning of a path, such as '/ex/'.")
     after = asked.get("after", 0)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise BadFault("after must be a whole number from 0: how many requests pass first.")
+        raise InvalidFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
     for key in asked.keys() - {"name", "times", "path", "after"}:
         value = asked[key]
         if key not in options:
-            raise BadFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
+            raise InvalidFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= float_info.max:
-            raise BadFault(f"{key} must be a number from 0.")
+            raise InvalidFault(f"{key} must be a number from 0.")
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
-        raise BadFault("status must be an error status from 400 to 599.")
+        raise InvalidFault("status must be an error status from 400 to 599.")
     return ArmedFault(name, times, path, options, after)
 
 
 def _from_header(text: str) -> ArmedFault:
     """Return the fault in a header's value, such as ``truncated-body`` or ``slow-token; seconds=2``.
 
-    Raises BadFault.
+    Raises InvalidFault.
     """
     name, *pairs = (part.strip() for part in text.split(";"))
     asked: dict[str, Any] = {"name": name}
@@ -270,7 +270,7 @@ def _from_header(text: str) -> ArmedFault:
         try:
             asked[key.strip()] = float(value)
         except ValueError:
-            raise BadFault(
+            raise InvalidFault(
                 f"{HEADER} must be a name and numbers, such as 'slow-token; seconds=2', not {text!r}."
             ) from None
     return parse(asked)

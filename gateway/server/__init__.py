@@ -9,8 +9,8 @@
     fast_plan            holds the decisions about a fast path request, and records the finished request
     fast_response_head   composes the head of the response to the caller
     fast_exchange        sends the request's bytes to the provider, and the response's bytes to the caller
-    fast_message         handles a message to the agent door (/mcp)
-    in_process_exchange  makes a fast path request for the agent door, and collects the response
+    fast_message         handles a message to the MCP endpoint (/mcp)
+    in_process_exchange  makes a fast path request for the MCP endpoint, and collects the response
     response_decoding    decodes a response's body piece by piece
     runner               replaces aiohttp's runner: exact bytes, limits, a drain that lets streams finish
     serving_worker       runs a worker process of `gateway serve`, from start to drain

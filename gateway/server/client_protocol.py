@@ -1,7 +1,7 @@
 """Handles a client connection: checks request heads strictly, sends the gateway's errors, and closes cleanly.
 
-Ordinary proxied requests go to the fast path (`FastPath.start_exchange`), and messages to the agent door go to
-`AgentDoor.start_message`. All other requests go to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.start_exchange`), and messages to the MCP endpoint go to
+`McpFastPath.start_message`. All other requests go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -288,7 +288,7 @@ class ClientProtocol(RequestHandler):
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._parser_unused
         if fast_path is not None and waits and not self._messages and self._between_messages and data:
-            started = fast_path.start_exchange(self, data) or fast_path.agent_door.start_message(self, data)
+            started = fast_path.start_exchange(self, data) or fast_path.mcp_fast_path.start_message(self, data)
             if started is not None:
                 self._fast_exchange, self.head_since = started[0], 0.0
                 started[0].begin(started[1])
@@ -578,7 +578,7 @@ class ClientProtocol(RequestHandler):
             self._discards_input = True  # the parser does not get the body, so it cannot find the next message
 
     def hand_back(self, data: bytes) -> None:
-        """Let the middleware chain handle a message to the agent door.
+        """Let the middleware chain handle a message to the MCP endpoint.
 
         `data`: the bytes of the message received so far.
         """

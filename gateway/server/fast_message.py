@@ -1,4 +1,4 @@
-"""Handles messages to the agent door on the fast path, without aiohttp's request object and the middlewares.
+"""Handles messages to the MCP endpoint on the fast path, without aiohttp's request object and the middlewares.
 
     bytes ▸ take     reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part of its
                      body; remembers repeated heads without the values that differ (`known_heads`)
@@ -164,8 +164,8 @@ def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedH
     return ArrivedHead(KnownMessage(path, key, read, head_of(fields)), "", read.length)
 
 
-class AgentDoor:
-    """The agent door (``/mcp``) of a server on the fast path.
+class McpFastPath:
+    """The MCP endpoint (``/mcp``) of a server on the fast path.
 
     `taken`: number of messages that the fast path began to handle. `handed_back`: number of messages among them that
     the middleware chain had to handle. `heads`: remembered heads.
@@ -220,7 +220,7 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Return whether ``/mcp`` below this capability URL belongs to the provider, not to the agent door.
+        """Return whether ``/mcp`` below this capability URL belongs to the provider, not to the MCP endpoint.
 
         Return True also for an unknown provider.
         """
@@ -250,17 +250,17 @@ class AgentDoor:
 
 
 class FastMessage:
-    """A message to the agent door. The caller's connection calls the same methods as on a `FastExchange`.
+    """A message to the MCP endpoint. The caller's connection calls the same methods as on a `FastExchange`.
 
     `task`: the task that gets the response; None if the message has none. `call`: the call that began without a task;
     None if there is none, and after a task has taken the call or the message has ended.
     """
 
     def __init__(
-        self, door: AgentDoor, client: MessageClient, head: bytes, arrived: ArrivedHead[KnownMessage], caller: Caller
+        self, owner: McpFastPath, client: MessageClient, head: bytes, arrived: ArrivedHead[KnownMessage], caller: Caller
     ) -> None:
-        self._door = door
-        self._runtime = door._runtime
+        self._owner = owner
+        self._runtime = owner._runtime
         self._head = head
         self._received: list[bytes] = []
         self._awaited = arrived.length or 0
@@ -289,7 +289,7 @@ class FastMessage:
 
         The field is read from the message again, because remembered heads do not contain the key.
         """
-        read = self._door.reader.message(self._head.partition(b"\r\n")[2][:-4])
+        read = self._owner.reader.message(self._head.partition(b"\r\n")[2][:-4])
         return None if read is None or not read.key else f"Bearer {read.key}"
 
     def begin(self, body: bytes) -> None:
@@ -302,7 +302,7 @@ class FastMessage:
             trace = self._trace = None if tracing is None else tracing.begin(self.traceparent, self._began)
             if trace is not None:
                 trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
-            message = self._door.message(self, b"".join(self._received), trace)
+            message = self._owner.message(self, b"".join(self._received), trace)
             if not self._start_call(message):
                 self._continue_in_task(message)
 
@@ -411,7 +411,7 @@ class FastMessage:
 
     def _hand_back(self) -> None:
         self._end()
-        self._door.handed_back += 1
+        self._owner.handed_back += 1
         self.client.hand_back(b"".join((self._head, *self._received)))
 
     # ── the response
@@ -444,7 +444,7 @@ class FastMessage:
             full.headers.update(own)
             data, mark, size = response_bytes(full, last=self.last), full.headers.get(MARK), full.content_length or 0
         self._record_message(response.status, mark, size)
-        self.client.queue_piece(data, self._door.write_batch)
+        self.client.queue_piece(data, self._owner.write_batch)
         self.client.response_sent(last=self.last)
 
     def _set_context(self, trace: CallTrace | None) -> None:

@@ -39,7 +39,7 @@ from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace, logged_t
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server.fast_exchange import FastClient, FastExchange
-from gateway.server.fast_message import AgentDoor
+from gateway.server.fast_message import McpFastPath
 from gateway.server.fast_plan import FastPlan, FastRoute
 from gateway.server.known_heads import (
     MAX_HEAD_LINES,
@@ -106,7 +106,7 @@ class FastPath:
         self.call_heads: HeadMemory[KnownHead] = HeadMemory()
         self._swept_at = clock.monotonic()
         self.write_batch = WriteBatch()
-        self.agent_door = AgentDoor(app, self._reader, self.write_batch)
+        self.mcp_fast_path = McpFastPath(app, self._reader, self.write_batch)
         self.taken = 0
         self.handed_over = 0
 
@@ -132,7 +132,7 @@ class FastPath:
             self._known.remember(lines, mount, head)
         return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
-    def take_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
+    def start_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
         """Return what `start_exchange` returns, for a call that begins in this process.
 
         The head that a client would send is composed and read once. Then it is remembered for later calls of messages
@@ -340,7 +340,7 @@ class FastPath:
         self._swept_at = now
         self._known.forget()
         self.call_heads.forget()
-        self.agent_door.forget()
+        self.mcp_fast_path.forget()
         self._reader.forget()
         passed_head.clear_cache()
         return True

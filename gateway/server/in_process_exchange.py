@@ -1,4 +1,4 @@
-"""Makes a fast path request from within this process, for the agent door, and collects the response.
+"""Makes a fast path request from within this process, for the MCP endpoint, and collects the response.
 
 The request has the head that a caller would send to ``/proxy``, so `FastPath` treats it like any other request.
 """
@@ -93,7 +93,7 @@ class InProcessClient:
 
         Return False, without any effect, if the middleware chain must handle the request.
         """
-        started = fast_path.take_call(self, request)
+        started = fast_path.start_call(self, request)
         if started is None:
             return False
         assert isinstance(started[0], InProcessExchange)

@@ -3,7 +3,7 @@
 Most callers send the same header lines each time, except for a few values, such as the connection's id, the body's
 length, the trace, an idempotency key or a request id. The memory ignores these values, so one remembered head serves
 all calls of an application. For each request, the values are checked and put into the outgoing lines, or given to the
-agent door (`gateway.server.fast_message`). `gateway.server.request_lines` reads a head that is not remembered yet.
+MCP endpoint (`gateway.server.fast_message`). `gateway.server.request_lines` reads a head that is not remembered yet.
 """
 
 import re
@@ -30,7 +30,7 @@ from gateway.server.request_lines import (
     line_name,
 )
 
-MAX_HEAD_BYTES: Final = 16_384  # maximum size of a head on the fast path or at the agent door
+MAX_HEAD_BYTES: Final = 16_384  # maximum size of a head on the fast path or at the MCP endpoint
 MAX_HEAD_LINES: Final = 128  # maximum number of its header lines
 MAX_KNOWN_HEADS: Final = 1024  # maximum number of remembered heads; a head is remembered when it arrives a second time
 MAX_KNOWN_BYTES: Final = 2 * 1024 * 1024  # maximum total size of the lines of the remembered heads
@@ -377,7 +377,7 @@ class HeadMemory(Generic[T]):
 
 
 class KnownHeads(HeadMemory[K]):
-    """The memory of the heads of proxied requests, or of messages to the agent door."""
+    """The memory of the heads of proxied requests, or of messages to the MCP endpoint."""
 
     def find(self, lines: bytes, mount: bytes | None) -> ArrivedHead[K] | None:
         """Return the head if it is remembered; None if its lines must be read one by one.

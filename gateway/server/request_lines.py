@@ -82,7 +82,7 @@ class RequestLines:
     `key`: the bearer key; empty for a capability URL. `request_id`: the caller's request id; None if it is missing or
     not well-formed. `length`: the declared length of the body. If `length` is None and `chunked` is False, the head
     declares no body. `last`: whether the caller closes the connection after this request. `passing`: the lines to pass
-    on; of a message to the agent door, the lines that the agent door can read. `names`: their names, normalized by
+    on; of a message to the MCP endpoint, the lines that the MCP endpoint can read. `names`: their names, normalized by
     `headers.normalized_name`. `decided_together`: whether the decision about a line depends on other lines.
     """
 
@@ -193,7 +193,7 @@ class LineReader:
         return RequestLines(key, options, passing, request_id, length, chunked, facts.last, facts.traceparent, together)
 
     def message(self, block: bytes, token: str = "") -> RequestLines | None:
-        """Return the content of the lines of a message to the agent door.
+        """Return the content of the lines of a message to the MCP endpoint.
 
         Return None if the middleware chain must read the lines. `token`: the secret in a capability URL; empty without
         such a URL.

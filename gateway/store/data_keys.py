@@ -118,7 +118,8 @@ class UnreadableSecrets:
         if len(self._logged) >= MAX_PLACES:
             self._logged.clear()
         self._logged[place] = now
-        whose = {"integration": sealed.of.integration_id, "connection_id": sealed.of.connection_id} if sealed.of else {}
+        ref = sealed.connection
+        whose = {"integration": ref.integration_id, "connection_id": ref.connection_id} if ref else {}
         log.error(
             "stored_secret_unreadable",
             environment=sealed.environment,
@@ -134,10 +135,11 @@ class UnreadableSecrets:
 def unreadable(sealed: Sealed) -> CredentialUnreadable:
     """Return the error that a caller gets for `sealed`."""
     place = f"{sealed.table}.{sealed.column}"
-    whose = f" of connection '{sealed.of.connection_id}'" if sealed.of else ""
+    ref = sealed.connection
+    whose = f" of connection '{ref.connection_id}'" if ref is not None else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
-    if sealed.of is not None:
-        payload |= {"provider_config_key": sealed.of.integration_id, "connection_id": sealed.of.connection_id}
+    if ref is not None:
+        payload |= {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id}
     return CredentialUnreadable(
         "credential_unreadable",
         f"The secret stored in {place}{whose} was changed or damaged and cannot be opened. Restore a backup with "

@@ -16,7 +16,7 @@ from gateway.config import ClientLimitsConfig, load, parse
 from gateway.http.response_head import MAX_HEAD_BYTES as RESPONSE_BYTES
 from gateway.server.runner import KEEP_ALIVE_S, MAX_FIELD_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES, MAX_LINE_BYTES
 from tests.deploy import compose
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program
 from tests.fakes.ports import free_port
 
@@ -30,7 +30,7 @@ SERVICE: Final = DEPLOY / "gateway.service"
 def test_the_balancer_accepts_its_configuration(tmp_path: Path, name: str, check_option: list[str]) -> None:
     if program(name) is None:
         pytest.skip(f"{name} is not installed here: apt-get install {name}")
-    certified(HOST, tmp_path)
+    tls_contexts(HOST, tmp_path)
     write, _ = COMMANDS[name]
     command = write(
         tmp_path,

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def tls_contexts(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Return a TLS context for the server and one for the client. The certificate is self-signed and valid only for
     `host`.
     """
@@ -47,7 +47,7 @@ class Identity(NamedTuple):
     key: str
 
 
-def issued(
+def issue_identity(
     name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
 ) -> tuple[Identity, tuple[Any, Any]]:
     """Return an identity for `name`, and its certificate and key as objects.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import free_port
 
@@ -103,7 +103,7 @@ COMMANDS: Final[dict[str, tuple[Callable[[Path, Path, Ports], list[str]], list[s
 @asynccontextmanager
 async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[Front]:
     """Run the balancer `name` in front of `nodes`. Yield it as soon as it accepts connections."""
-    _, trusting = certified(HOST, folder)
+    _, trusting = tls_contexts(HOST, folder)
     write, in_foreground = COMMANDS[name]
     ports = Ports(free_port(), free_port(), tuple(nodes))
     command = write(folder, folder / "certificate.pem", ports)

@@ -71,7 +71,7 @@ async def dial(port: int) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def keyed(
+async def two_connection_gateway(
     folder: Path, *, fast_path: bool = True, responded: Any = None, **proxy: Any
 ) -> AsyncIterator[TwoConnectionGateway]:
     async with raw_provider(responded) if responded else raw_provider() as provider:

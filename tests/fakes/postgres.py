@@ -219,7 +219,7 @@ async def waiting_for_lock(url: str, count: int = 1) -> None:
         await db.close()
 
 
-async def migrated(url: str) -> None:
+async def create_tables(url: str) -> None:
     """Create the gateway's tables. The tables are empty."""
     await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()
 

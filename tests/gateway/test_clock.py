@@ -87,7 +87,7 @@ def test_one_provider_with_a_wrong_clock_gives_no_hint() -> None:
     assert dates.seconds == 0
 
 
-def test_difference_within_the_resolution_is_no_hint() -> None:
+def test_difference_within_the_resolution_gives_no_hint() -> None:
     dates = ProviderDates()
     assert not any(response(dates, HINT_FROM_S) for _ in range(3))
     assert not any(response(dates, 8, took_s=10) for _ in range(3))

@@ -182,7 +182,7 @@ def patterns_of_modules() -> Iterator[UsedPattern]:
                 yield UsedPattern(where, value.pattern, value.flags, methods)
 
 
-def written() -> Iterator[UsedPattern]:
+def literal_patterns() -> Iterator[UsedPattern]:
     """Yield patterns that are literals of a call such as ``re.sub("…", …)``."""
     for name, tree in sources().items():
         for value, attribute, call in calls_in(tree):
@@ -222,7 +222,7 @@ def limit_of(where: str) -> int:
 
 @cache
 def inventory() -> tuple[UsedPattern, ...]:
-    return (*patterns_of_modules(), *written(), *of_catalog())
+    return (*patterns_of_modules(), *literal_patterns(), *of_catalog())
 
 
 def unique_patterns() -> list[UsedPattern]:
@@ -239,10 +239,10 @@ def unique_patterns() -> list[UsedPattern]:
 
 def sample(nodes: Any, pick: int = 0) -> str:
     """Return a short text that matches the parsed nodes, ignoring lookarounds and references."""
-    return "".join(sampled(operator, value, pick) for operator, value in nodes)
+    return "".join(sample_node(operator, value, pick) for operator, value in nodes)
 
 
-def sampled(operator: Any, value: Any, pick: int) -> str:
+def sample_node(operator: Any, value: Any, pick: int) -> str:
     if operator is sre.LITERAL:
         return chr(value)
     if operator is sre.NOT_LITERAL:
@@ -308,7 +308,7 @@ def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
         elif operator is sre.BRANCH:
             for branch in value[1]:
                 yield from repeats(branch, before)
-        before += sampled(operator, value, 0)
+        before += sample_node(operator, value, 0)
 
 
 def attacks(pattern: str | bytes, flags: int) -> set[tuple[str, str, str]]:

@@ -109,7 +109,7 @@ def test_private_modules_are_imported_only_from_packages_with_an_upper_version_b
     assert found == {"aiohttp"}
 
 
-def test_these_packages_have_an_upper_bound_on_minor_releases() -> None:
+def test_packages_whose_internals_are_used_have_an_upper_bound_on_minor_releases() -> None:
     text = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
     required = {item.name: item.specifier for item in map(Requirement, text)}
     for name, below in BOUNDED.items():

@@ -47,7 +47,7 @@ def test_a_span_has_up_to_four_digits_and_a_unit(text: str, length: timedelta | 
     assert span(text) == length
 
 
-def test_a_time_ago_is_a_span_or_a_time() -> None:
+def test_time_ago_accepts_a_duration_or_a_time() -> None:
     assert ago("2h", AT) == AT - timedelta(hours=2)
     assert ago("2026-01-01", AT) == datetime(2026, 1, 1, tzinfo=UTC)
     assert ago("yesterday", AT) is None

@@ -16,7 +16,7 @@ from gateway.text import connect_failure, counted, sentence
     ("number", "words"),
     [(0, "0 connections"), (1, "1 connection"), (2, "2 connections"), (12345, "12,345 connections")],
 )
-def test_one_is_one_and_thousands_have_a_comma(number: int, words: str) -> None:
+def test_counted_uses_the_singular_for_one_and_commas_for_thousands(number: int, words: str) -> None:
     assert counted(number, "connection") == words
 
 

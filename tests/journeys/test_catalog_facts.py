@@ -26,7 +26,7 @@ from gateway.auth import modes
 from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from tests.fakes.certificate import issued
+from tests.fakes.certificate import issue_identity
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.internet import ORIGIN, divert_requests
 from tools.catalog_from_facts.inheritance import FAMILIES
@@ -164,8 +164,8 @@ async def authorization_faults(
 async def token_request_faults(sent: dict[str, Any], expected: "ExpectedEntry", url: str) -> AsyncIterator[str]:
     method = expected.facts.get("token_request_method", "POST")
     url_without_query, _, query = sent["url"].partition("?") if method == "GET" else (sent["url"], "", "")
-    if (sent["method"], url_without_query) != (method, expected.filled(expected.facts["token_url"])):
-        wanted = f"{method} {expected.filled(expected.facts['token_url'])}"
+    if (sent["method"], url_without_query) != (method, expected.fill_template(expected.facts["token_url"])):
+        wanted = f"{method} {expected.fill_template(expected.facts['token_url'])}"
         yield f"requests a token by {sent['method']} {url_without_query}, not {wanted}"
     is_json = expected.facts.get("token_request_format") == "json"
     body = json.loads(sent["body"]) if is_json else dict(parse_qsl(query or sent["body"]))
@@ -260,7 +260,7 @@ class ExpectedEntry:
         return {**params, **self.params("authorization_params", self.given)}
 
     def authorization_url(self) -> str:
-        return self.filled(self.facts["authorization_url"].replace("${clientId}", quote(CLIENT["client_id"])))
+        return self.fill_template(self.facts["authorization_url"].replace("${clientId}", quote(CLIENT["client_id"])))
 
     def token_params(self, url: str) -> dict[str, str]:
         params = {"grant_type": "authorization_code", "code": "the code", "redirect_uri": f"{url}/oauth/callback"}
@@ -273,13 +273,13 @@ class ExpectedEntry:
     def params(self, key: str, known: Mapping[str, str]) -> dict[str, str]:
         templates = self.facts.get(key, {})
         texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in templates.items()}
-        return {name: self.filled(text) for name, text in texts.items() if is_steady(text, known)}
+        return {name: self.fill_template(text) for name, text in texts.items() if is_steady(text, known)}
 
     def proxied_url(self) -> str:
         query = "".join(
             f"&{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.expected_templates("query")
         )
-        base = urlsplit(self.filled(self.facts["proxy"]["base_url"]))
+        base = urlsplit(self.fill_template(self.facts["proxy"]["base_url"]))
         return f"{base.scheme}://{base.netloc.lower()}{base.path.rstrip('/')}/some/path?x=1{query}"
 
     def proxied_headers(self) -> dict[str, str]:
@@ -289,9 +289,9 @@ class ExpectedEntry:
         for name, template in self.facts["proxy"].get(where, {}).items():
             # A content type is only a default for requests with a body. Values that change each time have another test.
             if name != "content-type" and is_steady(template, self.values):
-                yield name, self.filled(template)
+                yield name, self.fill_template(template)
 
-    def filled(self, template: str) -> str:
+    def fill_template(self, template: str) -> str:
         known = {**{f"connectionConfig.{name}": text for name, text in self.values.items()}}
         known |= {
             "accessToken": TOKEN,
@@ -350,7 +350,7 @@ def _shown(entry: Mapping[str, Any]) -> dict[str, str]:
     """Return a certificate, for a provider that requires mutual TLS."""
     if not entry.get("require_client_certificate"):
         return {}
-    identity, _ = issued("customer")
+    identity, _ = issue_identity("customer")
     return {"client_certificate": identity.certificate, "client_private_key": identity.key}
 
 

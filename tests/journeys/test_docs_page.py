@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.fakes.gateways import RunningGateway, in_front_of
-from tests.journeys.connect_page.browser import launched, violations
+from tests.journeys.connect_page.browser import launch_browser, violations
 from tests.journeys.console.test_in_chromium import SHOTS, save_screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Any]:
-    async with launched() as chromium:
+    async with launch_browser() as chromium:
         yield chromium
 
 

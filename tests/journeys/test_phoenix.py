@@ -16,7 +16,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import free_port
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_logs_endpoints import call, import_expired
-from tests.journeys.test_traces import SAMPLED, TRACE, traced
+from tests.journeys.test_traces import SAMPLED, TRACE, tracing_gateway
 from tests.oauth_servers.server import running
 
 PHOENIX = "arize-phoenix==20.26.1"
@@ -56,7 +56,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
         yield url
 
 
-async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
+async def wait_for_spans(url: str, trace: str, count: int) -> list[dict[str, Any]]:
     """Wait for `count` spans of `trace`. Return the spans as Phoenix has stored them."""
     async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
         while True:
@@ -73,12 +73,12 @@ async def test_phoenix_stores_one_trace_of_calls_refresh_and_attempts_without_an
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-    async with traced(tracker, tmp_path / "gateway") as gateway:
+    async with tracing_gateway(tracker, tmp_path / "gateway") as gateway:
         await gateway.import_connection(import_expired(tracker))
         # through the middleware chain, with a refresh
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200
         assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # on the fast path
-        spans = await stored(phoenix, TRACE, 5)
+        spans = await wait_for_spans(phoenix, TRACE, 5)
         assert gateway.runtime.tracing is not None
         assert sum(gateway.runtime.tracing.dropped_spans.values()) == 0
     by_id = {span["context"]["span_id"]: span for span in spans}

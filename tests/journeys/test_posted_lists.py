@@ -335,7 +335,7 @@ async def test_a_page_that_gets_429_or_503_is_requested_again_with_the_same_body
         assert all(sent["q"] == "x" for sent in provider.sent)
 
 
-async def test_a_body_that_is_no_json_object_or_too_large_is_not_sent(tmp_path: Path) -> None:
+async def test_a_body_that_is_too_large_or_not_a_json_object_is_not_sent(tmp_path: Path) -> None:
     provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
         path = "/objects/x/search"

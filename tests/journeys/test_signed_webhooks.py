@@ -148,7 +148,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_ahead
 
 
-# ── Plaid: ES256. The key comes from Plaid's own endpoint by its ID. The token contains a digest of the body.
+# ── Plaid: ES256. The gateway requests the key by its ID from Plaid. The token contains a digest of the body.
 
 PLAID = "https://production.plaid.com/webhook_verification_key/get"
 

@@ -47,7 +47,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
 
 
 @asynccontextmanager
-async def traced(
+async def tracing_gateway(
     tracker: Tracker, folder: Path, egress: dict[str, Any] | None = None, target: Receiver | None = None, **more: Any
 ) -> AsyncIterator[RunningGateway]:
     folder.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ def tracer_of(service: str) -> Any:
     return provider.get_tracer(service)
 
 
-def dropped(running: RunningGateway) -> int:
+def count_dropped_spans(running: RunningGateway) -> int:
     assert running.runtime.tracing is not None
     return sum(running.runtime.tracing.dropped_spans.values())
 
@@ -80,7 +80,7 @@ def dropped(running: RunningGateway) -> int:
 async def test_one_trace_over_caller_gateway_refresh_and_provider(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
+    async with tracing_gateway(tracker, tmp_path, {"trace_headers": "own"}) as running:
         await running.import_connection(import_expired(tracker))
         await collector.until_spans(1)  # the span of the import
         collector.spans.clear()
@@ -120,7 +120,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
 async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path, tracing={"connection_ids": True}) as running:
+    async with tracing_gateway(tracker, tmp_path, tracing={"connection_ids": True}) as running:
         await running.import_connection(tracker.grant())
         key = await mint_key(running, {"rules": ["GET /m*"]}, "environment:proxy")
         names = {"Authorization": f"Bearer {key['secret']}", "traceparent": SAMPLED}
@@ -142,7 +142,7 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
 async def test_an_unsampled_call_and_its_refresh_have_no_span(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path) as running:
+    async with tracing_gateway(tracker, tmp_path) as running:
         await running.import_connection(import_expired(tracker))
         assert await call(running, traceparent=UNSAMPLED) == 200
         assert await call(running, traceparent=UNSAMPLED) == 200
@@ -157,7 +157,7 @@ async def test_an_unsampled_call_and_its_refresh_have_no_span(
 async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path) as running:
+    async with tracing_gateway(tracker, tmp_path) as running:
         await running.import_connection(import_expired(tracker))
         tracker.hold.clear()
         calls = [asyncio.create_task(call(running, traceparent=f"00-{n:032x}-{CALLER}-01")) for n in (1, 2)]
@@ -187,7 +187,7 @@ def traces_in_memory() -> list[Any]:
 async def test_a_delivery_links_to_the_span_that_caused_it(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver
 ) -> None:
-    async with traced(tracker, tmp_path, target=receiver) as running:
+    async with tracing_gateway(tracker, tmp_path, target=receiver) as running:
         await running.import_connection(import_expired(tracker))
         tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
@@ -209,7 +209,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
 async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path) as running:
+    async with tracing_gateway(tracker, tmp_path) as running:
         async with running.call_proxy("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
         (entry,) = await wait_for_operations(running, f"?traceId={trace_id}")
@@ -242,7 +242,7 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
     async with collecting() as collector:
         if tracing:
             monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.url}/v1/traces")
-        async with traced(tracker, tmp_path, {"trace_headers": mode}) as running:
+        async with tracing_gateway(tracker, tmp_path, {"trace_headers": mode}) as running:
             await running.import_connection(tracker.grant())
             names = {"tracestate": "a=1", "X-A": "1", "baggage": "user=alice"}
             names |= {"traceparent": given} if given else {}
@@ -276,7 +276,7 @@ def is_new_traceparent(text: str, given: str | None) -> bool:
 
 
 async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: Path) -> None:
-    async with traced(tracker, tmp_path, {"trace_headers": "drop"}) as running:
+    async with tracing_gateway(tracker, tmp_path, {"trace_headers": "drop"}) as running:
         await running.stop()
         running.document["environments"]["dev"]["integrations"]["tracker"]["trace_headers"] = "pass"
         await running.start()
@@ -289,7 +289,7 @@ async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: P
 async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
     tracker: Tracker, tmp_path: Path, collector: Collector
 ) -> None:
-    async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
+    async with tracing_gateway(tracker, tmp_path, {"trace_headers": "own"}) as running:
         await running.import_connection(tracker.grant())
         assert await call(running, traceparent=SAMPLED) == 200
         tracker.refusal = 503
@@ -330,13 +330,13 @@ async def test_a_failing_collector_loses_spans_and_nothing_else(
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
     loop = asyncio.get_running_loop()
     with capture_logs() as lines:
-        async with traced(tracker, tmp_path) as running:
+        async with tracing_gateway(tracker, tmp_path) as running:
             await running.import_connection(tracker.grant())
             for _ in range(60):
                 assert await call(running) == 200
             rows = await wait_for_operations(running, "?kind=call&limit=200", least=60)
             async with asyncio.timeout(PATIENCE_S):
-                while dropped(running) == 0:
+                while count_dropped_spans(running) == 0:
                     await asyncio.sleep(0.01)
             assert running.runtime.tracing is not None
             assert len(running.runtime.tracing.export._waiting) <= 20  # type: ignore[union-attr]
@@ -372,7 +372,7 @@ async def test_responses_of_a_hostile_collector_are_neither_read_to_the_end_nor_
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with server, traced(tracker, tmp_path) as running:
+    async with server, tracing_gateway(tracker, tmp_path) as running:
         await running.import_connection(tracker.grant())
         async with asyncio.timeout(PATIENCE_S):
             while len(reached) < 2:
@@ -385,7 +385,7 @@ async def test_no_secret_is_in_a_span(
     tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")
-    async with traced(tracker, tmp_path, target=receiver, tracing={"connection_ids": True}) as running:
+    async with tracing_gateway(tracker, tmp_path, target=receiver, tracing={"connection_ids": True}) as running:
         grant = import_expired(tracker)
         await running.import_connection(grant)
         names = {"X-Private": "marker-header", "baggage": "user=marker-baggage", "tracestate": "a=marker-state"}
@@ -442,7 +442,7 @@ async def test_variables_that_turn_tracing_off(
     for name, text in changes.items():
         monkeypatch.setenv(name, text)
     with capture_logs() as lines:
-        async with traced(tracker, tmp_path) as running:
+        async with tracing_gateway(tracker, tmp_path) as running:
             assert running.runtime.tracing is None
     details = [line["detail"] for line in lines if line["event"] == "tracing_off"]
     assert [reason in detail for detail in details] == [True] if reason else details == []

@@ -1,4 +1,4 @@
-// Published MCP clients of npm against the agent door: `node agent_calls.mjs CLIENT URL KEY`. Prints what agent_calls.py prints.
+// Published MCP clients of npm against the MCP endpoint: `node agent_calls.mjs CLIENT URL KEY`. Prints what agent_calls.py prints.
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 

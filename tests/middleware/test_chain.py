@@ -34,7 +34,7 @@ async def test_middlewares_run_outermost_first() -> None:
     assert walked == ["a in", "b in", "c in", "c out", "b out", "a out"]
 
 
-async def test_a_chain_begins_with_another() -> None:
+async def test_a_chain_can_extend_another_chain() -> None:
     walked: list[str] = []
     first = Chain(link("a", walked), link("b", walked))
     await Chain(*first, link("c", walked))(hello)(REQUEST)

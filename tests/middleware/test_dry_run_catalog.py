@@ -119,7 +119,7 @@ def settings_of(entry: Provider, markers: Markers) -> dict[str, str]:
     return made
 
 
-def opened(entry: Provider, markers: Markers) -> Opened:
+def open_with_markers(entry: Provider, markers: Markers) -> Opened:
     mode = modes()[entry.auth_mode]
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
@@ -160,7 +160,7 @@ def dry_run_of(first_opened: Opened, *, has_body: bool = False) -> dict[str, Any
 @pytest.mark.parametrize("awkward", ["{}", AWKWARD], ids=["plain", "awkward"])
 def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str) -> None:
     entry, markers = CATALOG.providers[name], Markers(awkward)
-    there = opened(entry, markers)
+    there = open_with_markers(entry, markers)
     for has_body in (False, True):
         assert leaks(dry_run_of(there, has_body=has_body), markers.made) == []
 

@@ -18,7 +18,7 @@ def recorded_exchanges(running: RunningGateway, monkeypatch: pytest.MonkeyPatch)
     return seen
 
 
-async def sent(running: RunningGateway, head: str) -> bytes:
+async def send_head(running: RunningGateway, head: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rpartition(":")[2]))
     writer.write(f"{head}\r\nHost: gw\r\nConnection: close\r\n\r\n".encode())
     try:
@@ -48,7 +48,7 @@ async def test_unrouted_request_is_recorded_once(
     status: int,
     code: str,
 ) -> None:
-    response = await sent(running, head)
+    response = await send_head(running, head)
     assert response.startswith(f"HTTP/1.1 {status} ".encode())
     (exchange,) = recorded_exchanges
     assert (exchange.status, exchange.error_code) == (status, code)

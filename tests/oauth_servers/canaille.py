@@ -36,7 +36,8 @@ class Canaille:
             "token_request_auth_method": "basic",
             "revocation_url": f"{self.url}/oauth/revoke",
             "refresh": {"rotating": True},
-            # Half of the lifetime is the maximum. A refresh after the expiry is refused, so a tenth would be short.
+            # Half of the lifetime is the maximum. A refresh after the expiry is refused, so a window of a tenth of the
+            # lifetime would be too short.
             "token_expiration_buffer": 300,
         }
 

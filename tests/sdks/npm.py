@@ -11,7 +11,7 @@ import pytest
 OPTIONS = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
 
-def installed(package: str, version: str) -> Path:
+def install_package(package: str, version: str) -> Path:
     """Return the folder in which Node finds `package`. Skip the test if Node, npm or the registry is missing."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:

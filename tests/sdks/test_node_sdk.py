@@ -16,7 +16,7 @@ import pytest_asyncio
 from gateway.cli.demo.demo_folder import _CONFIGURATION
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.test_demo import demo
-from tests.sdks.npm import installed
+from tests.sdks.npm import install_package
 
 PACKAGE, VERSION = "@nangohq/node", "0.71.4"
 CALLS = Path(__file__).parent / "node_calls.mjs"
@@ -26,7 +26,7 @@ VARIABLES = '    secret_keys: ["${file:secret_key}"]\n    variables: {REGION: eu
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def report(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
     """The result of every call, by its name."""
-    sdk = installed(PACKAGE, VERSION)
+    sdk = install_package(PACKAGE, VERSION)
     state = tmp_path_factory.mktemp("demo")
     declared = _CONFIGURATION.replace('    secret_keys: ["${file:secret_key}"]\n', VARIABLES)
     assert declared != _CONFIGURATION
@@ -58,7 +58,7 @@ def value(report: dict[str, Any], name: str) -> Any:
     return report[name]["value"]
 
 
-def failed(report: dict[str, Any], name: str) -> tuple[int, str]:
+def error_of(report: dict[str, Any], name: str) -> tuple[int, str]:
     response = report[name]["failed"]
     assert response["headers"]["gateway-error"] == response["data"]["error"]["code"]
     return response["status"], response["data"]["error"]["code"]
@@ -78,7 +78,7 @@ async def test_providers(report: dict[str, Any]) -> None:
     first_item = value(report, "getProvider")["data"]
     assert (first_item["name"], first_item["auth_mode"]) == ("sandbox", "OAUTH2")
     assert first_item["proxy"]["base_url"]
-    assert failed(report, "getUnknownProvider") == (404, "not_found")
+    assert error_of(report, "getUnknownProvider") == (404, "not_found")
 
 
 async def test_integrations(report: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ async def test_integrations(report: dict[str, Any]) -> None:
     made = value(report, "createIntegration")["data"]
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("sdk", "sandbox", "SDK")
     assert made["logo"].startswith(report["given"]["host"])
-    assert failed(report, "createIntegrationAgain") == (400, "invalid_body")
+    assert error_of(report, "createIntegrationAgain") == (400, "invalid_body")
     shown = value(report, "getIntegration")["data"]["credentials"]
     assert shown == {
         "type": "OAUTH2",
@@ -98,9 +98,9 @@ async def test_integrations(report: dict[str, Any]) -> None:
     assert "webhook_url" in value(report, "getIntegrationWebhook")["data"]
     changed = value(report, "updateIntegration")["data"]
     assert (changed["unique_key"], changed["display_name"]) == ("sdk-2", "Renamed")
-    assert failed(report, "updateDeclaredIntegration") == (409, "conflict")
+    assert error_of(report, "updateDeclaredIntegration") == (409, "conflict")
     assert value(report, "deleteIntegration") == {"status": 200, "data": {"success": True}}
-    assert failed(report, "getDeletedIntegration") == (404, "not_found")
+    assert error_of(report, "getDeletedIntegration") == (404, "not_found")
 
 
 async def test_lists_of_connections(report: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
     raw = value(report, "getRawTokenResponse")
     assert raw["access_token"] == renewed["access_token"]
     assert "refresh_token" not in raw
-    assert failed(report, "getUnknownConnection") == (404, "unknown_connection")
+    assert error_of(report, "getUnknownConnection") == (404, "unknown_connection")
 
 
 async def test_metadata(report: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ async def test_metadata(report: dict[str, Any]) -> None:
         "data": {**whose, "connection_id": [given["connection"]], "metadata": {"plan": "pro"}},
     }
     assert value(report, "getMetadata") == {"plan": "pro", "seats": 1}
-    assert failed(report, "setMetadataOfUnknown") == (404, "unknown_connection")
+    assert error_of(report, "setMetadataOfUnknown") == (404, "unknown_connection")
     assert value(report, "getMetadataAgain") == {"plan": "pro", "seats": 1}
 
 
@@ -165,7 +165,7 @@ async def test_connect_sessions(report: dict[str, Any]) -> None:
     assert made["token"] in made["connect_link"]
     async with aiohttp.ClientSession() as session, session.get(made["connect_link"]) as response:
         assert response.status == 200
-    status, code = failed(report, "createConnectSessionForUnknown")
+    status, code = error_of(report, "createConnectSessionForUnknown")
     assert (status, code) == (400, "invalid_body")
     issues = report["createConnectSessionForUnknown"]["failed"]["data"]["error"]["errors"]
     assert issues[0]["path"] == ["allowed_integrations", "0"]
@@ -192,12 +192,12 @@ async def test_proxied_calls(report: dict[str, Any]) -> None:
     assert "gateway-error" not in refused["headers"]
     assert value(report, "delete")["status"] in {200, 204}
     assert value(report, "stream") == {"status": 200, "bytes": 100_000}
-    assert failed(report, "proxyToUnknownConnection") == (404, "unknown_connection")
-    assert failed(report, "withWrongKey") == (401, "unknown_account")
+    assert error_of(report, "proxyToUnknownConnection") == (404, "unknown_connection")
+    assert error_of(report, "withWrongKey") == (401, "unknown_account")
 
 
 async def test_deleting_a_connection(report: dict[str, Any]) -> None:
     gone = value(report, "deleteConnection")
     assert (gone["status"], gone["data"]["success"]) == (200, True)
     assert {item["outcome"] for item in gone["data"]["revocation"]} == {"revoked"}
-    assert failed(report, "deleteConnectionAgain") == (404, "unknown_connection")
+    assert error_of(report, "deleteConnectionAgain") == (404, "unknown_connection")

@@ -152,7 +152,7 @@ def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> 
                 assert DUMMY not in seen.text.casefold(), seen.text
 
 
-def test_the_detector_detects() -> None:
+def test_the_leak_check_finds_each_leak() -> None:
     from tests.fakes.vendors.openai import OpenAI
     from tests.fakes.vendors.vendor import Seen
 

@@ -28,7 +28,7 @@ async def snippet_gateway(tmp_path: Path) -> AsyncIterator[Paged]:
         yield running
 
 
-async def printed(folder: Path, *command: str) -> str:
+async def output_of(folder: Path, *command: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
@@ -59,7 +59,7 @@ async def test_the_requests_snippet_makes_the_same_call(snippet_gateway: Paged, 
     (tmp_path / "a file").write_text(BODY)
     interpreter = await asyncio.to_thread(environments.python)
     for sent in calls(snippet_gateway):
-        status, _, output = (await printed(tmp_path, str(interpreter), "-c", requests(sent))).partition(" ")
+        status, _, output = (await output_of(tmp_path, str(interpreter), "-c", requests(sent))).partition(" ")
         arrived = json.loads(output)
         assert (status, arrived["method"], arrived["target"]) == ("200", sent.method, f"/v1{sent.target}")
         assert (arrived["mine"], arrived["body"]) == (sent.headers["X-Mine"], BODY if sent.body else "")
@@ -75,6 +75,6 @@ async def test_the_nango_snippet_makes_the_same_call(snippet_gateway: Paged, tmp
             "console.log(JSON.stringify([response.status, response.data]))",
         )
         (tmp_path / "main.mjs").write_text(text)
-        status, arrived = json.loads(await printed(tmp_path, "node", "main.mjs"))
+        status, arrived = json.loads(await output_of(tmp_path, "node", "main.mjs"))
         assert (status, arrived["method"], arrived["target"]) == (200, sent.method, f"/v1{sent.target}")
         assert (arrived["mine"], arrived["body"]) == (sent.headers["X-Mine"], BODY if sent.body else "")

@@ -101,9 +101,9 @@ async def crash_at_each(
     config["store"]["url"] = url or config["store"]["url"]
     names = {point: f"c{number}" for number, point in enumerate(points, 1)}
     try:
-        await expired(folder, config, tracker, names.values())
+        await store_expired_connections(folder, config, tracker, names.values())
         killed, requests = dict[str, bool](), dict[str, int]()
-        async with process(OFTEN, written(folder, config)) as serving:
+        async with process(OFTEN, write_config(folder, config)) as serving:
             for deaths, (point, name) in enumerate(names.items(), 1):
                 before = tracker.calls["refresh_token"]
                 if point in (PARENT_ALONE, PARENT_AND_WORKER):
@@ -119,7 +119,9 @@ async def crash_at_each(
         await server.close()
 
 
-async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names: Iterable[str] = ("c1",)) -> None:
+async def store_expired_connections(
+    folder: Path, config: dict[str, Any], tracker: Tracker, names: Iterable[str] = ("c1",)
+) -> None:
     """Leave connections with expired tokens in the database, so that the next call refreshes them."""
     before = RunningGateway(folder, config)
     await before.start()
@@ -191,7 +193,7 @@ async def wait_for_token_request(tracker: Tracker, before: int = 0) -> None:
             await asyncio.sleep(0.001)
 
 
-def written(folder: Path, config: dict[str, Any]) -> Path:
+def write_config(folder: Path, config: dict[str, Any]) -> Path:
     """Write `config` for processes that choose their own port, and return the file."""
     file = folder / "killed.yaml"
     file.write_text(json.dumps({**config, "server": {**config["server"], "port": 0}}))

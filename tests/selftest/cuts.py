@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
-from tests.selftest.crash import LIMIT_S, call, expired, process, written
+from tests.selftest.crash import LIMIT_S, call, process, store_expired_connections, write_config
 from tests.selftest.points import USUAL
 from tests.selftest.trial_result import TrialResult
 
@@ -64,8 +64,8 @@ async def refresh_and_cut(place: str, folder: Path, *, forgiving: bool) -> Trial
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
-        await expired(folder, config, tracker)
-        async with process(USUAL, written(folder, config)) as serving:
+        await store_expired_connections(folder, config, tracker)
+        async with process(USUAL, write_config(folder, config)) as serving:
             status, end = 503, time.monotonic() + LIMIT_S
             while status == 503 and time.monotonic() < end:
                 status = await call(serving.port)

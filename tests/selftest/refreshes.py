@@ -20,7 +20,7 @@ import aiohttp
 from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Serving
-from tests.selftest.crash import SlowTracker, process, written
+from tests.selftest.crash import SlowTracker, process, write_config
 from tests.selftest.points import OFTEN
 from tests.selftest.trial_result import TrialResult
 
@@ -208,7 +208,7 @@ class _Trial:
         """Return the gateway as soon as all its workers serve. If the gateway was killed, start a new one."""
         if self._serving is None:
             self._config["server"]["workers"] = self._started = WORKERS
-            file = written(self._folder, self._config)
+            file = write_config(self._folder, self._config)
             self._serving = await self._stack.enter_async_context(process(OFTEN, file))
         await self._serving.logged("worker_serves", self._started)
         return self._serving

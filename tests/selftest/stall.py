@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.journal.place import journal_beside
 from gateway.journal.reader import open_records
 from tests.fakes.gateways import document, tracker_entry, write_entry
-from tests.selftest.crash import LIMIT_S, GraceTimeTracker, call, expired, process, written
+from tests.selftest.crash import LIMIT_S, GraceTimeTracker, call, process, store_expired_connections, write_config
 from tests.selftest.points import USUAL
 from tests.selftest.trial_result import TrialResult
 
@@ -26,8 +26,8 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
-        await expired(folder, config, tracker)
-        file = written(folder, config)
+        await store_expired_connections(folder, config, tracker)
+        file = write_config(folder, config)
         async with process(USUAL, file) as sleeper, process(USUAL, file) as second:
             tracker.hold.clear()
             waiting = asyncio.create_task(call(sleeper.port))

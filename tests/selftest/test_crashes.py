@@ -67,7 +67,7 @@ async def test_a_reply_that_is_lost_with_its_parent_is_reported_as_rotation_lost
 
 
 @pytest.mark.parametrize("point", LOSING_POINTS)
-async def test_a_reply_that_is_lost_with_its_parent_costs_no_token_if_the_provider_has_a_grace_time(
+async def test_a_reply_that_is_lost_with_its_parent_costs_no_token_if_the_provider_has_a_grace_period(
     point: str, tmp_path: Path
 ) -> None:
     outcome = await crash(point, tmp_path, forgiving=True)

@@ -53,7 +53,7 @@ def test_if_a_wrong_credential_gets_a_200_the_response_decides() -> None:
     assert proof_from(correction=own, **fact)["proxy"]["verification"] == {"expect": {"ok": True}}
 
 
-def test_a_call_by_post() -> None:
+def test_a_verification_by_post() -> None:
     entry = proof_from(method="POST", body='{"query":"{me{id}}"}')
     assert entry["account"] | {"method": "POST", "data": {"query": "{me{id}}"}} == entry["account"]
     assert entry["proxy"]["verification"] == {

@@ -15,7 +15,7 @@ def test_existing_lifetimes_are_kept() -> None:
     assert with_lifetimes("acme", entry, FACTS)["refresh"] == {"rotating": True, "access_token_lifetime_s": 60}
 
 
-def test_an_entry_of_the_same_provider_and_one_without_refresh_tokens() -> None:
+def test_variants_of_a_provider_get_its_facts_and_entries_without_refresh_tokens_get_none() -> None:
     assert with_lifetimes("acme-eu", {"auth_mode": "OAUTH2"}, FACTS)["refresh"]["rotating"] is True
     assert "refresh" not in with_lifetimes("acme", {"auth_mode": "API_KEY"}, FACTS)
     assert "refresh" not in with_lifetimes("other", {"auth_mode": "OAUTH2"}, FACTS)

@@ -100,7 +100,7 @@ async def _write(target: Path, scratch: Path, fake_provider: Provider, postgres:
     copy_version(HERE / "given", target)
     expected = dict[str, Any]()
     sqlite = _deployment(scratch / "sqlite", fake_provider)
-    known, written_at = await _filled(sqlite), _now()
+    known, written_at = await _fill_store(sqlite), _now()
     _checkpoint(sqlite.folder / "gateway.db")
     shutil.copy(sqlite.folder / "gateway.db", target)
     await sqlite.command("connections", "export", "--environment", "production", "-o", "connections.bundle",
@@ -112,17 +112,17 @@ async def _write(target: Path, scratch: Path, fake_provider: Provider, postgres:
     for n in range(2):
         copy = _deployment(scratch / f"sqlite-{n}", fake_provider)
         shutil.copy(target / "gateway.db", copy.folder)
-        runs.append(await _recorded(copy, known))
+        runs.append(await _record_responses(copy, known))
     expected["sqlite"] = {"written_at": written_at, "known": known, "answers": mask_differences(*runs)}
 
     url = await postgres.make_database()
-    known, written_at = await _filled(_deployment(scratch / "postgresql", fake_provider, url)), _now()
+    known, written_at = await _fill_store(_deployment(scratch / "postgresql", fake_provider, url)), _now()
     (target / "postgresql.sql").write_text(await asyncio.to_thread(postgres.dump, url))
     runs = []
     for n in range(2):
         url = await postgres.make_database()
         await load_postgres(url, target / "postgresql.sql", by=timedelta())
-        runs.append(await _recorded(_deployment(scratch / f"postgresql-{n}", fake_provider, url), known))
+        runs.append(await _record_responses(_deployment(scratch / f"postgresql-{n}", fake_provider, url), known))
     expected["postgresql"] = {"written_at": written_at, "known": known, "answers": mask_differences(*runs)}
     (target / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
@@ -136,14 +136,14 @@ def _deployment(folder: Path, fake_provider: Provider, store_url: str = "sqlite:
     return Deployment(folder, fake_provider, store_url)
 
 
-async def _recorded(deployment: Deployment, known: dict[str, Any]) -> dict[str, Any]:
+async def _record_responses(deployment: Deployment, known: dict[str, Any]) -> dict[str, Any]:
     deployment.provider.reset()
     deployment.provider.refuses_hooks_of.clear()  # pending deliveries are not due yet
     async with deployment.serving() as client:
         return await responses(deployment, client, known)
 
 
-async def _filled(deployment: Deployment) -> dict[str, Any]:
+async def _fill_store(deployment: Deployment) -> dict[str, Any]:
     """Fill an empty store with data of every kind. Return what cannot be read from it: keys, tokens, cookies."""
     fake_provider = deployment.provider
     fake_provider.refuses_hooks_of.clear()
@@ -155,7 +155,7 @@ async def _filled(deployment: Deployment) -> dict[str, Any]:
         flow = await _flow(client, sessions["open"]["token"])
         await _pending(client, fake_provider, sessions)
         await _provider_webhooks(client)
-        await _delivered(deployment, "production")
+        await _wait_for_deliveries(deployment, "production")
         fake_provider.refuses_hooks_of.add("staging")
         await _import_connection(client, "crm", "staging-1", "staging1", key=KEYS["staging"])
         await client.call("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
@@ -295,7 +295,7 @@ async def _provider_webhooks(client: Client) -> None:
     await client.call("POST", "/webhook/production/crm", key="", data=body, headers=headers, expect=200)
 
 
-async def _delivered(deployment: Deployment, environment: str) -> None:
+async def _wait_for_deliveries(deployment: Deployment, environment: str) -> None:
     """Wait until no delivery is pending."""
     words = ("events", "list", "--environment", environment, "--state", "pending", "--json")
     async with asyncio.timeout(PATIENCE_S):

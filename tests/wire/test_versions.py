@@ -127,7 +127,9 @@ HTTP_1_0_CASES = table(
 
 
 @pytest.mark.parametrize(("fields", "said", "body", "end", "kept"), HTTP_1_0_CASES)
-async def test_http_1_0(bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool) -> None:
+async def test_http_1_0_requests_and_responses_are_translated(
+    bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool
+) -> None:
     heard, response = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
     assert heard.head.start == b"GET /x HTTP/1.1"
     assert (response.body.data, response.end) == (body, end)

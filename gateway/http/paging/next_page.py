@@ -366,7 +366,7 @@ def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageR
         return PageResult(records, paging, None, fault)
     if next_at is None:
         return PageResult(
-            records, paging, None, _page_error(f"does not show whether more follows in '{path}'. {_SELECT}")
+            records, paging, None, _page_error(f"does not say in '{path}' whether more records follow. {_SELECT}")
         )
     return PageResult(records, paging, Position(paging, next_at))
 

@@ -14,14 +14,14 @@ import pytest
 from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
-from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, dial, keyed
+from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, dial, two_connection_gateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, read_message
 
 
 @pytest.fixture(params=["lane", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with keyed(tmp_path, fast_path=request.param == "lane") as there:
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
@@ -58,7 +58,7 @@ async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoCo
 async def test_responses_of_a_capability_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
     page = b"<script>fetch('/connect')</script>"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
-    async with keyed(tmp_path, fast_path=fast_path, responded=head % len(page) + page) as gateway:
+    async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=head % len(page) + page) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         async with asyncio.timeout(PATIENCE_S):
@@ -226,7 +226,7 @@ async def test_links_of_the_provider_are_rewritten_to_the_capability_url(tmp_pat
             says += b"Referrer-Policy: unsafe-url\r\nContent-Length: 0\r\n\r\n"
             writer.write(OK if b"/warm" in head else says)
 
-    async with keyed(tmp_path, fast_path=fast_path, responded=responded) as gateway:
+    async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=responded) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         for _ in range(2):
@@ -239,7 +239,7 @@ async def test_links_of_the_provider_are_rewritten_to_the_capability_url(tmp_pat
 
 
 async def test_credential_in_the_query_replaces_the_sdks_value(tmp_path: Path) -> None:
-    async with keyed(tmp_path, query={"key": "${apiKey}"}) as gateway:
+    async with two_connection_gateway(tmp_path, query={"key": "${apiKey}"}) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         for _ in range(2):
@@ -256,7 +256,7 @@ async def test_capability_passes_a_websocket(tmp_path: Path) -> None:
         await writer.drain()
 
     asks = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
-    async with keyed(tmp_path, responded=responded) as gateway:
+    async with two_connection_gateway(tmp_path, responded=responded) as gateway:
         allowed = (await capability(gateway, limits={"rules": ["WEBSOCKET /socket"]}))["secret"]
         async with dial(gateway.port) as client:
             await client.send(get(allowed, "/socket", asks))
@@ -273,7 +273,7 @@ async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Pa
     import gateway as package
     from tests.fakes.gateways import SECRET_KEY
 
-    async with keyed(tmp_path) as there:
+    async with two_connection_gateway(tmp_path) as there:
         token = (await capability(there))["secret"]
         config = there.running.runtime.generation.config
         host = web.Application()

@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.records.access import KeyLimits
 from tests.fakes.scaling import cpu_s
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
-from tests.gateway.catalog.test_api_operations import FILE, written
+from tests.gateway.catalog.test_api_operations import FILE, write_files
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +74,17 @@ def test_rules_of_one_key_may_repeat_only_few_operations(catalog: Catalog) -> No
 
 
 def test_operation_at_another_host_is_left_out(tmp_path: Path) -> None:
-    own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
+    own = load_catalog([folder(write_files(tmp_path, mail=FILE), mail=MAIL)])
     assert names("operations mail write", own) == ["send_mail"]
     with pytest.raises(ValueError, match=r"which is at https://up\.example\.com"):
         snapshot("operations mail upload", own)
 
 
 def test_a_later_catalog_neither_widens_nor_narrows_a_key(tmp_path: Path) -> None:
-    own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
+    own = load_catalog([folder(write_files(tmp_path, mail=FILE), mail=MAIL)])
     rule = "operations mail read"
     key = Policy(("environment:proxy",), (freeze_limits(KeyLimits(rules=(rule,)), own),))
-    written(tmp_path, mail=FILE.replace("get_mail\t", "get_other\t") + "list_users\tGET\t/users\tread\n")
+    write_files(tmp_path, mail=FILE.replace("get_mail\t", "get_other\t") + "list_users\tGET\t/users\tread\n")
     assert "list_users" in names(rule, own)
 
     def is_allowed(path: str) -> bool:

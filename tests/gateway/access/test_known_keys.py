@@ -23,7 +23,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, keyed
+from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, two_connection_gateway
 from tests.fakes.patience import PATIENCE_S
 
 KEYS = "/environment/api-keys"
@@ -33,7 +33,7 @@ C2 = "/connections/c2?provider_config_key=lane"
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with keyed(tmp_path) as there:
+    async with two_connection_gateway(tmp_path) as there:
         yield there
 
 
@@ -575,7 +575,7 @@ async def test_retry_counts_against_the_budget(tmp_path: Path, monkeypatch: pyte
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
-    async with keyed(tmp_path, responded=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
+    async with two_connection_gateway(tmp_path, responded=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
         key = (await gateway.key(limits={"budget": 3}))["secret"]
         monkeypatch.setattr("gateway.clock.sleep", at_once)
         status, headers, _ = await call_proxy(gateway, key, Retries="5")

@@ -20,7 +20,7 @@ from gateway.catalog.load_catalog import Catalog
 from gateway.records.access import KeyLimits
 from gateway.secret import digest
 from gateway.store.minted_keys import NewMintedKey
-from tests.fakes.keyed import TwoConnectionGateway, keyed
+from tests.fakes.keyed import TwoConnectionGateway, two_connection_gateway
 from tests.fakes.scaling import cpu_s
 from tests.gateway.catalog.folders import SHIPPED
 
@@ -30,7 +30,7 @@ MAX_HOLD_S = 0.05 if sys.gettrace() is None else 0.2  # coverage makes Python co
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with keyed(tmp_path) as there:
+    async with two_connection_gateway(tmp_path) as there:
         yield there
 
 
@@ -112,7 +112,7 @@ async def test_minting_and_first_use_of_a_key_with_many_operations_delay_no_othe
     """The operations of providers must not be read or unpacked on the event loop, neither at minting nor at the first
     use.
     """
-    async with keyed(tmp_path) as gateway:
+    async with two_connection_gateway(tmp_path) as gateway:
         catalog = gateway.running.runtime.generation.catalog
         rules = [
             rule
@@ -162,7 +162,7 @@ async def test_a_key_that_ends_while_its_rules_are_compiled_is_refused(
     assert await call(gateway, key["secret"], "/x") == 401
 
 
-async def test_keys_below_one_key_share_its_turns(
+async def test_child_keys_share_the_turns_of_their_parent(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All keys below one key share its place in the queue. With a place for each, many large keys could delay all other

@@ -12,7 +12,7 @@ import pytest
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.keyed import TwoConnectionGateway, dial, keyed
+from tests.fakes.keyed import TwoConnectionGateway, dial, two_connection_gateway
 from tests.fakes.nodes import nodes
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, read_message
@@ -115,7 +115,7 @@ async def test_open_stream_ends_with_its_key(
                 await writer.drain()
                 await asyncio.sleep(0.05)
 
-    async with keyed(tmp_path, fast_path=fast_path, responded=events) as gateway:
+    async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=events) as gateway:
         await gateway.warm()
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
         named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"

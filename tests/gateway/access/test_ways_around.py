@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.keyed import TwoConnectionGateway, keyed
+from tests.fakes.keyed import TwoConnectionGateway, two_connection_gateway
 
 RULE = "GET /ex/*/rest/api/3/search*"
 GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
@@ -17,7 +17,7 @@ GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
 
 @pytest.fixture(params=["lane", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with keyed(tmp_path, fast_path=request.param == "lane") as there:
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
@@ -272,7 +272,7 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
             writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (link, len(body), body))  # type: ignore[attr-defined]
 
     paginate = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
-    async with keyed(tmp_path, responded=responded, paginate=paginate) as gateway:
+    async with two_connection_gateway(tmp_path, responded=responded, paginate=paginate) as gateway:
         key = await limited_key(gateway)
         response = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
         assert response.status == 200

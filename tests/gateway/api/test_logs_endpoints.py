@@ -190,7 +190,7 @@ async def test_log_is_empty_when_off_and_partial_when_sampled(running: RunningGa
     assert len(await wait_for_operations(running, "?kind=call")) == 1
 
 
-async def test_no_secret_of_a_journey_is_in_the_log(running: RunningGateway, tracker: Tracker) -> None:
+async def test_no_secret_of_a_call_is_in_the_call_log(running: RunningGateway, tracker: Tracker) -> None:
     grant = import_expired(tracker)
     await running.import_connection(grant)
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})

@@ -130,7 +130,7 @@ async def test_allowed_networks_are_removed_and_added(running: RunningGateway, t
     assert await status(running) == 200
 
 
-async def test_public_url_changes(running: RunningGateway) -> None:
+async def test_a_reload_takes_over_a_new_public_url(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
     assert await reload_gateway(running)
     made = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)

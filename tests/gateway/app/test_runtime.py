@@ -453,7 +453,7 @@ async def test_two_reloads_at_once_follow_one_another(event_gateway: RunningGate
     assert await asyncio.gather(*begun) == [True, True]
 
 
-async def test_the_store_and_its_age_stay(event_gateway: RunningGateway) -> None:
+async def test_a_reload_keeps_the_store_and_its_start_time(event_gateway: RunningGateway) -> None:
     runtime = event_gateway.runtime
     store, instance, began = runtime.store, runtime.store.instance, runtime.started_at
     await reload_gateway(event_gateway)
@@ -487,8 +487,8 @@ async def test_public_keys_of_providers_stay_cached(event_gateway: RunningGatewa
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
-    "started_at": test_the_store_and_its_age_stay,
-    "store": test_the_store_and_its_age_stay,
+    "started_at": test_a_reload_keeps_the_store_and_its_start_time,
+    "store": test_a_reload_keeps_the_store_and_its_start_time,
     "minted": test_budget_keeps_its_reservations_and_is_never_exceeded,
     "managed": test_an_integration_made_through_the_api_stays_and_changes_for_all_generations,
     "egress_limits": test_an_open_breaker_stays_open_under_other_limits,

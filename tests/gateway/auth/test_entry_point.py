@@ -81,7 +81,7 @@ def test_mode_of_another_package_is_added(installed_points: list[EntryPoint]) ->
 
 
 def test_mode_for_an_earlier_release_works(installed_points: list[EntryPoint]) -> None:
-    installed_points.append(entry_point("FORMER", "Former"))
+    installed_points.append(entry_point("FORMER", "FormerMode"))
     mode = auth.modes()["FORMER"]
     assert isinstance(mode, GrantingMode)
     assert mode.single_use
@@ -97,7 +97,7 @@ def test_mode_for_an_earlier_release_works(installed_points: list[EntryPoint]) -
 
 
 def test_built_in_mode_cannot_be_replaced(installed_points: list[EntryPoint]) -> None:
-    installed_points.append(entry_point("API_KEY", "Impostor"))
+    installed_points.append(entry_point("API_KEY", "SecondApiKey"))
     assert type(auth.modes()["API_KEY"]) is ApiKey
 
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.auth.pasted_keys import BadKey, check_identity, hmac_secret, signing_key, wrapped_pem
-from tests.fakes.certificate import issued
+from tests.fakes.certificate import issue_identity
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(
@@ -76,4 +76,4 @@ def test_error_names_the_certificate_that_cannot_be_read() -> None:
 
 def test_error_names_the_private_key_of_an_unsupported_curve() -> None:
     with pytest.raises(BadKey, match="client's private key cannot be read"):
-        check_identity(issued("customer")[0].certificate, UNSUPPORTED_CURVE)
+        check_identity(issue_identity("customer")[0].certificate, UNSUPPORTED_CURVE)

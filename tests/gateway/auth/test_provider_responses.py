@@ -66,7 +66,7 @@ def jwt(**claims: Any) -> str:
     return ".".join((*parts, "signature"))
 
 
-def test_the_end_of_a_jwt_is_its_exp() -> None:
+def test_a_jwt_expires_at_its_exp_claim() -> None:
     assert jwt_ends_at(jwt(exp=1_767_225_600)) == datetime(2026, 1, 1, tzinfo=UTC)
     assert jwt_ends_at(jwt(exp=1e15)) is None
     assert jwt_ends_at(jwt(sub="ada")) is None

@@ -21,7 +21,7 @@ def test_request_values_quote_the_request_unchanged() -> None:
     assert request_values("GET", "https://a.example.com")["endpoint"] == "/"
 
 
-def test_canonical_parameters_are_sorted_and_encoded_one_way() -> None:
+def test_canonical_parameters_are_sorted_and_percent_encoded() -> None:
     assert request_values("GET", URL)["urlCanonicalParams"] == "a=%21%2A&a=x%20y&b=2"
     assert canonical_query([("b", "~._-"), ("a", "ü'()")]) == "a=%C3%BC%27%28%29&b=~._-"
     assert request_values("GET", "https://a.example.com/?x=")["urlCanonicalParams"] == "x="

@@ -143,21 +143,21 @@ async def test_a_session_starts_a_limited_number_of_authorizations(
     monkeypatch.setattr(outcomes, "MAX_OPEN", 2)
     token, other = await running.session_token(), await running.session_token()
 
-    async def begun(token: str, accept: str = "*/*", query: str = query) -> tuple[int, str, bool]:
+    async def begin(token: str, accept: str = "*/*", query: str = query) -> tuple[int, str, bool]:
         url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
         async with running.http.get(url, allow_redirects=False, headers={"Accept": accept}) as response:
             return response.status, await response.text(), "Retry-After" in response.headers
 
     usual = 302 if not query else 400
-    assert [(await begun(token))[0] for _ in range(2)] == [usual, usual]
-    status, text, waits = await begun(token)
+    assert [(await begin(token))[0] for _ in range(2)] == [usual, usual]
+    status, text, waits = await begin(token)
     assert (status, "Finish one that is open in another window, or try again in" in text, waits) == (429, True, True)
-    status, text, _ = await begun(token, "text/html")
+    status, text, _ = await begin(token, "text/html")
     assert (status, "try again in" in text) == (429, True)
     assert await stored_counts(running) == stored
-    assert (await begun(other))[0] == usual
+    assert (await begin(other))[0] == usual
     later(660)
-    assert (await begun(token))[0] == usual
+    assert (await begin(token))[0] == usual
 
 
 async def test_authorizations_that_the_end_user_refuses_count_as_started(

@@ -38,7 +38,7 @@ def shipped() -> Catalog:
     return load_catalog([SHIPPED], scripts=SCRIPTS)
 
 
-def written(at: Path, **files: str) -> Path:
+def write_files(at: Path, **files: str) -> Path:
     place = at / "operations"
     place.mkdir(exist_ok=True)
     for name, text in files.items():
@@ -51,7 +51,7 @@ def mail_operations(*operations: ApiOperation, mode: str = "any") -> ProviderOpe
 
 
 def test_left_out_columns_have_default_values(tmp_path: Path) -> None:
-    known = read_operations([written(tmp_path, mail=FILE)], "mail")
+    known = read_operations([write_files(tmp_path, mail=FILE)], "mail")
     assert known is not None
     first, second, third, fourth, fifth = known.operations
     assert first == ApiOperation(
@@ -65,7 +65,7 @@ def test_left_out_columns_have_default_values(tmp_path: Path) -> None:
 
 def test_same_as_uses_the_operations_of_another_entry_below_its_own_prefix(tmp_path: Path) -> None:
     own = "# same_as: mail\n# base_url: https://api.example.com/v1\n# prefix: /v1\n"
-    known = read_operations([written(tmp_path, mail=FILE, mail_eu=own)], "mail_eu")
+    known = read_operations([write_files(tmp_path, mail=FILE, mail_eu=own)], "mail_eu")
     assert known is not None
     assert (known.listed_for, len(known.operations), known.header["source"]) == ("mail", 5, "the vendor's document")
     assert api_operation_json(known.operations[1], known.prefix)["path"] == "/v1/mails/{mailId}"
@@ -84,20 +84,20 @@ def test_same_as_uses_the_operations_of_another_entry_below_its_own_prefix(tmp_p
 )
 def test_unreadable_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UnreadableFile) as caught:
-        read_operations([written(tmp_path, mail=text)], "mail")
+        read_operations([write_files(tmp_path, mail=text)], "mail")
     assert message in str(caught.value.fault)
 
 
 def test_file_of_a_windows_editor_is_read(tmp_path: Path) -> None:
     """A byte order mark and CR LF are not part of the text."""
-    expected = read_operations([written(tmp_path, mail=FILE)], "mail")
-    path = written(tmp_path) / "operations" / "mail.tsv"
+    expected = read_operations([write_files(tmp_path, mail=FILE)], "mail")
+    path = write_files(tmp_path) / "operations" / "mail.tsv"
     path.write_bytes(b"\xef\xbb\xbf" + FILE.replace("\n", "\r\n").encode())
     assert read_operations([tmp_path], "mail") == expected
 
 
 def test_find_filters_by_words_risk_scope_and_starter(tmp_path: Path) -> None:
-    known = read_operations([written(tmp_path, mail=FILE)], "mail")
+    known = read_operations([write_files(tmp_path, mail=FILE)], "mail")
     assert known is not None
     assert [item.id for item in known.find("MAIL list")] == ["list_mails"]
     assert [item.id for item in known.find(risk="write")] == ["send_mail", "upload"]
@@ -107,7 +107,7 @@ def test_find_filters_by_words_risk_scope_and_starter(tmp_path: Path) -> None:
 
 
 def test_an_operators_file_is_read_before_the_shipped_one(tmp_path: Path) -> None:
-    at = folder(written(tmp_path, github=FILE), github=MAIL, mail=MAIL)
+    at = folder(write_files(tmp_path, github=FILE), github=MAIL, mail=MAIL)
     catalog = load_catalog([SHIPPED, at], scripts=SCRIPTS)
     own = catalog.operations("github")
     assert own is not None

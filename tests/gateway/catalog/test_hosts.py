@@ -107,7 +107,9 @@ def test_the_default_of_an_open_setting_is_the_entrys_own() -> None:
         ("[::1]:99", ("[::1]", 99), ("[::1]", 443)),
     ],
 )
-def test_a_host_of_allowed_hosts(text: str, fits: tuple[str, int], does_not: tuple[str, int]) -> None:
+def test_a_pattern_of_allowed_hosts_fits_exactly_its_hosts(
+    text: str, fits: tuple[str, int], does_not: tuple[str, int]
+) -> None:
     pattern = parse_pattern(text)
     assert pattern.fits(*fits, "https")
     assert not pattern.fits(*does_not, "https")

@@ -91,7 +91,7 @@ def test_a_warning_names_its_line(tmp_path: Path, text: str, result: str) -> Non
     assert any(str(warning).startswith(f"{tmp_path}/entry.yaml:{result}") for warning in found), list(map(str, found))
 
 
-def test_a_fault_has_its_own_level_and_warnings_of_other_files_are_still_given(tmp_path: Path) -> None:
+def test_a_fault_has_a_level_and_does_not_hide_warnings_of_other_files(tmp_path: Path) -> None:
     found = lint([folder(tmp_path, a=SOURCED.replace("docs:", "dosc:"), b=SOURCED.replace("[email]", "[e-mail]"))])
     assert [(each.level, each.where.rpartition("/")[2]) for each in found] == [
         ("fault", "a.yaml:3"),

@@ -60,7 +60,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         load_catalog([tmp_path / "missing"])
 
 
-def test_files_that_are_no_entries_are_ignored(tmp_path: Path) -> None:
+def test_files_that_are_not_entries_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "_schema.json").write_text("{")
     (tmp_path / "_draft.yaml").write_text("{")
     (tmp_path / ".hidden.yaml").write_text("{")

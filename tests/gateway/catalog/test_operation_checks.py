@@ -6,7 +6,7 @@ import pytest
 
 from gateway.catalog.lint import lint
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
-from tests.gateway.catalog.test_api_operations import FILE, written
+from tests.gateway.catalog.test_api_operations import FILE, write_files
 
 
 def faults(at: Path) -> list[str]:
@@ -15,7 +15,7 @@ def faults(at: Path) -> list[str]:
 
 
 def test_correct_file_has_no_faults(tmp_path: Path) -> None:
-    assert faults(folder(written(tmp_path, mail=FILE), mail=MAIL)) == []
+    assert faults(folder(write_files(tmp_path, mail=FILE), mail=MAIL)) == []
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_correct_file_has_no_faults(tmp_path: Path) -> None:
 )
 def test_each_fault_has_its_line(tmp_path: Path, old: str, new: str, result: str) -> None:
     assert old in FILE
-    found = faults(folder(written(tmp_path, mail=FILE.replace(old, new, 1)), mail=MAIL))
+    found = faults(folder(write_files(tmp_path, mail=FILE.replace(old, new, 1)), mail=MAIL))
     assert any(result in item for item in found), found
 
 
 def test_operations_file_needs_its_entry_and_the_entry_of_same_as(tmp_path: Path) -> None:
     at = folder(
-        written(tmp_path, nobody=FILE, mail="# same_as: gone\n# base_url: https://api.example.com/v1\n"), mail=MAIL
+        write_files(tmp_path, nobody=FILE, mail="# same_as: gone\n# base_url: https://api.example.com/v1\n"), mail=MAIL
     )
     (at / "operations" / "notes.md").write_text("x")
     found = faults(at)
@@ -62,7 +62,8 @@ def test_operations_file_needs_its_entry_and_the_entry_of_same_as(tmp_path: Path
 def test_too_many_starters_are_a_fault(tmp_path: Path) -> None:
     rows = "".join(f"get_{n}x\tGET\t/m/{n}\tread\tstarter\n" for n in range(13))
     assert any(
-        "has more than 12 starters" in fault for fault in faults(folder(written(tmp_path, mail=FILE + rows), mail=MAIL))
+        "has more than 12 starters" in fault
+        for fault in faults(folder(write_files(tmp_path, mail=FILE + rows), mail=MAIL))
     )
 
 

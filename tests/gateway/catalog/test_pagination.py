@@ -32,7 +32,7 @@ def test_every_paginate_field_of_an_entry_is_used() -> None:
     assert {field.name for field in fields(PagingScheme)} == set(Paginate.model_fields) - {"applies_to", "note"}
 
 
-def test_without_a_hint_all_rules_may_apply_the_entrys_first() -> None:
+def test_without_a_hint_all_schemes_may_apply_and_the_one_of_the_catalog_entry_is_first() -> None:
     assert types(*schemes_for()) == ["cursor", "offset", "link"]
 
 

@@ -120,7 +120,7 @@ def test_invalid_key_is_reported_without_its_text(template: str, why: str) -> No
     assert "not a key" not in str(raised.value)
 
 
-def test_a_public_key_on_an_unknown_curve_is_no_key() -> None:
+def test_a_public_key_on_an_unknown_curve_is_refused() -> None:
     # SubjectPublicKeyInfo (RFC 5480 §2.1) of the curve 1.3.132.0.4 (secp112r1), which the library does not know
     der = bytes.fromhex("3032301006072a8648ce3d020106052b81040006031e0004") + bytes(28)
     text = f"-----BEGIN PUBLIC KEY-----\n{base64.b64encode(der).decode()}\n-----END PUBLIC KEY-----\n"
@@ -219,7 +219,7 @@ def rules(**rule: object) -> dict[str, Setting]:
     return {"site": Setting.model_validate({"title": "Site", **rule})}
 
 
-def test_a_host_takes_one_label_in_lower_case() -> None:
+def test_a_value_in_the_host_must_be_one_lower_case_label() -> None:
     assert render_url(SITE, {"site": "AcMe-2"}, {}) == "https://acme-2.example.com/v1"
 
 
@@ -294,7 +294,7 @@ def test_a_setting_of_format_uri_may_be_the_whole_base() -> None:
             render_url(template, {"site": odd}, rules(format="uri"))
 
 
-def test_a_path_takes_one_encoded_segment() -> None:
+def test_a_value_in_the_path_becomes_one_encoded_segment() -> None:
     template = "https://api.example.com/t/${connectionConfig.site}/x"
     assert render_url(template, {"site": "a b/c?d#e%ü"}, {}) == (
         "https://api.example.com/t/a%20b%2Fc%3Fd%23e%25%C3%BC/x"

@@ -67,7 +67,7 @@ def test_labels_and_plain_ipv4_addresses_are_host_names(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "Example.com", "-a.com", "a..b", "127.1", "0x7f000001", "2130706433", "1.2.3.256", "x" * 64, "a" * 254]
 )
-def test_other_spellings_of_addresses_are_no_host_names(text: str) -> None:
+def test_other_spellings_of_addresses_are_not_host_names(text: str) -> None:
     assert not is_hostname(text)
 
 

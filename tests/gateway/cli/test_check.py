@@ -48,7 +48,7 @@ def test_check_prints_no_secret(file: Path) -> None:
         assert secret not in check(file, GOOD).output
 
 
-def test_variable_without_braces_is_a_warning_that_does_not_show_the_value(file: Path) -> None:
+def test_variable_without_braces_causes_a_warning_that_does_not_show_the_value(file: Path) -> None:
     result = check(
         file, HEAD + "      github:\n        client_id: $GITHUB_ID\n        client_secret: a-client-$ECRET\n"
     )
@@ -87,7 +87,7 @@ def test_a_database_elsewhere_whose_certificate_is_not_checked_is_warned_of(
     assert "database-password" not in result.output
 
 
-def test_missing_folder_of_the_store_is_a_warning(file: Path) -> None:
+def test_missing_folder_of_the_store_causes_a_warning(file: Path) -> None:
     folder = file.parent / "missing"
     result = check(file, GOOD.replace("store: {", f"store: {{url: 'sqlite:///{folder}/gateway.db', "))
     assert result.exit_code == 0
@@ -97,7 +97,7 @@ def test_missing_folder_of_the_store_is_a_warning(file: Path) -> None:
     )
 
 
-def test_placeholder_in_place_of_a_client_is_a_warning(file: Path) -> None:
+def test_placeholder_in_place_of_a_client_causes_a_warning(file: Path) -> None:
     result = check(file, HEAD + "      github:\n        client_id: an-id\n        client_secret: change-me\n")
     assert result.exit_code == 0
     assert result.stderr == f"{file}:8: warning: client_secret of integration 'github' is a placeholder\n"
@@ -125,12 +125,12 @@ def test_a_fault_in_an_added_catalog_folder_is_reported_with_that_file_and_line(
     assert f"{file.parent}/mine/tracker.yaml:2: " in result.stderr
 
 
-def test_an_empty_catalog_folder_is_fine(file: Path) -> None:
+def test_an_empty_catalog_folder_is_accepted(file: Path) -> None:
     (file.parent / "mine").mkdir()
     assert check(file, GOOD + "catalog: [mine]\n").exit_code == 0
 
 
-def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
+def test_several_scopes_in_one_list_item_are_reported(file: Path) -> None:
     text = "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work,offline_access']}\n"
     result = check(file, HEAD + text)
     assert result.exit_code == 0
@@ -224,7 +224,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers direct calls to any private address"),
     ],
 )
-def test_valid_but_probably_unintended_setting_is_a_warning(file: Path, text: str, line: int, message: str) -> None:
+def test_valid_but_probably_unintended_setting_causes_a_warning(file: Path, text: str, line: int, message: str) -> None:
     result = check(file, text)
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:{line}: warning: ")
@@ -269,7 +269,7 @@ def test_json_summarizes_a_valid_configuration(file: Path) -> None:
     assert report["environments"] == {"dev": ["github", "openai"]}
 
 
-def test_metrics_open_to_the_network_are_warned_of_unless_that_was_said(file: Path) -> None:
+def test_metrics_open_to_the_network_cause_a_warning_unless_admin_host_is_set(file: Path) -> None:
     public = "server: {host: 0.0.0.0, public_url: 'https://gw.example.com', admin_port: 9100}\n"
     result = check(file, public + GOOD)
     assert result.exit_code == 0

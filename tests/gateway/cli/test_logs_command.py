@@ -37,8 +37,8 @@ async def with_records(running: RunningGateway, examined: Examined) -> Examined:
     return examined
 
 
-async def logs(of: Examined, *words: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(of.file), *words])
+async def logs(examined: Examined, *words: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(examined.file), *words])
 
 
 async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
@@ -53,7 +53,7 @@ async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
     ]
 
 
-async def test_filters_and_json(with_records: Examined) -> None:
+async def test_each_filter_selects_its_records_also_as_json(with_records: Examined) -> None:
     for words, ids in (
         (("--failed",), ["r2"]),
         (("--status", "5xx"), ["r2"]),

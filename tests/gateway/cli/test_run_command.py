@@ -36,7 +36,7 @@ ON_THE_RUNTIME = {
 READING = {**ON_THE_STORE, **ON_THE_RUNTIME}
 
 
-def written(folder: Path, url: str, *keys: str) -> str:
+def write_config(folder: Path, url: str, *keys: str) -> str:
     file = folder / "gateway.yaml"
     environments = {"dev": {"secret_keys": ["sk-test-0123456789abcdef"], "integrations": {}}}
     store = {"url": url, "encryption_keys": list(keys)}
@@ -56,21 +56,21 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.heavy
 async def test_every_command_runs_on_postgresql(empty_database: str, tmp_path: Path) -> None:
     url = empty_database
-    file = written(tmp_path, url, KEY)
+    file = write_config(tmp_path, url, KEY)
     made = run_command("keys", "create", "agent", "-c", file)
     assert made.exit_code == 0, made.stderr
-    file = written(tmp_path, url, NEW_KEY, KEY)
+    file = write_config(tmp_path, url, NEW_KEY, KEY)
     for command, more in READING.items():
         done = await command_output(*command.split(" "), *more, "-c", file)
         assert done.code == 0, (command, done.out, done.err)
-    rotated = run_command("keys", "status", "-c", written(tmp_path, url, NEW_KEY))
+    rotated = run_command("keys", "status", "-c", write_config(tmp_path, url, NEW_KEY))
     assert rotated.exit_code == 0, rotated.stderr
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("command", ["keys status", "connections list"])
 def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, command: str) -> None:
-    file = written(tmp_path, url, KEY)
+    file = write_config(tmp_path, url, KEY)
     before = sorted(tmp_path.iterdir())
     for _ in range(2):  # the first run must have written nothing
         done = run_command(*command.split(" "), "-c", file)
@@ -81,7 +81,7 @@ def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, c
 
 
 def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) -> None:
-    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
     with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
         db.execute("ALTER TABLE deliveries DROP COLUMN detail")
@@ -102,7 +102,7 @@ def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) ->
 
 @pytest.mark.heavy
 async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_database: str, tmp_path: Path) -> None:
-    file = written(tmp_path, empty_database, KEY)
+    file = write_config(tmp_path, empty_database, KEY)
     assert (await command_output("keys", "create", "agent", "-c", file)).code == 0
     db = await asyncpg.connect(empty_database)
     await db.execute("ALTER TABLE deliveries DROP COLUMN detail")
@@ -117,7 +117,7 @@ async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_dat
 
 
 def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:
-    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
     done = run_command("keys", "list", "-c", file, "--environment", "prod")
     assert done.exit_code == 2
@@ -126,7 +126,7 @@ def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_unreadable_configuration_is_a_fault_of_the_file(tmp_path: Path) -> None:
-    file = written(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
+    file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     Path(file).chmod(0)
     done = run_command("keys", "list", "--json", "-c", file)
     assert done.exit_code == 1

@@ -305,7 +305,7 @@ egress:
     assert len(message) == 10
 
 
-def test_one_fault_is_reported_once(tmp_path: Path) -> None:
+def test_each_fault_is_reported_once(tmp_path: Path) -> None:
     [message] = faults(tmp_path, "server: {host: 0.0.0.0, public_url: '${NOT_SET}'}\n" + STORE)
     assert "NOT_SET is not set" in message.replace("${", "").replace("}", "")
 

@@ -86,7 +86,7 @@ def test_printed_placement_shows_no_secret() -> None:
         ({"subdomain": "127.0.0.1:80\\"}, "subdomain"),
     ],
 )
-def test_setting_that_is_no_host_label_is_refused_in_a_base_url(config: dict[str, str], problem: str) -> None:
+def test_setting_that_is_not_a_host_label_is_refused_in_a_base_url(config: dict[str, str], problem: str) -> None:
     entry = provider(
         connection_config={"subdomain": {"title": "Subdomain"}},
         proxy={"base_url": "https://${connectionConfig.subdomain}.example.com/api/"},

@@ -19,7 +19,7 @@ def id_token(**claims: Any) -> str:
     return f"e30.{body}.c2ln"
 
 
-def refused(before: Account, now: Account) -> bool:
+def is_refused(before: Account, now: Account) -> bool:
     try:
         check_same_account(provider(), before, now)
     except InvalidRequest:
@@ -115,7 +115,7 @@ async def test_account_is_unknown_if_the_provider_is_unavailable(status: int | N
     assert await account_of(source, {}, ["realm"]) == Account()
 
 
-async def test_refused_account_url_is_no_error_without_a_setting_from_the_browser() -> None:
+async def test_refused_account_url_is_not_an_error_without_a_setting_from_the_browser() -> None:
     assert await account_of(FakeAccountSource(config={"realm": "9"}, account=ENDPOINT), {}, ["realm"]) == Account()
     assert await account_of(FakeAccountSource(config={"realm": "9"}, **IN_PATH), {}) == Account()
 
@@ -137,7 +137,7 @@ def test_reconnect_with_another_account_is_refused_with_the_account_name() -> No
     ],
 )
 def test_same_or_unknown_account_is_accepted(before: Account, now: Account) -> None:
-    assert not refused(before, now)
+    assert not is_refused(before, now)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ async def test_long_limits_are_not_cut(running: RunningGateway) -> None:
         assert key["limits"] == [{"rules": rules}]
 
 
-async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> None:
+async def test_a_child_key_also_has_the_rules_of_its_parent(running: RunningGateway) -> None:
     wish = {"display_name": "above", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /items/*"]}}
     above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     async with at_console(running) as console:

@@ -104,7 +104,7 @@ async def test_signing_out_ends_the_session_for_the_cookie_too(running: RunningG
             assert response.status == 401
 
 
-async def test_a_wrong_link_or_cookie_takes_no_turn_of_the_writes(
+async def test_a_wrong_link_or_cookie_causes_no_database_write(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch_on(running)
@@ -180,7 +180,7 @@ async def test_a_forged_form_does_nothing(
     assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 
 
-async def test_json_is_no_form(running: RunningGateway) -> None:
+async def test_json_is_not_a_form(running: RunningGateway) -> None:
     async with at_console(running) as console:
         url = f"{running.url}/console/dev/events/replay"
         async with console.http.post(url, json={"all_dead": "1"}) as response:

@@ -19,7 +19,7 @@ from gateway.egress.client import Egress, RetiredEgress, Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.records.proxied_call import UpstreamRequest
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import LOOPBACK, OpenNetwork
 from tests.fakes.raw_provider import raw_provider, read_message
@@ -203,7 +203,7 @@ async def test_a_name_without_an_address_is_unreachable_and_a_slow_one_times_out
 
 
 async def test_tls_is_verified_against_the_name(addresses: dict[str, list[str]], tmp_path: Path) -> None:
-    server, trusting = certified(HOST, tmp_path)
+    server, trusting = tls_contexts(HOST, tmp_path)
     addresses["other.test"] = ["127.0.0.1"]
     async with tls_provider(server) as port:
         async with open_egress(tls=trusting) as egress:
@@ -232,7 +232,7 @@ async def test_server_without_tls_is_reported_as_a_tls_error() -> None:
 async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address(
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    server, trusting = certified(HOST, tmp_path)
+    server, trusting = tls_contexts(HOST, tmp_path)
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

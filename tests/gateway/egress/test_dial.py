@@ -15,7 +15,7 @@ from gateway.egress import dial
 from gateway.egress.dial import NameResolver
 from gateway.egress.egress_errors import EgressError
 from gateway.records.proxied_call import UpstreamRequest
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.egress.test_client import HOST, addresses
@@ -56,7 +56,7 @@ def request_to(port: int, target: str = "/") -> UpstreamRequest:
 
 
 async def test_a_session_is_resumed_on_the_next_connection(addresses: dict[str, list[str]], tmp_path: Path) -> None:
-    server, trusting = certified(HOST, tmp_path)
+    server, trusting = tls_contexts(HOST, tmp_path)
     seen: list[ssl.SSLObject] = []
     last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
     async with tls_provider(server, last, seen) as port, open_egress(tls=trusting) as egress:
@@ -70,7 +70,7 @@ async def test_a_session_is_resumed_on_the_next_connection(addresses: dict[str, 
 async def test_verification_cannot_be_turned_off_by_the_context(
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    server, _ = certified(HOST, tmp_path)
+    server, _ = tls_contexts(HOST, tmp_path)
     lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     lax.check_hostname, lax.verify_mode = False, ssl.CERT_NONE
     async with tls_provider(server, OK, []) as port, open_egress(tls=lax) as egress:
@@ -82,7 +82,7 @@ async def test_verification_cannot_be_turned_off_by_the_context(
 async def test_body_that_ends_with_the_connection_needs_the_end_of_tls(
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    server, trusting = certified(HOST, tmp_path)
+    server, trusting = tls_contexts(HOST, tmp_path)
     async with tls_provider(server, b"HTTP/1.1 200 OK\r\n\r\nabc", []) as port, open_egress(tls=trusting) as egress:
         assert await read_all(await egress.send(request_to(port, "/close"))) == b"abc"
         with pytest.raises(EgressError, match="broke off"):

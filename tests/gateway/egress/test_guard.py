@@ -104,7 +104,7 @@ def test_operator_allows_networks_and_single_ports(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "a\\b", "u@h", "", "a b", "[::1]"])
-def test_host_that_is_no_name_and_no_canonical_address_is_refused(host: str) -> None:
+def test_host_that_is_neither_a_name_nor_a_canonical_address_is_refused(host: str) -> None:
     with pytest.raises(EgressError):
         LAN.check("https", host, 443)
 

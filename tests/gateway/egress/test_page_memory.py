@@ -10,7 +10,7 @@ from gateway.egress.page_memory import NoPageMemory, PageMemory
 LONG_S = 60.0
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -19,7 +19,7 @@ async def test_a_key_reserves_at_most_half_so_another_key_gets_memory_immediatel
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
     third = asyncio.create_task(memory.reserve("a", 25, LONG_S))
-    await settled()
+    await let_tasks_run()
     assert not third.done()
     await asyncio.wait_for(memory.reserve("b", 50, LONG_S), LONG_S)
     held[0].release()
@@ -37,10 +37,10 @@ async def test_freed_memory_goes_to_the_key_with_the_least_memory() -> None:
         order.append(key)
 
     waiting = [asyncio.create_task(taken(key)) for key in ("a", "a", "b", "d")]
-    await settled()
+    await let_tasks_run()
     assert order == []
     held[3].release()
-    await settled()
+    await let_tasks_run()
     assert order == ["d", "a"]
     for task in waiting:
         task.cancel()
@@ -52,14 +52,14 @@ async def test_large_page_is_not_starved() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
     large = asyncio.create_task(memory.reserve("d", 50, LONG_S))
-    await settled()
+    await let_tasks_run()
     small = asyncio.create_task(memory.reserve("e", 10, LONG_S))
-    await settled()
+    await let_tasks_run()
     assert not small.done()
     held[0].release()
-    await settled()
+    await let_tasks_run()
     held[1].release()
-    await settled()
+    await let_tasks_run()
     assert large.done()
     assert small.done()
 

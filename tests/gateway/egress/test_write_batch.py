@@ -128,7 +128,7 @@ async def test_request_is_written_at_the_end_of_the_loop_iteration(
     assert response.status == 200
 
 
-async def test_bytes_received_before_the_request_is_sent_are_no_response(
+async def test_bytes_received_before_the_request_is_sent_are_not_a_response(
     busy_batch: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     waiting_request = WaitingRequest()

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway import config as configuration
 from gateway.app import reload as reloading
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.ports import free_port
 from tests.fakes.raw import parsed
@@ -118,7 +118,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
-    shown, _ = certified("elsewhere.example", folder)
+    shown, _ = tls_contexts("elsewhere.example", folder)
     secure = TestServer(web.Application(), scheme="https")
     await secure.start_server(ssl=shown)
     async with raw_provider(_faulty_provider) as odd, raw_provider() as closed:

@@ -216,13 +216,13 @@ async def machine(stage: Stage, body: dict[str, str]) -> dict[str, Any]:
 GOOD = {"client_id": "i", "client_secret": "s"}
 
 
-def granted() -> web.Response:
+def token_response() -> web.Response:
     return web.json_response({"access_token": "a", "expires_in": 3600, "token_type": "Bearer"})
 
 
 @produces("missing_client_id")
 async def produce_missing_client_id(stage: Stage) -> None:
-    stage.tracker.response = granted()
+    stage.tracker.response = token_response()
     await stage.refused("missing_client_id", 400, "POST", **await machine(stage, {"client_secret": "s"}))
     await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
@@ -230,7 +230,7 @@ async def produce_missing_client_id(stage: Stage) -> None:
 
 @produces("missing_client_secret")
 async def produce_missing_client_secret(stage: Stage) -> None:
-    stage.tracker.response = granted()
+    stage.tracker.response = token_response()
     await stage.refused("missing_client_secret", 400, "POST", **await machine(stage, {"client_id": "i"}))
     await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
@@ -240,7 +240,7 @@ async def produce_missing_client_secret(stage: Stage) -> None:
 async def produce_client_credentials_fetch_error(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
-    stage.tracker.response = granted()  # with the client that the provider knows
+    stage.tracker.response = token_response()  # with the client that the provider knows
     await stage.call_successfully("POST", **await machine(stage, GOOD))
     stage.tracker.response = None
 
@@ -438,7 +438,7 @@ async def produce_unresolved_setting(stage: Stage) -> None:
     await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("regional"))
 
 
-async def authorized(stage: Stage) -> str:
+async def new_authorization(stage: Stage) -> str:
     token = await stage.gateway.session_token()
     return f"/oauth/connect/tracker?connect_session_token={token}"
 
@@ -446,44 +446,44 @@ async def authorized(stage: Stage) -> str:
 @produces("invalid_state")
 async def produce_invalid_state(stage: Stage) -> None:
     await stage.refused("invalid_state", 400, "GET", "/oauth/callback?state=unknown&code=c", headers={})
-    await stage.call_successfully("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await new_authorization(stage), headers={})
 
 
 @produces("invalid_issuer")
 async def produce_invalid_issuer(stage: Stage) -> None:
     stage.tracker.callback_extra = {"iss": "https://somebody-else.example"}
-    await stage.refused("invalid_issuer", 400, "GET", await authorized(stage), headers={})
+    await stage.refused("invalid_issuer", 400, "GET", await new_authorization(stage), headers={})
     stage.tracker.callback_extra = {}
-    await stage.call_successfully("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await new_authorization(stage), headers={})
 
 
 @produces("invalid_nonce")
 async def produce_invalid_nonce(stage: Stage) -> None:
     claims = base64.urlsafe_b64encode(b'{"nonce": "of another authorization"}').decode().rstrip("=")
     stage.tracker.token_extra = {"id_token": f"e30.{claims}.c2ln"}
-    began = f"{await authorized(stage)}&authorization_params[nonce]=of-this-one"
+    began = f"{await new_authorization(stage)}&authorization_params[nonce]=of-this-one"
     await stage.refused("invalid_nonce", 400, "GET", began, headers={})
     stage.tracker.token_extra = {}
-    await stage.call_successfully("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await new_authorization(stage), headers={})
 
 
 @produces("authorization_refused")
 async def produce_authorization_refused(stage: Stage) -> None:
     stage.tracker.callback_extra = {"error": "access_denied"}
-    await stage.refused("authorization_refused", 400, "GET", await authorized(stage), headers={})
+    await stage.refused("authorization_refused", 400, "GET", await new_authorization(stage), headers={})
     stage.tracker.callback_extra = {}
-    await stage.call_successfully("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await new_authorization(stage), headers={})
 
 
 @produces("token_request_failed")
 async def produce_token_request_failed(stage: Stage) -> None:
     stage.tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
-    await stage.refused("token_request_failed", 400, "GET", await authorized(stage), headers={})
+    await stage.refused("token_request_failed", 400, "GET", await new_authorization(stage), headers={})
     stage.tracker.response = None
-    await stage.call_successfully("GET", await authorized(stage), headers={})
+    await stage.call_successfully("GET", await new_authorization(stage), headers={})
 
 
-async def expired(stage: Stage, connection_id: str) -> None:
+async def import_expired(stage: Stage, connection_id: str) -> None:
     grant = stage.tracker.grant()
     held = {"type": "OAUTH2", "access_token": grant["access_token"], "refresh_token": grant["refresh_token"]}
     held["expires_at"] = "2020-01-01T00:00:00Z"
@@ -493,7 +493,7 @@ async def expired(stage: Stage, connection_id: str) -> None:
 
 @produces("reconnect_needed")
 async def produce_reconnect_needed(stage: Stage) -> None:
-    await expired(stage, "dead")
+    await import_expired(stage, "dead")
     stage.tracker.grants[-1].revoked = True
     asked = stage.on_behalf("tracker", "dead")
     await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
@@ -503,7 +503,7 @@ async def produce_reconnect_needed(stage: Stage) -> None:
 
 @produces("token_endpoint_unavailable")
 async def produce_token_endpoint_unavailable(stage: Stage) -> None:
-    await expired(stage, "waiting")
+    await import_expired(stage, "waiting")
     stage.tracker.response = web.Response(status=503)
     result = await stage.refused(
         "token_endpoint_unavailable", 503, "GET", "/proxy/x", **stage.on_behalf("tracker", "waiting")
@@ -635,7 +635,7 @@ async def produce_generic_error_support(stage: Stage) -> None:
     await stage.call_successfully("POST", "/connect/sessions", json=session)
 
 
-async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
+async def mint_key(stage: Stage, **wish: Any) -> dict[str, str]:
     """Return the headers of a new key."""
     body = await stage.call_successfully(
         "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}
@@ -645,16 +645,16 @@ async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
 
 @produces("forbidden")
 async def produce_forbidden(stage: Stage) -> None:
-    narrow = await minted(stage, scopes=["environment:connections:list"])
+    narrow = await mint_key(stage, scopes=["environment:connections:list"])
     result = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
     assert "environment:integrations:list" in result["message"]
-    wide = await minted(stage, scopes=["environment:integrations:list"])
+    wide = await mint_key(stage, scopes=["environment:integrations:list"])
     await stage.call_successfully("GET", "/integrations", headers=wide)
 
 
 @produces("too_many_request")
 async def produce_too_many_request(stage: Stage) -> None:
-    paced = await minted(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
+    paced = await mint_key(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
     await stage.call_successfully("GET", "/integrations", headers=paced)
     result = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
     assert result["payload"]["retry_at"]

@@ -76,7 +76,7 @@ async def test_second_refusal_sends_no_event(
     ]
 
 
-async def test_body_is_the_published_one_with_two_more_members(
+async def test_event_body_is_the_published_format_with_two_more_members(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}

@@ -34,7 +34,7 @@ def test_a_form_has_nested_names_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"not json", b'"text"', b""])
-def test_body_that_is_no_object_is_unchanged(body: bytes) -> None:
+def test_body_that_is_not_an_object_is_unchanged(body: bytes) -> None:
     assert MEMBERS.add_to_body("application/vnd.api+json", body) == body
 
 

@@ -84,7 +84,7 @@ def test_invalid_app_key_is_reported_without_being_shown(key: str, value: str, p
     assert "PUBLIC" not in str(raised.value)
 
 
-def test_entry_that_does_not_check_the_installation_is_a_warning(tmp_path: Path) -> None:
+def test_entry_that_does_not_check_the_installation_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "forge.yaml").write_text(
         APP.format(mode="CUSTOM", more="installation_token_url: https://forge.example.com/i")
     )

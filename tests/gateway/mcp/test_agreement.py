@@ -111,7 +111,7 @@ def last_provider_call(door: Agents, before: int) -> Left | None:
     return (*calls[0][:2], calls[0][3]) if calls else None
 
 
-async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
+async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(door: Agents) -> None:
     async def short_response(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 

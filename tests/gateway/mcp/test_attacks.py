@@ -68,7 +68,7 @@ async def test_no_argument_sets_a_header_or_another_host(door: Agents) -> None:
     assert door.provider.calls == []
 
 
-async def test_headers_of_the_agents_request_do_not_travel(door: Agents) -> None:
+async def test_headers_of_the_agents_request_are_not_forwarded(door: Agents) -> None:
     key = await door.key(READ)
     message = {
         "jsonrpc": "2.0",
@@ -197,7 +197,7 @@ def test_an_expression_that_would_fill_the_memory_is_refused_before_it_runs(expr
         parse_expression(expression)
 
 
-def test_a_response_of_more_values_than_bytes_can_say_is_a_text() -> None:
+def test_a_response_with_too_many_values_is_returned_as_text() -> None:
     body = b"[" + b"[]," * 1_000_000 + b"1]"
     shaped = provider_result(200, "OK", "application/json", body, None, 1000)
     assert "structuredContent" not in shaped.result
@@ -258,7 +258,7 @@ DOUBLED = "@" + "|[@,@]" * 34
     ],
 )
 def test_large_intermediate_results_are_refused(expression: str) -> None:
-    with pytest.raises(UnusableExpression, match=r"too often|argument of join"):
+    with pytest.raises(UnusableExpression, match=r"too often|first argument of join"):
         parse_expression(expression)
 
 

@@ -17,7 +17,7 @@ MAX_RATIO = 5.0
 PAGE = json.dumps({"items": [{"key": f"A-{n}", "summary": "an issue with a title of some length"} for n in range(20)]})
 
 
-async def test_a_call_costs_no_multiple_of_the_same_post(tmp_path: Path) -> None:
+async def test_a_tool_call_costs_little_more_cpu_than_the_same_post(tmp_path: Path) -> None:
     async with agents(tmp_path) as door:
 
         async def page(_: web.Request) -> web.Response:

@@ -408,7 +408,7 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
             assert body["error"]["data"]["code"] == code
 
 
-async def test_the_doors_of_a_capability_and_of_a_session_refuse_in_json_rpc_too(door: Agents) -> None:
+async def test_capability_and_session_endpoints_also_refuse_in_json_rpc(door: Agents) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
@@ -425,7 +425,7 @@ async def test_the_doors_of_a_capability_and_of_a_session_refuse_in_json_rpc_too
         assert body["error"]["data"]["code"] == code
 
 
-async def test_a_client_of_a_providers_own_mcp_server_reads_a_refusal_as_well(door: Agents) -> None:
+async def test_a_client_of_a_providers_own_mcp_server_also_gets_a_readable_refusal(door: Agents) -> None:
     key = await door.key("POST /base/v1/mcp with tools search_*")
     params = {"name": "delete_issue", "arguments": {}}
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()

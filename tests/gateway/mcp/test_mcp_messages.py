@@ -34,7 +34,7 @@ def refused(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcEr
     return raised.value
 
 
-def test_a_request_of_the_present_revision_says_everything_itself() -> None:
+def test_a_modern_request_carries_its_own_revision() -> None:
     found = read(modern("tools/call", name="get_x"), routed("tools/call", "get_x"))
     assert isinstance(found, RpcRequest)
     assert (found.revision, found.method, found.params["name"], found.modern) == (
@@ -215,7 +215,7 @@ def test_a_response_is_json_or_none(accept: str | None, taken: bool) -> None:
     assert mcp.accepts_json(accept) is taken
 
 
-def test_structured_content_that_is_no_object_is_for_clients_of_2026() -> None:
+def test_only_clients_of_2026_get_structured_content_that_is_not_an_object() -> None:
     for revision, there in ((mcp.MODERN, True), ("2025-11-25", False)):
         body = mcp.result_reply(RpcRequest(1, "tools/call", {}, revision), {"structuredContent": [1]}, {}, None).body
         assert body is not None

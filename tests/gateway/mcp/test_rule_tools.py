@@ -51,7 +51,7 @@ def test_a_name_is_that_of_the_rule_or_made_of_its_path() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) for name in names)
 
 
-def test_a_rule_that_a_key_above_rules_out_is_no_tool() -> None:
+def test_a_rule_that_a_parent_key_excludes_is_not_a_tool() -> None:
     above = [parse_rule("GET /a/**"), parse_rule("POST /b/*/c")]
     own = [parse_rule("GET,POST /a/x"), parse_rule("GET /b/1/c"), parse_rule("POST /b/*/*"), parse_rule("GET /z")]
     tools = tools_of([above, own], {"a": ""})

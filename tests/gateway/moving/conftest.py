@@ -33,13 +33,13 @@ async def peer() -> AsyncIterator[FakePeer]:
     await server.close()
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     report: dict[str, Any]
     output: str
 
 
-class Place:
+class GatewayFolder:
     """A gateway.yaml and its database. A gateway may or may not be running on it."""
 
     def __init__(self, folder: Path, document: dict[str, Any]) -> None:
@@ -47,39 +47,39 @@ class Place:
         self.file.write_text(yaml.safe_dump(document))
         self.file.chmod(0o600)
 
-    async def ran(self, *words: str, code: int | None = 0, stdin: str | None = None) -> Ran:
+    async def run_command(self, *words: str, code: int | None = 0, stdin: str | None = None) -> CommandResult:
         arguments = ["connections", *words, "-c", str(self.file), "--json"]
         done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=stdin)
         assert code is None or done.exit_code == code, (done.exit_code, done.output, done.exception)
         body = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        return Ran(done.exit_code, body, done.output)
+        return CommandResult(done.exit_code, body, done.output)
 
-    async def run_import(self, peer: FakePeer, *words: str, code: int | None = 0) -> Ran:
-        return await self.ran("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
+    async def run_import(self, peer: FakePeer, *words: str, code: int | None = 0) -> CommandResult:
+        return await self.run_command("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
 
     async def list_connections(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = (await self.ran("list", "--limit", "10000")).report["connections"]
+        rows: list[dict[str, Any]] = (await self.run_command("list", "--limit", "10000")).report["connections"]
         return rows
 
 
 @pytest.fixture
-def place(running: RunningGateway) -> Place:
+def place(running: RunningGateway) -> GatewayFolder:
     """The place of the running gateway."""
-    return Place(running.folder, running.document)
+    return GatewayFolder(running.folder, running.document)
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
+def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., GatewayFolder]:
     """Return a function that creates another place, with its own database and key. No gateway runs on it."""
 
-    def make(name: str = "elsewhere", **integrations: Any) -> Place:
+    def make(name: str = "elsewhere", **integrations: Any) -> GatewayFolder:
         folder = tmp_path / name
         folder.mkdir()
         write_entry(folder, "tracker", tracker_entry(tracker.url))
         own = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"], **integrations)
         own["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
         create_database(folder / "gateway.db")
-        return Place(folder, own)
+        return GatewayFolder(folder, own)
 
     return make
 

@@ -12,7 +12,7 @@ from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.peer import FakePeer
 from tests.fakes.tracker import Tracker
-from tests.gateway.moving.conftest import PASSPHRASE, SITE, Place, oauth
+from tests.gateway.moving.conftest import PASSPHRASE, SITE, GatewayFolder, oauth
 
 SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
 
@@ -24,13 +24,13 @@ def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
 
-async def export(place: Place, *words: str) -> Path:
+async def export(place: GatewayFolder, *words: str) -> Path:
     bundle = place.folder / "out.bundle"
-    await place.ran("export", "-o", str(bundle), *SEALED, *words)
+    await place.run_command("export", "-o", str(bundle), *SEALED, *words)
     return bundle
 
 
-async def fill_place(place: Place, peer: FakePeer, count: int = 3) -> None:
+async def fill_place(place: GatewayFolder, peer: FakePeer, count: int = 3) -> None:
     for n in range(count):
         user = {"id": f"u{n}", "email": f"u{n}@example.com", "display_name": "Ünal", "tags": {"a": "b"}}
         more: dict[str, Any] = {"metadata": {"n": n}, "tags": {"team": "blue"}, "connection_config": SITE}
@@ -38,23 +38,27 @@ async def fill_place(place: Place, peer: FakePeer, count: int = 3) -> None:
     await place.run_import(peer)
 
 
-def read_lines(place: Place, plain: Path) -> list[dict[str, Any]]:
+def read_lines(place: GatewayFolder, plain: Path) -> list[dict[str, Any]]:
     """Return the connections in a plain export, without the timestamps of this gateway."""
     lines = [json.loads(line) for line in plain.read_text().splitlines()]
     return [line for line in lines if line["kind"] == "connection"]
 
 
 async def test_export_and_import_keep_every_field_and_the_state(
-    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
+    place: GatewayFolder,
+    peer: FakePeer,
+    running: RunningGateway,
+    tracker: Tracker,
+    elsewhere: Callable[..., GatewayFolder],
 ) -> None:
     await fill_place(place, peer)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=424)
     bundle = await export(place)
     there = elsewhere()
-    ran = await there.ran("import", str(bundle), *SEALED)
+    ran = await there.run_command("import", str(bundle), *SEALED)
     assert ran.report["imported"] == 3
     for item, name in ((place, "before"), (there, "after")):
-        await item.ran("export", "-o", str(item.folder / f"{name}.jsonl"), "--plain")
+        await item.run_command("export", "-o", str(item.folder / f"{name}.jsonl"), "--plain")
     before, after = read_lines(place, place.folder / "before.jsonl"), read_lines(there, there.folder / "after.jsonl")
     assert before == after
     assert {entry["connection_id"]: entry["past"]["state"] for entry in after} == {
@@ -67,18 +71,18 @@ async def test_export_and_import_keep_every_field_and_the_state(
 
 
 async def test_imported_connection_is_refreshed_by_the_new_gateway(
-    place: Place, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
+    place: GatewayFolder, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     await running.import_connection(tracker.grant())
     there = elsewhere()
-    await there.ran("import", str(await export(place)), *SEALED)
-    assert (await there.ran("refresh", "--all", "--integration", "tracker")).report["connections"][0][
+    await there.run_command("import", str(await export(place)), *SEALED)
+    assert (await there.run_command("refresh", "--all", "--integration", "tracker")).report["connections"][0][
         "outcome"
     ] == "renewed"
 
 
 async def test_bundle_is_unreadable_without_the_passphrase(
-    place: Place, peer: FakePeer, monkeypatch: pytest.MonkeyPatch, elsewhere: Callable[..., Place]
+    place: GatewayFolder, peer: FakePeer, monkeypatch: pytest.MonkeyPatch, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     await fill_place(place, peer)
     bundle = await export(place)
@@ -86,13 +90,13 @@ async def test_bundle_is_unreadable_without_the_passphrase(
     assert not any(word in bundle.read_bytes() for word in (b"rt-", b"u0@example.com", b"tracker"))
     monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
     there = elsewhere()
-    assert "Wrong passphrase" in (await there.ran("import", str(bundle), *SEALED, code=1)).output
+    assert "Wrong passphrase" in (await there.run_command("import", str(bundle), *SEALED, code=1)).output
     assert await there.list_connections() == []
 
 
 @pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
 async def test_incomplete_bundle_is_refused_before_the_first_import(
-    harm: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+    harm: str, place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     peer.add("c0", oauth(0), connection_config=SITE, metadata={"long": "x" * 200_000})
     await place.run_import(peer)
@@ -114,25 +118,25 @@ async def test_incomplete_bundle_is_refused_before_the_first_import(
     assert harmed != raw
     bundle.write_bytes(harmed)
     there = elsewhere()
-    ran = await there.ran("import", str(bundle), *SEALED, code=1)
+    ran = await there.run_command("import", str(bundle), *SEALED, code=1)
     assert "Error: " in ran.output
     assert await there.list_connections() == []
 
 
 async def test_interrupted_import_of_a_bundle_can_be_continued(
-    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+    place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     await fill_place(place, peer)
     bundle = await export(place)
     there = elsewhere()
     only = there.folder / "first.jsonl"
-    await place.ran("export", "-o", str(only), "--plain")
+    await place.run_command("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
     only.write_text("".join(lines[:3]))  # the bundle's header, the integration, one connection
-    cut = (await there.ran("import", str(only), code=1)).report
+    cut = (await there.run_command("import", str(only), code=1)).report
     assert (cut["imported"], cut["refused"], cut["reasons"][0]["reason"]) == (1, 1, "incomplete")
     assert "line 3: the export that ends here is incomplete" in cut["reasons"][0]["example"]["detail"]
-    ran = await there.ran("import", str(bundle), *SEALED)
+    ran = await there.run_command("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)
     assert len(await there.list_connections()) == 3
 
@@ -145,11 +149,11 @@ async def test_interrupted_import_of_a_bundle_can_be_continued(
     ],
 )
 async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
-    change: dict[str, Any], why: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+    change: dict[str, Any], why: str, place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     await fill_place(place, peer)
     plain = place.folder / "plain.jsonl"
-    await place.ran("export", "-o", str(plain), "--plain")
+    await place.run_command("export", "-o", str(plain), "--plain")
     *lines, end = [json.loads(line) for line in plain.read_text().splitlines()]
     lines[-1] |= change
     if "kind" in change:
@@ -160,63 +164,63 @@ async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
         writer.write("\n".join(map(json.dumps, [*lines, end])).encode())
         writer.close()
     there = elsewhere()
-    ran = await there.ran("import", str(bundle), *SEALED, code=1)
+    ran = await there.run_command("import", str(bundle), *SEALED, code=1)
     assert "The bundle cannot be read by this version: " in ran.output
     assert why in ran.output
     assert await there.list_connections() == []
 
 
 async def test_missing_integration_is_created_with_its_client(
-    place: Place, peer: FakePeer, running: RunningGateway, elsewhere: Callable[..., Place]
+    place: GatewayFolder, peer: FakePeer, running: RunningGateway, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     await fill_place(place, peer, 1)
     there = elsewhere()
     words = ("import", str(await export(place)), *SEALED, "--integration", "tracker=moved")
-    refusal = await there.ran(*words, code=1)
+    refusal = await there.run_command(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
     assert "add --create-integrations" in refusal.output
-    created = await there.ran(*words, "--create-integrations")
+    created = await there.run_command(*words, "--create-integrations")
     assert created.report["integrations"]["made"] == ["moved"]
     assert "--create-integrations" not in created.output
     assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["moved"]
 
 
-async def test_export_replaces_no_file_and_leaves_no_partial_file(place: Place, peer: FakePeer) -> None:
+async def test_export_replaces_no_file_and_leaves_no_partial_file(place: GatewayFolder, peer: FakePeer) -> None:
     await fill_place(place, peer, 1)
     bundle = await export(place)
     before = bundle.read_bytes()
-    assert "Usage:" in (await place.ran("export", "-o", str(bundle), *SEALED, code=2)).output
+    assert "Usage:" in (await place.run_command("export", "-o", str(bundle), *SEALED, code=2)).output
     assert bundle.read_bytes() == before
-    await place.ran("export", "-o", str(bundle), *SEALED, "--force")
+    await place.run_command("export", "-o", str(bundle), *SEALED, "--force")
     assert bundle.read_bytes() != before
     assert [path.name for path in place.folder.iterdir() if path.name.endswith(".part")] == []
 
 
 @pytest.mark.parametrize("words", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
 async def test_export_with_an_unsuitable_passphrase_writes_nothing(
-    words: list[str], place: Place, monkeypatch: Any
+    words: list[str], place: GatewayFolder, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("SHORT", "elevenchars")
-    await place.ran("export", "-o", str(place.folder / "x"), *words, code=2)
+    await place.run_command("export", "-o", str(place.folder / "x"), *words, code=2)
     assert not (place.folder / "x").exists()
 
 
-async def test_plain_export_warns_and_is_readable_by_its_owner_only(place: Place, peer: FakePeer) -> None:
+async def test_plain_export_warns_and_is_readable_by_its_owner_only(place: GatewayFolder, peer: FakePeer) -> None:
     await fill_place(place, peer, 1)
     plain = place.folder / "plain.jsonl"
-    ran = await place.ran("export", "-o", str(plain), "--plain", code=0)
+    ran = await place.run_command("export", "-o", str(plain), "--plain", code=0)
     assert "in plain text" in ran.output
     assert read_lines(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
     assert plain.stat().st_mode & 0o777 == 0o600
 
 
 async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_other_lines(
-    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+    place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     """Earlier versions stored values that nest hundreds of levels deep; their exports still load."""
     await fill_place(place, peer, 1)
     plain = place.folder / "plain.jsonl"
-    await place.ran("export", "-o", str(plain), "--plain")
+    await place.run_command("export", "-o", str(plain), "--plain")
     *head, line, end = [json.loads(line) for line in plain.read_text().splitlines()]
     deep = json.loads('{"a":' * 700 + "{}" + "}" * 700)
     own = {**line, "metadata": {"n": 1, "deep": deep}, "connection_config": {**line["connection_config"], "x": deep}}
@@ -224,7 +228,7 @@ async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_oth
     there = elsewhere()
     lines = there.folder / "deep.jsonl"
     lines.write_text("\n".join(map(json.dumps, [*head, own, end, foreign])))
-    ran = await there.ran("import", str(lines), code=1)
+    ran = await there.run_command("import", str(lines), code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
     assert "connection_config nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
     assert "metadata nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]

@@ -10,7 +10,7 @@ from aiohttp import web
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
 from tests.fakes.peer import KEY, FakePeer, refused
 from tests.fakes.tracker import Tracker
-from tests.gateway.moving.conftest import SITE, Place, oauth
+from tests.gateway.moving.conftest import SITE, GatewayFolder, oauth
 
 
 def fill_peer(peer: FakePeer) -> None:
@@ -26,7 +26,9 @@ def fill_peer(peer: FakePeer) -> None:
     )
 
 
-async def test_import_from_a_peer_keeps_every_field(place: Place, peer: FakePeer, running: RunningGateway) -> None:
+async def test_import_from_a_peer_keeps_every_field(
+    place: GatewayFolder, peer: FakePeer, running: RunningGateway
+) -> None:
     fill_peer(peer)
     ran = await place.run_import(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
@@ -45,7 +47,7 @@ async def test_import_from_a_peer_keeps_every_field(place: Place, peer: FakePeer
 
 
 async def test_imported_connection_is_usable_in_a_running_gateway(
-    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, access_token=grant["access_token"]), connection_config=SITE)
@@ -55,7 +57,7 @@ async def test_imported_connection_is_usable_in_a_running_gateway(
         assert response.status == 200
 
 
-async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer: FakePeer) -> None:
+async def test_a_dry_run_reads_everything_and_changes_nothing(place: GatewayFolder, peer: FakePeer) -> None:
     fill_peer(peer)
     peer.add("hidden", {})
     ran = await place.run_import(peer, "--dry-run", code=1)
@@ -65,7 +67,7 @@ async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer
 
 
 async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_pages_are_short(
-    place: Place, peer: FakePeer
+    place: GatewayFolder, peer: FakePeer
 ) -> None:
     peer.max_page_size = 7
     for n in range(40):
@@ -79,7 +81,7 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
 
 
 async def test_an_interrupted_import_continues_without_fetching_existing_connections(
-    place: Place, peer: FakePeer
+    place: GatewayFolder, peer: FakePeer
 ) -> None:
     for n in range(6):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
@@ -95,7 +97,7 @@ async def test_an_interrupted_import_continues_without_fetching_existing_connect
 
 
 async def test_import_waits_for_the_rate_limit_of_the_peer(
-    elsewhere: Callable[..., Place], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
+    elsewhere: Callable[..., GatewayFolder], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, now, waits = elsewhere(), [0.0], []
 
@@ -116,7 +118,7 @@ async def test_import_waits_for_the_rate_limit_of_the_peer(
 
 
 async def test_unusable_connections_are_reported_and_the_others_imported(
-    place: Place, peer: FakePeer, tmp_path: Path
+    place: GatewayFolder, peer: FakePeer, tmp_path: Path
 ) -> None:
     for n, name in enumerate(["good", "dead", "gone", "other", "lost"]):
         peer.add(name, oauth(n), connection_config=SITE)
@@ -143,7 +145,7 @@ async def test_unusable_connections_are_reported_and_the_others_imported(
 
 @pytest.mark.parametrize("odd", ["yesterday", "Invalid Date"])
 async def test_unreadable_expiry_counts_as_now(
-    odd: str, place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    odd: str, place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
@@ -156,7 +158,7 @@ async def test_unreadable_expiry_counts_as_now(
 
 @pytest.mark.parametrize("number", [1893456000, 1893456000000, "1893456000"])
 async def test_an_expiry_in_numbers_is_read(
-    number: object, place: Place, peer: FakePeer, running: RunningGateway
+    number: object, place: GatewayFolder, peer: FakePeer, running: RunningGateway
 ) -> None:
     peer.add("c1", oauth(1, expires_at=number), connection_config=SITE)
     await place.run_import(peer)
@@ -165,7 +167,7 @@ async def test_an_expiry_in_numbers_is_read(
 
 
 async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_lacks(
-    place: Place, peer: FakePeer
+    place: GatewayFolder, peer: FakePeer
 ) -> None:
     peer.add("c1", oauth(1), connection_config=SITE)
     peer.scopes.clear()
@@ -175,7 +177,7 @@ async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_
 
 
 async def test_integrations_are_made_with_their_client_where_asked_and_mapped_names_are_used(
-    elsewhere: Callable[..., Place], peer: FakePeer
+    elsewhere: Callable[..., GatewayFolder], peer: FakePeer
 ) -> None:
     client = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret", "scopes": "a,b", "webhook_secret": None}
     peer.integrations = {"old": {"provider": "tracker", "credentials": client}, "odd": {"provider": "trackr"}}
@@ -191,13 +193,13 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
     assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["new"]
     assert "s3cret" not in done.output
     exported = there.folder / "plain.jsonl"
-    await there.ran("export", "-o", str(exported), "--plain")
+    await there.run_command("export", "-o", str(exported), "--plain")
     kept = [json.loads(line) for line in exported.read_text().splitlines()]
     assert next(item for item in kept if item.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
 
 
 async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
-    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.import_connection(tracker.grant(), metadata={"from": "here"})
     peer.add("c1", oauth(1), connection_config=SITE, metadata={"from": "there"})
@@ -210,7 +212,7 @@ async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
 
 
 async def test_a_test_refresh_warns_before_and_reports_the_results_after(
-    place: Place, peer: FakePeer, tracker: Tracker
+    place: GatewayFolder, peer: FakePeer, tracker: Tracker
 ) -> None:
     for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):
         peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
@@ -223,15 +225,15 @@ async def test_a_test_refresh_warns_before_and_reports_the_results_after(
     }
 
 
-async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: Place, peer: FakePeer) -> None:
+async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: GatewayFolder, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]
     ran = await place.run_import(peer, code=1)
     assert "redirects to https://elsewhere.example/" in ran.output
-    remote = await place.ran("import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1)
+    remote = await place.run_command("import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1)
     assert "plain http" in remote.output
 
 
-async def test_the_url_of_a_dashboard_is_reported(place: Place, peer: FakePeer) -> None:
+async def test_the_url_of_a_dashboard_is_reported(place: GatewayFolder, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
     assert "not of its dashboard" in (await place.run_import(peer, code=1)).output
 
@@ -239,17 +241,17 @@ async def test_the_url_of_a_dashboard_is_reported(place: Place, peer: FakePeer) 
 @pytest.mark.parametrize(
     "words", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
 )
-async def test_import_needs_exactly_one_source_and_its_key(words: list[str], place: Place) -> None:
-    assert "Usage:" in (await place.ran("import", *words, code=2)).output
+async def test_import_needs_exactly_one_source_and_its_key(words: list[str], place: GatewayFolder) -> None:
+    assert "Usage:" in (await place.run_command("import", *words, code=2)).output
 
 
 async def test_peer_may_be_another_gateway_of_this_kind(
-    running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., GatewayFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PEER_KEY", SECRET_KEY)
     await running.import_connection(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
     there = elsewhere()
-    done = await there.ran("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
+    done = await there.run_command("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
     assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
     assert [(connection["connection_id"], connection["metadata"]) for connection in await there.list_connections()] == [
         ("c 1/x", {"a": 1})

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from tests.fakes.peer import FakePeer
-from tests.gateway.moving.conftest import Place, oauth
+from tests.gateway.moving.conftest import GatewayFolder, oauth
 
 CLIENT = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret"}
 
@@ -26,7 +26,9 @@ def fill(peer: FakePeer) -> None:
     peer.connections[1]["errors"] = [{"type": "auth", "log_id": "x"}]
 
 
-async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(place: Place, peer: FakePeer) -> None:
+async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(
+    place: GatewayFolder, peer: FakePeer
+) -> None:
     fill(peer)
     ran = await place.run_import(peer, "--preview", code=1)
     result = {integration["integration"]: integration for integration in ran.report["integrations"]}
@@ -46,7 +48,7 @@ async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(p
     assert "s3cret" not in ran.output
 
 
-async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Place, peer: FakePeer) -> None:
+async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: GatewayFolder, peer: FakePeer) -> None:
     peer.integrations = {"my jira": {"provider": "jira", "credentials": CLIENT}}
     ran = await place.run_import(peer, "--preview")
     (only,) = ran.report["integrations"]
@@ -54,7 +56,7 @@ async def test_webhook_url_of_a_key_with_special_characters_is_quoted(place: Pla
     assert ran.report["webhook_url"] == f"{place_url(place)}/webhook/dev/<integration>"
 
 
-async def test_preview_reports_connections_of_another_auth_mode(place: Place, peer: FakePeer) -> None:
+async def test_preview_reports_connections_of_another_auth_mode(place: GatewayFolder, peer: FakePeer) -> None:
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
     ran = await place.run_import(peer, "--preview", code=1)
@@ -67,12 +69,12 @@ async def test_preview_reports_connections_of_another_auth_mode(place: Place, pe
     assert "works" not in ran.report["connections"]
 
 
-def place_url(place: Place) -> str:
+def place_url(place: GatewayFolder) -> str:
     return f"http://127.0.0.1:{yaml.safe_load(place.file.read_text())['server']['port']}"
 
 
 async def test_preview_reports_another_client_and_an_unreadable_secret(
-    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+    place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
 ) -> None:
     peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
     response = (await place.run_import(peer, "--preview", code=1)).report["integrations"][0]
@@ -85,7 +87,7 @@ async def test_preview_reports_another_client_and_an_unreadable_secret(
     assert "read_credentials" in response["todo"][0]
 
 
-async def test_doctor_reports_the_same_as_the_preview(place: Place, peer: FakePeer) -> None:
+async def test_doctor_reports_the_same_as_the_preview(place: GatewayFolder, peer: FakePeer) -> None:
     fill(peer)
     words = ["doctor", "--from-peer", peer.url, "--key-env", "PEER_KEY", "-c", str(place.file)]
     done = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--json"])
@@ -99,14 +101,14 @@ async def test_doctor_reports_the_same_as_the_preview(place: Place, peer: FakePe
     assert "Out of scope: syncs, actions" in text
 
 
-async def test_the_doctor_takes_the_flag_that_it_advises(place: Place) -> None:
+async def test_the_doctor_takes_the_flag_that_it_advises(place: GatewayFolder) -> None:
     words = ["doctor", "--from-peer", "http://192.0.2.1:9", "--key-env", "PEER_KEY", "-c", str(place.file)]
     refused = await asyncio.to_thread(CliRunner().invoke, main, words)
     assert (refused.exit_code, "--plain-http" in refused.output) == (1, True)
     assert "--plain-http" in (await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "--help"])).output
 
 
-async def test_the_doctor_names_the_command_that_takes_an_environment(place: Place, peer: FakePeer) -> None:
+async def test_the_doctor_names_the_command_that_takes_an_environment(place: GatewayFolder, peer: FakePeer) -> None:
     document = yaml.safe_load(await asyncio.to_thread(place.file.read_text))
     document["environments"]["other"] = {"secret_keys": ["another-secret-key-0123456789"]}
     await asyncio.to_thread(place.file.write_text, yaml.safe_dump(document))

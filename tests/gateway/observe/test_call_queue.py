@@ -429,7 +429,7 @@ async def test_full_queue_still_accepts_failures_and_other_operations(monkeypatc
     assert log.dropped == 2 + 1 + 5  # rows, and the lines of all calls except the first two
 
 
-async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds(
+async def test_at_12_000_calls_a_second_the_log_stays_within_its_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[dict[str, Any]]
 ) -> None:
     """Ten seconds of synthetic calls, into the real file, which blocks during five of them. No real time passes."""

@@ -27,7 +27,7 @@ def shown_groups() -> list[tuple[str, list[OperationView]]]:
 
 
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=[name for name, _ in SHAPES])
-def test_the_example_of_a_response_has_its_shape(name: str, shape: type) -> None:
+def test_the_example_of_a_response_matches_its_schema(name: str, shape: type) -> None:
     found = example(name, definitions())
     assert TypeAdapter(shape).validate_python(json.loads(json.dumps(found))) is not None
 

@@ -47,7 +47,7 @@ def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
             yield from shapes_named(named, seen)
 
 
-def described() -> list[Endpoint]:
+def described_operations() -> list[Endpoint]:
     return [
         operation
         for operation in OPERATIONS
@@ -55,7 +55,7 @@ def described() -> list[Endpoint]:
     ]
 
 
-@pytest.mark.parametrize("endpoint", described(), ids=lambda endpoint: endpoint.id)
+@pytest.mark.parametrize("endpoint", described_operations(), ids=lambda endpoint: endpoint.id)
 def test_a_handler_uses_the_documented_response_type(endpoint: Endpoint) -> None:
     named = set(shapes_named(HANDLERS[endpoint.method, endpoint.path], set()))
     assert SHAPES[id(endpoint.response)] in named, (

@@ -30,10 +30,10 @@ async def bob() -> AsyncIterator[aiohttp.ClientSession]:
 async def link(running: RunningGateway, **session: Any) -> tuple[str, str]:
     """Open a session's link in the first browser. Return the URL of the session's pages, and the token."""
     token = await running.session_token(**{"end_user": ADA, "allowed_integrations": ["tracker"], **session})
-    return await opened(running, running.http, token), token
+    return await open_connect_page(running, running.http, token), token
 
 
-async def opened(running: RunningGateway, http: aiohttp.ClientSession, token: str) -> str:
+async def open_connect_page(running: RunningGateway, http: aiohttp.ClientSession, token: str) -> str:
     async with http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as response:
         return str(response.url)
 
@@ -119,7 +119,7 @@ async def test_a_confirmation_of_another_browser_is_refused(
     url, token = await link(running)
     async with running.http.get(url, headers=BROWSER) as page:
         hidden = hidden_in(await page.text())
-    await opened(running, bob, token)
+    await open_connect_page(running, bob, token)
     async with bob.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert not tracker.calls
@@ -151,7 +151,7 @@ async def test_a_single_use_link_serves_only_the_browser_that_began(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     url, token = await link(running, single_use=True)
-    bobs = await opened(running, bob, token)  # viewing the page does not use up the link
+    bobs = await open_connect_page(running, bob, token)  # viewing the page does not use up the link
     consent = await consent_url(running.http, url)
     async with bob.get(bobs, headers=BROWSER) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "connect_session_in_use")
@@ -175,7 +175,7 @@ async def test_only_one_of_several_browsers_that_confirm_together_continues(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     url, token = await link(running, single_use=True)
-    await opened(running, bob, token)
+    await open_connect_page(running, bob, token)
     forms = []
     for http in (running.http, bob):
         async with http.get(url, headers=BROWSER) as page:
@@ -257,7 +257,7 @@ async def test_url_of_the_provider_is_for_the_browser_that_began(
     leaving = str(response.url)
     async with running.http.get(leaving, headers=BROWSER) as again:  # loaded again: the same authorization
         assert re.findall(r"state=[^&]+", await again.text())[0] in await response.text()
-    await opened(running, bob, token)
+    await open_connect_page(running, bob, token)
     async with bob.get(leaving, headers=BROWSER) as page:
         assert tracker.url not in await page.text()
         assert str(page.url) == url

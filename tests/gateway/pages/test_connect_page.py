@@ -15,7 +15,7 @@ from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 
 
-async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
+async def open_connect_page(running: RunningGateway, **session: Any) -> tuple[str, str]:
     """Return the browser's URL after opening the link, and the session's token."""
     token = await running.session_token(**session)
     async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as response:
@@ -54,7 +54,7 @@ async def test_token_is_moved_from_the_url_into_a_cookie_that_scripts_do_not_see
 
 
 async def test_every_page_has_the_security_headers(running: RunningGateway) -> None:
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     for path in (url, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
         async with running.http.get(path, headers=BROWSER) as response:
             policy = response.headers["Content-Security-Policy"]
@@ -73,23 +73,23 @@ async def test_every_page_has_the_security_headers(running: RunningGateway) -> N
 
 
 async def test_two_links_in_one_browser_do_not_interfere(running: RunningGateway) -> None:
-    ada, _ = await opened(running, end_user={"id": "a", "display_name": "Ada"})
-    eve, _ = await opened(running, end_user={"id": "e", "display_name": "Eve"})
+    ada, _ = await open_connect_page(running, end_user={"id": "a", "display_name": "Ada"})
+    eve, _ = await open_connect_page(running, end_user={"id": "e", "display_name": "Eve"})
     for url, name in ((ada, "Ada"), (eve, "Eve")):
         async with running.http.get(url) as response:
             assert f"For {name}" in await response.text()
 
 
 async def test_url_without_its_cookie_shows_nothing(running: RunningGateway) -> None:
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     async with aiohttp.ClientSession() as stranger, stranger.get(url) as response:
         assert response.status == 401
         assert "refuses cookies" in await response.text()
 
 
 async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGateway) -> None:
-    url, _ = await opened(running)
-    _, other = await opened(running)
+    url, _ = await open_connect_page(running)
+    _, other = await open_connect_page(running)
     name = url.rpartition("/")[2]
     cookie = {"Cookie": f"gw-connect-{name}={other}"}
     async with aiohttp.ClientSession() as stranger, stranger.get(url, headers=cookie) as response:
@@ -99,7 +99,7 @@ async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGatewa
 async def test_the_form_redirects_to_the_provider_without_unknown_fields(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     consent = await consent_url(running.http, f"{url}/i/tracker", {"params[cloudId]": "cloud-2"})
     assert consent.startswith(f"{tracker.url}/authorize?")
     async with running.http.get(consent) as response:
@@ -111,7 +111,7 @@ async def test_the_form_redirects_to_the_provider_without_unknown_fields(
 @pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared: RunningGateway, charset: str) -> None:
-    url, _ = await opened(shared)
+    url, _ = await open_connect_page(shared)
     headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
     for path in (f"{url}/i/tracker", f"{shared.url}/oauth/site"):
         async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as response:
@@ -130,7 +130,7 @@ FOREIGN = [
 @pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_form_from_another_site_is_refused(shared: RunningGateway, headers: dict[str, str]) -> None:
-    url, _ = await opened(shared)
+    url, _ = await open_connect_page(shared)
     async with shared.http.post(f"{url}/i/tracker", data={}, headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
         assert "Set-Cookie" not in response.headers
@@ -142,7 +142,7 @@ async def test_a_form_from_another_site_is_refused(shared: RunningGateway, heade
 async def test_the_gateways_own_form_is_accepted_without_a_referrer(
     running: RunningGateway, headers: dict[str, str]
 ) -> None:
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     response = await submit(running.http, f"{url}/i/tracker", headers=headers)
     assert response.status == 200
     assert "/leave/" in str(response.url)
@@ -247,7 +247,7 @@ async def test_the_page_shows_the_operators_name_and_logo(running: RunningGatewa
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
     running.document["branding"] = {"name": "A <b>brand</b>", "logo": "logo.svg", "color": "#ffe08a"}
     await running.restart()
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     async with running.http.get(url) as response:
         html = await response.text()
     assert "A &lt;b&gt;brand&lt;/b&gt;" in html
@@ -343,7 +343,7 @@ async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: 
 async def test_a_large_form_is_not_read(running: RunningGateway) -> None:
     async with running.http.post(f"{running.url}/oauth/site", data={"token": "x" * 10_000}) as response:
         assert response.status == 400
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     async with running.http.post(f"{url}/i/tracker", json={}) as response:
         assert response.status == 400
 
@@ -373,12 +373,12 @@ async def test_an_integration_without_its_entry_does_not_break_the_page(
     client = {"type": "OAUTH2", "client_id": "c", "client_secret": "s-0123456789"}
     made = {"unique_key": "made", "provider": "leaving", "credentials": client}
     await running.json("POST", "/integrations", json=made, expect=200)
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     async with running.http.get(url) as response:
         assert "Leaving" in await response.text()
     (running.folder / "catalog" / "leaving.yaml").unlink()
     await running.restart()
-    url, _ = await opened(running)
+    url, _ = await open_connect_page(running)
     async with running.http.get(url) as response:
         assert (response.status, "Connect Tracker" in await response.text()) == (200, True)
     async with running.http.get(f"{url}/i/made", headers=BROWSER) as response:

@@ -19,7 +19,7 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, consent_url, submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_completion import declare_key_integration
-from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
+from tests.gateway.pages.test_confirmation import ADA, connections, link, open_connect_page
 
 APP = "http://127.0.0.1:9/back?tab=2"
 
@@ -276,7 +276,7 @@ async def test_reloading_the_page_after_a_form_creates_no_second_connection(
 async def test_an_unknown_authorization_goes_back_to_the_first_page(running: RunningGateway, flow: str) -> None:
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"])
     async with browser() as ada:
-        url = await opened(running, ada, token)
+        url = await open_connect_page(running, ada, token)
         async with ada.get(
             URL(f"{url}/leave/{flow}", encoded=True), headers=BROWSER, allow_redirects=False
         ) as response:
@@ -293,13 +293,13 @@ async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
     wish = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
     async with browser() as bob:
-        url = await opened(running, bob, token)
+        url = await open_connect_page(running, bob, token)
         async with bob.get(await consent_url(bob, url), headers=BROWSER, allow_redirects=False) as granted:
             callback = granted.headers["Location"]
         async with bob.get(callback, headers=BROWSER, allow_redirects=False) as response:
             assert "result=" in response.headers["Location"]
     async with browser() as alice:
-        await opened(running, alice, token)
+        await open_connect_page(running, alice, token)
         async with alice.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
             assert "result=" not in response.headers.get("Location", "") + await response.text()
             assert response.headers["Gateway-Error"] == "connect_session_in_use"
@@ -310,8 +310,8 @@ async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
 async def test_a_single_use_link_shows_its_result_only_in_its_own_browser(running: RunningGateway, way: str) -> None:
     token = await running.session_token(return_url=APP, single_use=True, allowed_integrations=["tracker"])
     async with browser() as first, browser() as other:
-        url = await opened(running, first, token)
-        await opened(running, other, token)
+        url = await open_connect_page(running, first, token)
+        await open_connect_page(running, other, token)
         async with first.get(await consent_url(first, url), headers=BROWSER) as response:
             assert "is connected" in await response.text()
         async with other.get(f"{url}/{way}", headers=BROWSER, allow_redirects=False) as response:
@@ -324,7 +324,7 @@ async def test_a_claimed_link_accepts_no_typed_credential_from_another_browser(
     await declare_key_integration(running, tracker)
     token = await running.session_token(single_use=True, max_connections=5)
     async with browser() as first:
-        url = await opened(running, first, token)
+        url = await open_connect_page(running, first, token)
         assert (await submit(first, f"{url}/i/keyed", {"credentials[apiKey]": "k"})).status == 200
     frame = {
         "Authorization": f"Bearer {token}",

@@ -13,7 +13,7 @@ from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
-from tests.selftest.crash import call, expired, wait_for_token_request, written
+from tests.selftest.crash import call, store_expired_connections, wait_for_token_request, write_config
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -26,10 +26,10 @@ async def test_killed_worker_loses_no_token_under_the_units_filter(tracker: Trac
     assert "setpriority" not in (ROOT / "deploy" / "gateway.service").read_text()
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-    await expired(tmp_path, config, tracker)
+    await store_expired_connections(tmp_path, config, tracker)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.fakes.without_syscalls", "resources", "gateway"),
-        *("serve", "-c", str(written(tmp_path, config))),
+        *("serve", "-c", str(write_config(tmp_path, config))),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.selftest.crash import REF, call, expired, process, written
+from tests.selftest.crash import REF, call, process, store_expired_connections, write_config
 from tests.selftest.points import USUAL
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
@@ -22,8 +22,8 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
     """`group`: a service manager signals all processes."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-    await expired(tmp_path, config, tracker)
-    async with process(USUAL, written(tmp_path, config)) as serving:
+    await store_expired_connections(tmp_path, config, tracker)
+    async with process(USUAL, write_config(tmp_path, config)) as serving:
         tracker.hold_response.clear()
         calling = asyncio.create_task(call(serving.port))
         async with asyncio.timeout(PATIENCE_S):

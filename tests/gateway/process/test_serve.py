@@ -43,7 +43,7 @@ class Process:
         self.port = int(found[1])
         return line
 
-    async def ended(self) -> tuple[int, str, str]:
+    async def wait_for_end(self) -> tuple[int, str, str]:
         async with asyncio.timeout(PATIENCE_S):
             out, err = await self.process.communicate()
         assert self.process.returncode is not None
@@ -89,7 +89,7 @@ async def test_sigint_stops_an_idle_gateway_immediately(tmp_path: Path) -> None:
         limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
         assert re.search(r"Max core file size\s+0\s+0\s", limits)
         gateway.process.send_signal(signal.SIGINT)
-        code, out, err = await gateway.ended()
+        code, out, err = await gateway.wait_for_end()
     assert code == 0
     assert out == ""  # nothing except the one line
     assert "Traceback" not in err
@@ -111,7 +111,7 @@ async def test_after_the_signal_it_is_not_ready_and_still_serves_for_notice_s(
         assert time.monotonic() - began >= 2
         assert statuses
         assert set(statuses[1:]) == {503}
-        assert (await gateway.ended())[0] == 0
+        assert (await gateway.wait_for_end())[0] == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -139,7 +139,7 @@ async def test_no_accepted_connection_is_reset_when_it_stops(tmp_path: Path, wor
         gateway.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*tasks)
-        assert (await gateway.ended())[0] == 0
+        assert (await gateway.wait_for_end())[0] == 0
     assert outcomes
     assert set(outcomes) == {b"HTTP/1.1 401"}
 
@@ -151,14 +151,14 @@ async def test_second_signal_kills_it(tmp_path: Path) -> None:
         while await gateway.ask("/ready") != 503:  # until the first signal has been handled
             pass
         gateway.process.send_signal(signal.SIGINT)
-        assert (await gateway.ended())[0] == -signal.SIGINT
+        assert (await gateway.wait_for_end())[0] == -signal.SIGINT
 
 
 async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with serve(tmp_path, port=port) as gateway:
-            code, out, err = await gateway.ended()
+            code, out, err = await gateway.wait_for_end()
     assert (code, out) == (1, "")
     fix = "Change server.port or server.host in gateway.yaml, and update server.public_url if it contains the port."
     assert err.splitlines() == [f"gateway: 127.0.0.1:{port} is in use. {fix}"]
@@ -168,7 +168,7 @@ async def test_second_start_of_a_running_gateway_says_that_it_runs(tmp_path: Pat
     async with serve(tmp_path) as first:
         await first.ready()
         async with serve(tmp_path, port=first.port) as second:
-            code, out, err = await second.ended()
+            code, out, err = await second.wait_for_end()
     assert (code, out) == (1, "")
     refusal = f"127.0.0.1:{first.port} is in use: this gateway already runs there. Stop it first."
     assert err.splitlines() == [f"gateway: {refusal}"]
@@ -185,7 +185,7 @@ async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Pat
                 await asyncio.sleep(0.01)
         assert await gateway.ask("/ready") == 200
         gateway.process.send_signal(signal.SIGTERM)
-        code, _, err = await gateway.ended()
+        code, _, err = await gateway.wait_for_end()
     assert code == 0
     assert "worker_died" in err
 
@@ -193,7 +193,7 @@ async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Pat
 async def test_worker_that_cannot_start_ends_the_gateway_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").write_bytes(b"this is no database at all" * 100)
     async with serve(tmp_path, workers=3) as gateway:
-        code, out, err = await gateway.ended()
+        code, out, err = await gateway.wait_for_end()
     assert (code, out) == (1, "")
     assert len([line for line in err.splitlines() if line.startswith("gateway: ")]) == 1
     assert "Traceback" not in err

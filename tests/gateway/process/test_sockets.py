@@ -52,7 +52,7 @@ def test_socket_for_another_process_is_ignored(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("kind", ["closed", "not listening", "unix"])
-def test_descriptor_that_is_no_listening_socket_is_refused(
+def test_descriptor_that_is_not_a_listening_socket_is_refused(
     monkeypatch: pytest.MonkeyPatch, kind: str, listener: socket.socket
 ) -> None:
     with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as sock:

@@ -95,7 +95,7 @@ class Parent:
         while await self.line() != ["all"]:
             pass
 
-    async def ended(self) -> tuple[int, list[dict[str, Any]]]:
+    async def wait_for_end(self) -> tuple[int, list[dict[str, Any]]]:
         """Return the exit code and the log entries, except the line that all workers serve."""
         async with asyncio.timeout(PATIENCE_S):
             _, err = await self.process.communicate()
@@ -143,7 +143,7 @@ async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
             n: pid for n, pid in before.items() if n != place
         }
         running.process.send_signal(signal.SIGTERM)
-        code, logged = await running.ended()
+        code, logged = await running.wait_for_end()
     assert code == 0
     assert [(entry["event"], entry["exit"]) for entry in logged] == [("worker_died", -signal.SIGKILL)]
 
@@ -155,7 +155,7 @@ async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> N
             os.kill(running.places[0], signal.SIGKILL)
             await running.line()
         running.process.send_signal(signal.SIGTERM)
-        code, logged = await running.ended()
+        code, logged = await running.wait_for_end()
     assert code == 0
     assert [entry["replaced_in_s"] for entry in logged] == [0.001, 0.002, 0.004, 0.004]
 
@@ -163,7 +163,7 @@ async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> N
 async def test_the_parent_ends_when_every_worker_dies_at_its_start() -> None:
     # The pause is longer than a start, so both places are vacant at the same time.
     async with parent("ready(); sys.exit(3)", max_pause_s=PATIENCE_S) as running:
-        code, logged = await running.ended()
+        code, logged = await running.wait_for_end()
     assert code == 1
     assert logged[-1]["event"] == "workers_crash_looping"
     assert {entry["exit"] for entry in logged[:-1]} == {3}
@@ -175,7 +175,7 @@ async def test_parent_continues_while_one_worker_serves() -> None:
         for _ in range(12):
             assert (await running.line())[:2] == ["place", "0"]
         running.process.send_signal(signal.SIGTERM)
-        _, logged = await running.ended()
+        _, logged = await running.wait_for_end()
     assert "workers_crash_looping" not in {entry["event"] for entry in logged}
 
 
@@ -188,7 +188,7 @@ async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
             while b"worker_died" not in await running.process.stderr.readline():
                 pass
         running.process.send_signal(signal.SIGINT)
-        code, logged = await running.ended()
+        code, logged = await running.wait_for_end()
     assert (code, logged) == (0, [])
 
 
@@ -198,13 +198,13 @@ async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: 
         for _ in range(place + 1):
             await running.line()
         assert await running.line() == []  # neither another worker, nor the line that all serve
-        assert await running.ended() == (code, [])
+        assert await running.wait_for_end() == (code, [])
 
 
 async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
     async with parent("os.kill(os.getpid(), 9)") as running:
         _, _, pid, _ = await running.line()
-        code, logged = await running.ended()
+        code, logged = await running.wait_for_end()
     assert code == 1
     assert [(entry["event"], entry["pid"], entry["exit"], entry["effect"]) for entry in logged] == [
         ("worker_died", int(pid), -signal.SIGKILL, "the gateway ends")
@@ -214,7 +214,7 @@ async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_while_the_parent_is_still_loading_ends_all_in_order(number: signal.Signals) -> None:
     async with parent("obey()", signalled=number) as running:
-        assert await running.ended() == (0, [])
+        assert await running.wait_for_end() == (0, [])
 
 
 async def test_second_signal_kills_workers_that_do_not_stop() -> None:
@@ -224,7 +224,7 @@ async def test_second_signal_kills_workers_that_do_not_stop() -> None:
         running.process.send_signal(signal.SIGTERM)
         assert [await running.line(), await running.line()] == [["deaf"], ["deaf"]]
         running.process.send_signal(signal.SIGTERM)
-        code, _ = await running.ended()
+        code, _ = await running.wait_for_end()
         assert not [pid for pid in running.places.values() if Path(f"/proc/{pid}").exists()]
     assert code == -signal.SIGTERM
 
@@ -255,7 +255,7 @@ async def test_one_worker_reads_the_files_and_the_others_apply_the_accepted_conf
         await running.line()
         assert running.from_memory[2] == "1", "a replacement starts with what was accepted last"
         running.process.send_signal(signal.SIGTERM)
-        assert (await running.ended())[0] == 0
+        assert (await running.wait_for_end())[0] == 0
 
 
 async def test_worker_that_cannot_apply_the_configuration_is_replaced() -> None:
@@ -268,7 +268,7 @@ async def test_worker_that_cannot_apply_the_configuration_is_replaced() -> None:
         await running.line()
         assert (running.places[1] != before, running.from_memory[1]) == (True, "1")
         running.process.send_signal(signal.SIGTERM)
-        _, logged = await running.ended()
+        _, logged = await running.wait_for_end()
     assert [entry["event"] for entry in logged] == ["worker_kept_old_configuration", "worker_died"]
 
 
@@ -280,7 +280,7 @@ async def test_another_worker_reloads_if_the_reading_worker_dies() -> None:
         lines = [await running.line(), await running.line()]
         assert ["reload", "1", "1"] in lines
         running.process.send_signal(signal.SIGTERM)
-        assert (await running.ended())[0] == 0
+        assert (await running.wait_for_end())[0] == 0
 
 
 MISSING = "ready(); send_now(sock, dict(type='missing_keys', ids=['a'])); obey({'reload': [False]})"
@@ -295,7 +295,7 @@ async def test_missing_key_causes_one_reload_however_many_workers_report_it() ->
         assert names.count("reload") == 1
         assert "nothing_new" not in names[: names.index("reload")], "the end of that reload is the reply for all"
         running.process.send_signal(signal.SIGTERM)
-        assert (await running.ended())[0] == 0
+        assert (await running.wait_for_end())[0] == 0
 
 
 ORPHAN = """
@@ -331,7 +331,7 @@ async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
             while len(children.read_text().split()) != 1:  # until the orphan is reaped
                 await asyncio.sleep(0.02)
         os.kill(int(inside), signal.SIGTERM)
-        assert (await running.ended())[0] == 0
+        assert (await running.wait_for_end())[0] == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -134,7 +134,7 @@ async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float])
     assert result.summary == (503, "1", 1)
 
 
-async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
+async def test_a_retry_repeats_the_sent_part_of_a_body_and_streams_the_rest(waits: list[float]) -> None:
     """The provider returns 503 before it has received the whole body. The second attempt sends the whole body."""
     bodies: list[bytes] = []
     refused = asyncio.Event()
@@ -263,7 +263,7 @@ async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float
     ]
 
 
-async def refused(gateway: Gateway, *lines: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
+async def status_and_attempts(gateway: Gateway, *lines: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
     response = parsed(await gateway.call("/proxy/x", *lines, method=method, body=body))
     return response.status, response.headers["gateway-attempts"]
 
@@ -280,11 +280,11 @@ async def test_a_401_causes_one_renewal_and_one_replay() -> None:
         async with gateway_to(opened) as gateway:
             newer = replace(opened, placement=Placement(slots=(("Authorization", "Bearer at-2"),)))
             gateway.live.newer = newer
-            assert await refused(gateway) == (200, "2")
+            assert await status_and_attempts(gateway) == (200, "2")
             assert gateway.live.refused == [opened]
             assert provider.lines()[-1] == "Authorization: Bearer at-2"
             assert gateway.live.rejections.counted == []
-            assert await refused(gateway) == (401, "2")
+            assert await status_and_attempts(gateway) == (401, "2")
             assert gateway.live.rejections.counted == [401], "the newer one is rejected too"
             assert len(provider.heads) == 4
 
@@ -296,9 +296,9 @@ async def test_a_401_passes_without_a_newer_token_or_if_the_request_cannot_be_se
         providers.append(provider)
         opened = opened_at(provider.port)
         async with gateway_to(opened) as gateway:
-            assert await refused(gateway) == (401, "1")
+            assert await status_and_attempts(gateway) == (401, "1")
             gateway.live.newer = opened
-            assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
+            assert await status_and_attempts(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
             assert len(gateway.live.refused) == 2  # the refresh runs in the background, for the next call
             assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2

@@ -247,7 +247,7 @@ async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> 
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {whole}\r\n\r\n".encode())
-        sending = asyncio.create_task(_sent(writer, whole))
+        sending = asyncio.create_task(_send_body(writer, whole))
         await asyncio.wait([sending], timeout=2.5)
         assert not sending.done()
         begin.set()
@@ -257,7 +257,7 @@ async def test_slow_provider_does_not_count_against_the_callers_time_limit() -> 
     assert response.startswith(b"HTTP/1.1 200")
 
 
-async def _sent(writer: asyncio.StreamWriter, size: int) -> None:
+async def _send_body(writer: asyncio.StreamWriter, size: int) -> None:
     block = bytes(1 << 16)
     for _ in range(size // len(block)):
         writer.write(block)

@@ -96,14 +96,14 @@ async def test_a_later_page_that_fails_is_reported_in_the_trailer_with_a_cursor(
         assert (rest.numbers, rest.trailer["complete"]) == ([5, 6, 7, 8], True)
 
 
-async def test_a_later_page_that_is_none_is_reported_in_the_trailer(tmp_path: Path) -> None:
+async def test_an_unreadable_later_page_is_reported_in_the_trailer(tmp_path: Path) -> None:
     async with paged(tmp_path, failing_page(1, web.Response(text="<html>"))) as list_:
         response = await list_.call()
         assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
         assert (await list_.call(since=response.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
 
 
-async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_complete(tmp_path: Path) -> None:
+async def test_a_list_without_its_cursor_at_the_declared_place_is_not_complete(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         response = await list_.call("all; cursor_path_in_response=meta.next_page")
         assert (response.status, response.numbers) == (200, [1, 2])
@@ -117,9 +117,7 @@ async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_comp
 
 
 @pytest.mark.parametrize("more", [{}, {"sync_token": "s"}, {"next_page": None}, {"meta": {"prev_cursor": "p"}}])
-async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_so(
-    tmp_path: Path, more: dict[str, Any]
-) -> None:
+async def test_a_list_of_one_page_without_a_cursor_is_complete(tmp_path: Path, more: dict[str, Any]) -> None:
     async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
         response = await list_.call("all; cursor_path_in_response=next")
         assert (response.numbers, response.trailer["complete"]) == ([1], True)
@@ -137,7 +135,7 @@ async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("at", [0, 2])
-async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
+async def test_the_retry_after_of_the_provider_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
     async with paged(tmp_path, failing_page(at, *busy)) as list_:
         response = await list_.call()
@@ -154,7 +152,7 @@ async def test_on_later_pages_the_entrys_fields_count_too(tmp_path: Path, waits:
     assert [round(wait, -1) for wait in waits] == [40]
 
 
-async def test_a_later_page_is_tried_again_without_a_word_from_the_provider(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_later_page_is_tried_again_without_a_retry_after(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing_page(2, refusal(503), refusal(502))) as list_:
         assert (await list_.call()).trailer["complete"]
     assert len(waits) == 2
@@ -187,7 +185,7 @@ async def test_a_list_whose_provider_repeats_pages_forever_is_ended(tmp_path: Pa
     assert response.trailer["error"]["payload"]["status"] == 429
 
 
-async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_long_retry_after_ends_the_list_with_an_error_and_a_cursor(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing_page(2, refusal(429, Retry_After="3600"))) as list_:
         response = await list_.call()
         assert waits == []
@@ -308,7 +306,7 @@ async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> N
         assert "x-api-key" in elsewhere.headers[0]
 
 
-async def test_pages_that_go_round_in_a_circle_are_left(tmp_path: Path) -> None:
+async def test_pages_that_form_a_cycle_end_the_list(tmp_path: Path) -> None:
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("after", "0"))
         return web.json_response({"items": [{"n": number}], "next": str((number + 1) % 5)})

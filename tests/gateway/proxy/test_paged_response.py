@@ -26,7 +26,7 @@ async def test_all_pages_leave_as_lines_and_a_trailer_ends_them(tmp_path: Path) 
     assert list_.lists.seen == ["/v1/list", *(f"/v1/list?after={number}" for number in range(1, 5))]
 
 
-async def test_the_callers_query_and_headers_go_with_every_page_and_ours_with_none(tmp_path: Path) -> None:
+async def test_every_page_request_has_the_callers_query_and_headers_and_none_of_the_gateway(tmp_path: Path) -> None:
     headers = {
         "X-Mine": "1", "If-None-Match": '"a"', "If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT", "Range": "bytes=0-1",
         "Accept": "application/x-ndjson",

@@ -165,7 +165,7 @@ async def test_interim_responses_are_swallowed() -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
     ],
 )
-async def test_a_response_that_is_no_clean_http_is_a_502(response: bytes) -> None:
+async def test_a_response_that_is_not_clean_http_is_a_502(response: bytes) -> None:
     got = await bytes_to_caller(response, close=True)
     assert got.startswith(b"HTTP/1.1 502")
     assert b"Gateway-Error: upstream_" in got
@@ -368,7 +368,7 @@ async def test_a_body_that_is_not_coded_as_it_says_is_a_502() -> None:
     assert b"upstream_protocol" in response
 
 
-async def test_a_bomb_is_cut_while_it_unfolds() -> None:
+async def test_a_decompression_bomb_is_cut_off_during_decompression() -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
     response = await bytes_to_caller(head + bomb, "Decompress: true")

@@ -42,7 +42,9 @@ async def test_time_spent_at_the_provider_counts_as_upstream(clock: Clock) -> No
     assert 0 < response["gateway"] < 4000
 
 
-async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_between_two_attempts_counts_as_upstream_time(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class SteppingClock:
         def __getattr__(self, name: str) -> Any:
             return getattr(gateway_clock, name)
@@ -80,7 +82,7 @@ async def test_the_providers_timing_is_kept_in_addition_to_ours() -> None:
     assert len(lines) == 2
 
 
-async def test_a_renewal_that_is_waited_for_is_the_tokens(
+async def test_waiting_for_a_renewal_counts_as_token_time(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
     tracker.ttl_s = 0.001
@@ -100,7 +102,7 @@ async def test_a_renewal_that_is_waited_for_is_the_tokens(
     assert warm["upstream"] > 0 < warm["gateway"]
 
 
-async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstreams(
+async def test_the_renewal_after_a_401_counts_as_token_time_and_not_upstream_time(
     running: RunningGateway, tracker: Tracker, clock: Clock
 ) -> None:
     await running.import_connection(tracker.grant())

@@ -105,7 +105,7 @@ async def test_a_response_that_cannot_be_shaped_is_an_error_with_the_reason(
         {"Gateway_Select": "a", "Gateway_Paginate": "all; type=link; link_rel=next"},
     ],
 )
-async def test_a_wrong_wish_is_refused_before_anything_is_sent(door: Agents, wish: dict[str, str]) -> None:
+async def test_an_invalid_shape_header_is_refused_before_anything_is_sent(door: Agents, wish: dict[str, str]) -> None:
     status, fields, _ = await call_search(door, **wish)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
     assert door.provider.calls == []

@@ -48,7 +48,7 @@ async def impatient_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
     await server.close()
 
 
-async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawResponse:
+async def send_stalled_body(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawResponse:
     """Send one byte of a body that should have ten, and return the response."""
     head = [f"{method} {path} HTTP/1.1", "Host: gw", "Content-Length: 10", *fields, "", ""]
     async with dial(urlsplit(gateway.url).port or 0) as client:
@@ -69,7 +69,7 @@ async def test_a_body_that_stalls_gets_a_response(
         "Cookie: a=b",
         *([f"Authorization: Bearer {SECRET_KEY}", *ours] if with_key else []),
     ]
-    response = await stalled(impatient_gateway, method, path, *fields)
+    response = await send_stalled_body(impatient_gateway, method, path, *fields)
     assert response.headers["connection"] == "close"
     assert response.status >= 400
 
@@ -89,7 +89,7 @@ async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
             f"{gateway.url}/connect?session_token={token}", headers={"Accept": "text/html"}
         ) as page:
             name = page.url.path.rpartition("/")[2]
-        response = await stalled(gateway, "POST", f"/connect/s/{name}/i/tracker", f"Content-Type: {FORM}")
+        response = await send_stalled_body(gateway, "POST", f"/connect/s/{name}/i/tracker", f"Content-Type: {FORM}")
         assert response.headers["gateway-error"] == "invalid_connect_session_token_format"
     finally:
         await gateway.stop()

@@ -175,7 +175,7 @@ async def test_a_provider_that_resets_is_a_reset_for_the_caller() -> None:
             await reader.read()
 
 
-async def test_a_provider_that_refuses_has_its_response_passed_on_and_the_connection_closed() -> None:
+async def test_a_refused_upgrade_passes_the_response_on_and_closes_the_connection() -> None:
     refusal = b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 3\r\nSec-WebSocket-Version: 13\r\n\r\nno!"
     async with raw_provider(refusal) as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = parsed(await gateway.raw(ASK))

@@ -24,7 +24,7 @@ def test_a_step_between_working_failing_and_waiting_for_a_person_is_an_event(
     assert event_for_change(before, after) == event
 
 
-def test_steps_between_states_that_need_a_person_are_no_event() -> None:
+def test_changes_between_states_that_need_a_person_send_no_event() -> None:
     waiting = [state for state in State if state not in (State.ACTIVE, State.DEGRADED)]
     assert len(waiting) > 1
     for before in waiting:

@@ -45,7 +45,7 @@ def test_message_of_a_failure_can_be_stored(odd: str, lost_at: datetime | None) 
 
 
 @pytest.mark.parametrize("status", TOKEN_ENDPOINT)
-def test_a_limit_is_reached_by_number_and_time_together(status: int) -> None:
+def test_a_limit_is_reached_by_count_and_duration_together(status: int) -> None:
     limit = TOKEN_ENDPOINT[status]
     assert token_endpoint_ended(status, limit.count, limit.over)
     assert not token_endpoint_ended(status, limit.count - 1, limit.over * 10)

@@ -138,7 +138,7 @@ async def test_revocation_ends_the_token_or_its_grant(application: Application, 
     assert (await application.refresh(tokens["refresh_token"]))[0] == (400 if kind == "refresh_token" else 200)
 
 
-async def test_revoking_an_unknown_token_is_no_error(application: Application) -> None:
+async def test_revoking_an_unknown_token_is_not_an_error(application: Application) -> None:
     form = {"token": "sbx_rt_nobody_knows", "client_id": CLIENT.client_id, "client_secret": SECRET}
     async with application.browser.post(f"{application.base}/oauth/revoke", data=form) as response:
         assert response.status == 200

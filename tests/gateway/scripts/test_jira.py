@@ -120,7 +120,7 @@ async def test_no_usable_site_refuses_the_connection(sites: Any) -> None:
 
 
 @pytest.mark.parametrize("response", [{}, None, "sites", {"error": "x"}])
-async def test_response_that_is_no_list_is_unreadable(response: Any) -> None:
+async def test_response_that_is_not_a_list_is_unreadable(response: Any) -> None:
     with pytest.raises(ProviderUnreadable):
         await jira_post_connection(FakeContext(response))
 

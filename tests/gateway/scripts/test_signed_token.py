@@ -39,12 +39,12 @@ def test_key_is_read_in_every_format(key: Any) -> None:
         base64.b64encode(b"x" * 100).decode(), "[" * 2000,
     ],
 )  # fmt: skip
-def test_text_that_is_no_public_key_is_none(text: str) -> None:
+def test_text_that_is_not_a_public_key_is_rejected(text: str) -> None:
     assert public_key_in(text) is None
 
 
 @pytest.mark.parametrize("bits", [1024, 16384])
-def test_an_rsa_key_that_is_too_short_or_too_long_is_none(bits: int) -> None:
+def test_an_rsa_key_that_is_too_short_or_too_long_is_rejected(bits: int) -> None:
     n = base64.urlsafe_b64encode(((1 << bits) - 1).to_bytes(bits // 8, "big")).rstrip(b"=").decode()
     text = json.dumps({"kty": "RSA", "n": n, "e": "AQAB"})
     assert public_key_in(text) is None

@@ -185,7 +185,7 @@ def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> 
     assert first == again != other
 
 
-def test_repeated_body_is_no_replay_if_bodies_may_repeat() -> None:
+def test_repeated_body_is_not_a_replay_if_bodies_may_repeat() -> None:
     headers = {"x-dropbox-signature": mac(BODY).hex()}
     assert verify_signature(incoming(headers), signature_of("dropbox"), [Secret(KEY)]) is None
 
@@ -273,7 +273,7 @@ def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("secret", ["whsec_schlüssel", "no base64!"])
-def test_secret_that_is_no_base64_is_used_as_text(secret: str) -> None:
+def test_secret_that_is_not_base64_is_used_as_text(secret: str) -> None:
     how = WebhookSignature(scheme="standard-webhooks", header="webhook-signature")
     key = secret.removeprefix("whsec_").encode()
     signature = f"v1,{b64(mac(f'msg_1.{AT}.'.encode() + BODY, key=key))}"

@@ -44,7 +44,7 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
             assert (await next_one.response()).status == 200
 
 
-async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
+async def test_connections_above_the_limit_use_no_file_descriptors(shown: Shown) -> None:
     """Connections above the limit are closed without a response, so that they use no file descriptors."""
     server = await served(shown, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:

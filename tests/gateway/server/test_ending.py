@@ -35,7 +35,7 @@ async def wait_for_handler(server: Served) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET / HTTP/1.1\r\nHost: gw", b"\r\n"])
-async def test_a_head_that_does_not_come_is_not_waited_for(quick_server: Served, begun: bytes) -> None:
+async def test_an_incomplete_head_is_not_waited_for(quick_server: Served, begun: bytes) -> None:
     assert await exchange(quick_server.port, begun) == b""
 
 
@@ -188,7 +188,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
     assert shown.cancelled == 1
 
 
-async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(steady_server: Served) -> None:
+async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(steady_server: Served) -> None:
     async with dial(steady_server.port) as client:
         client.send(get(b"/stream"))
         await client.until(b"first\r\n")  # the head has no `Connection: close`, because it was sent before the stop

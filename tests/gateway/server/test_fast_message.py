@@ -17,7 +17,7 @@ from gateway.mcp import mcp_messages as mcp
 from gateway.mcp import tool_run
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.server import fast_path
-from gateway.server.fast_message import AgentDoor, FastMessage
+from gateway.server.fast_message import FastMessage, McpFastPath
 from gateway.server.in_process_exchange import InProcessClient
 from tests.fakes.agents import Agents, agents
 from tests.fakes.held_texts import texts_in
@@ -162,7 +162,7 @@ class MessageSender:
         port = int(self.door.running.url.rpartition(":")[2])
         return await asyncio.open_connection("127.0.0.1", port)
 
-    def filled(self, data: bytes) -> bytes:
+    def with_keys(self, data: bytes) -> bytes:
         for name, value in self.names.items():
             data = data.replace(name.encode(), value.encode())
         return data
@@ -185,7 +185,7 @@ class MessageSender:
         """Send `data`. Return the responses without the parts that vary, and the call records."""
         self.noted.clear()
         self.door.provider.calls.clear()
-        responses = await self.responses(self.filled(data))
+        responses = await self.responses(self.with_keys(data))
         return [VARYING.sub(b"-", item) for item in responses], [as_noted(record) for record in self.noted]
 
 
@@ -245,8 +245,8 @@ async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
     async with agents(tmp_path / "fast") as door:
         made = await message_sender(door)
         async with asyncio.timeout(PATIENCE_S):
-            while not door.running.fast_path.agent_door.taken:  # the middleware chain must look up the key first
-                await made.responses(made.filled(whole_message(message("ping"))))
+            while not door.running.fast_path.mcp_fast_path.taken:  # the middleware chain must look up the key first
+                await made.responses(made.with_keys(whole_message(message("ping"))))
         made.noted.clear()
         yield made
 
@@ -262,18 +262,18 @@ async def test_every_message_is_processed_and_recorded_as_by_the_chain(
     fast: MessageSender, chain: MessageSender
 ) -> None:
     differing = {}
-    agent_door = fast.door.running.fast_path.agent_door
+    mcp_fast_path = fast.door.running.fast_path.mcp_fast_path
     for name, data in (FAST | CHAIN).items():
-        before = agent_door.taken - agent_door.handed_back
+        before = mcp_fast_path.taken - mcp_fast_path.handed_back
         found, expected = await fast.seen(data), await chain.seen(data)
         if found != expected:
             differing[name] = (found, expected)
         if name in CHAIN:
-            assert agent_door.taken - agent_door.handed_back == before, name
+            assert mcp_fast_path.taken - mcp_fast_path.handed_back == before, name
             continue
         async with asyncio.timeout(PATIENCE_S):
             # after a change, the key is loaded again in the middleware chain
-            while agent_door.taken - agent_door.handed_back == before:
+            while mcp_fast_path.taken - mcp_fast_path.handed_back == before:
                 await fast.seen(data)
     assert differing == {}
 
@@ -285,11 +285,11 @@ async def received_fields(request: web.Request) -> web.StreamResponse:
 
 async def compare(fast: MessageSender, chain: MessageSender, data: bytes) -> None:
     """Assert that both ways give the same responses, call records and calls to the provider."""
-    agent_door = fast.door.running.fast_path.agent_door
+    mcp_fast_path = fast.door.running.fast_path.mcp_fast_path
     expected = await chain.seen(data), chain.door.provider.calls
-    before = agent_door.taken
+    before = mcp_fast_path.taken
     async with asyncio.timeout(PATIENCE_S):
-        while agent_door.taken == before:  # after a change, the key is loaded again in the middleware chain
+        while mcp_fast_path.taken == before:  # after a change, the key is loaded again in the middleware chain
             found = await fast.seen(data), fast.door.provider.calls
     assert found == expected
 
@@ -301,7 +301,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     calls.
     """
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    agent_door, call_heads = fast.door.running.fast_path.agent_door, fast.door.running.fast_path.call_heads
+    mcp_fast_path, call_heads = fast.door.running.fast_path.mcp_fast_path, fast.door.running.fast_path.call_heads
 
     for number in range(6):
         params: dict[str, Any] = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}}
@@ -326,18 +326,18 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
         meta = {"_meta": {"traceparent": f"00-{8:032x}-{8:016x}-01"}} if number % 2 else {}
         call = message("tools/call", name="get_issue", arguments={"issue": "A-1"}, **meta)
         await compare(fast, chain, whole_message(call, "TraceParent: a\tb"))
-    assert fast.names[KEY] not in texts_in(agent_door.heads.known, call_heads.known)
+    assert fast.names[KEY] not in texts_in(mcp_fast_path.heads.known, call_heads.known)
     assert len(call_heads) >= 4  # heads with and without a body, for the key and for the capability
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/c/@CAPABILITY@/mcp"])
-async def test_values_that_differ_in_each_message_are_the_messages_own(
+async def test_remembered_heads_never_mix_values_of_different_messages(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
     for way in (fast, chain):
         way.door.provider.responding = received_fields
-    heads, of_calls = fast.door.running.fast_path.agent_door.heads, fast.door.running.fast_path.call_heads
+    heads, of_calls = fast.door.running.fast_path.mcp_fast_path.heads, fast.door.running.fast_path.call_heads
     heads.forget()
     of_calls.forget()
     key = KEY if path == "/mcp" else ""
@@ -387,17 +387,17 @@ async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: Mes
     )
     fast.names = {KEY: made["data"]["secret"]}
     for _ in range(4):
-        (found,) = await fast.responses(fast.filled(whole_message(CALL)))
+        (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
         assert found.startswith(b"HTTP/1.1 200 ")
     await running.json("DELETE", f"/environment/api-keys/{made['data']['id']}", expect=200)
     fast.door.provider.calls.clear()
-    (found,) = await fast.responses(fast.filled(whole_message(CALL)))
+    (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 401 ")
     assert fast.door.provider.calls == []
 
 
 async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, chain: MessageSender) -> None:
-    data = fast.filled(whole_message(POSTED))
+    data = fast.with_keys(whole_message(POSTED))
     expected = (await chain.seen(whole_message(POSTED)))[0]
     for at in range(1, len(data)):
         responses = await fast.responses(data[:at], data[at:])
@@ -408,12 +408,14 @@ async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, cha
 
 async def test_pipelined_messages_get_responses_in_order(fast: MessageSender) -> None:
     bodies = [message("ping", number) for number in range(5)]
-    data = fast.filled(b"".join(whole_message(body) for body in bodies))
+    data = fast.with_keys(b"".join(whole_message(body) for body in bodies))
     responses = await fast.responses(data, count=5)
     assert [json.loads(item.partition(b"\r\n\r\n")[2])["id"] for item in responses] == list(range(5))
 
 
-async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: MessageSender, chain: MessageSender) -> None:
+async def test_an_exceeded_rate_is_refused_as_by_the_middleware_chain(
+    fast: MessageSender, chain: MessageSender
+) -> None:
     seen = []
     for way in (fast, chain):
         key = await way.door.key(*RULES, limits={"rate": 3})
@@ -439,7 +441,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageS
     fast.door.provider.responding = wait
     _, writer = await fast.open()
     fast.noted.clear()
-    writer.write(fast.filled(whole_message(CALL)))
+    writer.write(fast.with_keys(whole_message(CALL)))
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
         writer.close()
@@ -458,7 +460,7 @@ class HeldCall:
         self._fast = fast
         self._asked = asyncio.Event()
         self._started: list[FastMessage] = []
-        start_message = AgentDoor.start_message
+        start_message = McpFastPath.start_message
 
         def starting(*of_message: Any) -> Any:
             started = start_message(*of_message)
@@ -466,7 +468,7 @@ class HeldCall:
                 self._started.append(started[0])
             return started
 
-        monkeypatch.setattr(AgentDoor, "start_message", starting)
+        monkeypatch.setattr(McpFastPath, "start_message", starting)
 
     async def _wait(self, _: web.Request) -> web.StreamResponse:
         self._asked.set()
@@ -487,7 +489,7 @@ class HeldCall:
                 fast.noted.clear()
                 self._asked.clear()
                 reader, writer = await fast.open()
-                writer.write(fast.filled(whole_message(CALL)))
+                writer.write(fast.with_keys(whole_message(CALL)))
                 await self._asked.wait()
                 if started and started[0].task is None:
                     return started.pop(), reader, writer
@@ -555,14 +557,14 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
     for way in (fast, chain):
         way.noted.clear()
         reader, writer = await way.open()
-        before = fast.door.running.fast_path.agent_door.taken
+        before = fast.door.running.fast_path.mcp_fast_path.taken
         # the middleware chain asks for the body after it has found the key
         expects = () if way is fast else ("Expect: 100-continue",)
-        data = way.filled(whole_message(CALL, *expects))[:-10]
+        data = way.with_keys(whole_message(CALL, *expects))[:-10]
         head_end = data.index(b"\r\n\r\n") + 4
         writer.write(data if way is fast else data[:head_end])
         async with asyncio.timeout(PATIENCE_S):
-            while way is fast and fast.door.running.fast_path.agent_door.taken == before:
+            while way is fast and fast.door.running.fast_path.mcp_fast_path.taken == before:
                 await asyncio.sleep(0.01)
             if way is chain:
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
@@ -576,7 +578,7 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
 
 
 async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender) -> None:
-    data, door = fast.filled(whole_message(CALL)), fast.door.running.fast_path.agent_door
+    data, door = fast.with_keys(whole_message(CALL)), fast.door.running.fast_path.mcp_fast_path
     before, handed_back = door.taken, door.handed_back
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
@@ -601,7 +603,7 @@ async def test_a_failure_after_the_call_gets_exactly_one_response(
 
     monkeypatch.setattr(tool_run, "provider_result", broken)
     fast.door.provider.calls.clear()
-    (found,) = await fast.responses(fast.filled(whole_message(CALL)))
+    (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 500 ")
     assert b"Connection: close" in found
     assert b'"generic_error_support"' in found
@@ -614,10 +616,10 @@ async def test_the_chain_responds_to_a_failure_before_the_call(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    door = fast.door.running.fast_path.agent_door
+    door = fast.door.running.fast_path.mcp_fast_path
     handed_back = door.handed_back
     monkeypatch.setattr(tool_run, "call_of_rule", broken)
     async with asyncio.timeout(PATIENCE_S):
         while door.handed_back == handed_back:
-            (found,) = await fast.responses(fast.filled(whole_message(CALL)))
+            (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
             assert found.startswith(b"HTTP/1.1 500 ")

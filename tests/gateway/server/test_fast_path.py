@@ -286,7 +286,7 @@ async def test_an_idle_connection_that_was_closed_is_replaced_once(tmp_path: Pat
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 1)
 
 
-async def test_a_response_that_is_no_http_is_a_502(tmp_path: Path) -> None:
+async def test_a_response_that_is_not_http_is_a_502(tmp_path: Path) -> None:
     async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)

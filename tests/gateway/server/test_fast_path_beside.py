@@ -19,7 +19,7 @@ def numbers_of(running: RunningGateway, name: str) -> dict[tuple[str, ...], floa
     return {key[1:]: numbers[0] for key, numbers in total([metrics.page]).items() if key[0] == name}
 
 
-async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) -> None:
+async def test_fast_path_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await read_message(reader)
@@ -157,7 +157,7 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
     assert response.status == 502
 
 
-async def test_a_response_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:
+async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(tmp_path: Path) -> None:
     resume_reading = asyncio.Event()
 
     async def in_two_halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

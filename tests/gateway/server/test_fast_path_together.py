@@ -65,7 +65,7 @@ async def test_a_response_is_sent_before_the_refusal_of_the_next_request(batchin
         assert await client.rest() == b""
 
 
-async def test_a_connection_that_is_closed_in_that_turn_gets_its_response_first(
+async def test_a_connection_closed_in_the_same_loop_turn_gets_its_response_first(
     batching_gateway: RunningGateway,
 ) -> None:
     async with dial(port_of(batching_gateway)) as client:
@@ -76,7 +76,9 @@ async def test_a_connection_that_is_closed_in_that_turn_gets_its_response_first(
         assert await client.rest() == b""
 
 
-async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_response(batching_gateway: RunningGateway) -> None:
+async def test_a_caller_who_closes_its_side_in_the_same_loop_turn_gets_the_response(
+    batching_gateway: RunningGateway,
+) -> None:
     async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
         held = await queued_response(batching_gateway)

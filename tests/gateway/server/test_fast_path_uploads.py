@@ -48,7 +48,7 @@ def is_reading(connection: ClientProtocol) -> bool:
     return cast("asyncio.ReadTransport", connection.transport).is_reading()
 
 
-async def taken(running: RunningGateway) -> None:
+async def wait_for_fast_path(running: RunningGateway) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not running.fast_path.taken:
             await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
         async with dial(port_of(running)) as client:
             framing = b"Content-Length: %d" % (first + UPLOAD_BYTES)
             await client.send(message(b"POST", framing, b"x" * first))
-            await taken(running)
+            await wait_for_fast_path(running)
             connection, sending = client_connection(running), asyncio.create_task(send_on(client))
             async with asyncio.timeout(PATIENCE_S):
                 while is_reading(connection) and not sending.done():
@@ -110,7 +110,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
         kept.pause_writing()  # as the transport does while it has unsent bytes
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Content-Length: 2", b"x"))
-            await taken(running)
+            await wait_for_fast_path(running)
             assert not is_reading(client_connection(running))
             kept.resume_writing()
             assert is_reading(client_connection(running))
@@ -123,7 +123,7 @@ async def test_bytes_after_a_chunked_body_are_the_next_request(tmp_path: Path) -
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Transfer-Encoding: chunked", b"5\r\nhello\r\n"))
-            await taken(running)
+            await wait_for_fast_path(running)
             large = message(b"PUT", b"Content-Length: 40000", b"z" * 40_000)
             await client.send(b"0\r\n\r\n" + large)
             assert [(await client.response()).status for _ in range(2)] == [200, 200]

@@ -64,7 +64,9 @@ def head_bytes(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes
     st.sampled_from(("/proxy", "/c/gw_cap_x")),
     st.booleans(),
 )
-def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method: str, mount: str, last: bool) -> None:
+def test_reading_line_by_line_gives_the_same_head_as_field_by_field(
+    start: str, lines: list[str], method: str, mount: str, last: bool
+) -> None:
     raw = "\r\n".join((start, *lines)).encode("utf-8", "surrogateescape")
     for _ in range(2):  # the first pass learns the lines, the second uses the remembered lines
         head = plain_head(raw)

@@ -29,7 +29,7 @@ def statements() -> Iterator[list[tuple[str, str]]]:
     event.remove(Engine, "before_cursor_execute", spy)
 
 
-async def test_a_fresh_request_makes_no_statement(
+async def test_a_call_with_a_fresh_token_executes_no_sql_statement(
     running: RunningGateway, tracker: Tracker, statements: list[tuple[str, str]]
 ) -> None:
     await running.import_connection(tracker.grant())

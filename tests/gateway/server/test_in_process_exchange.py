@@ -45,7 +45,7 @@ async def in_pieces(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def packed(_: web.Request) -> web.StreamResponse:
+async def compressed_response(_: web.Request) -> web.StreamResponse:
     body = gzip.compress(json.dumps({"text": "é" * 50}).encode())
     return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
 
@@ -54,11 +54,11 @@ async def without_content(_: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def moved(_: web.Request) -> web.StreamResponse:
+async def redirect_response(_: web.Request) -> web.StreamResponse:
     return web.Response(status=302, headers={"Location": "https://elsewhere.example/x"})
 
 
-async def refused(_: web.Request) -> web.StreamResponse:
+async def refusal_response(_: web.Request) -> web.StreamResponse:
     return web.json_response({"error": "no"}, status=422)
 
 
@@ -83,22 +83,22 @@ async def broken_off(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def rejected(_: web.Request) -> web.StreamResponse:
+async def unauthorized_response(_: web.Request) -> web.StreamResponse:
     return web.json_response({"error": "token"}, status=401)
 
 
 RESPONSES: list[Responding] = [
     plain,
     in_pieces,
-    packed,
+    compressed_response,
     without_content,
-    moved,
-    refused,
+    redirect_response,
+    refusal_response,
     as_if_ours,
     large,
     too_large,
     broken_off,
-    rejected,
+    unauthorized_response,
 ]
 
 
@@ -144,10 +144,14 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
             await door.call(key, "post_issue", {"body": {"text": "hé"}}),
         ]
         taken = door.running.fast_path.taken - before if fast_path else 0
-        return (list(map(masked, results)), [as_noted(record) for record in noted], door.provider.calls), taken
+        return (
+            list(map(without_variable_parts, results)),
+            [as_noted(record) for record in noted],
+            door.provider.calls,
+        ), taken
 
 
-def masked(result: Any) -> Any:
+def without_variable_parts(result: Any) -> Any:
     """Return the result as text without the parts that differ each time: the sealed URI of a whole response, and the
     request ID.
     """
@@ -170,7 +174,7 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
     )
 
 
-async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) -> None:
+async def test_it_is_recorded_as_one_call_with_the_request_id(door: Agents) -> None:
     key = await door.key(*RULES)
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
@@ -263,7 +267,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
     monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
-    door.provider.responding = rejected
+    door.provider.responding = unauthorized_response
     authorization = f"Bearer {key}"
     of_message = ("lane", "c1", {}, None, None, "the-agents", None)
     request = InProcessRequest(
@@ -277,13 +281,13 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
         client.begin()
         return await end_of_call(path, client, nothing, has_left=lambda: False, stopped=lambda: False)
 
-    async def begun() -> Any:
+    async def begin_call() -> Any:
         nonlocal calling
         calling = asyncio.create_task(call())
         return await asyncio.gather(calling, return_exceptions=True)
 
     async with asyncio.timeout(PATIENCE_S):
-        while (ended := await begun()) == [None]:
+        while (ended := await begin_call()) == [None]:
             await asyncio.sleep(0)  # None: no idle connection to the provider is free yet
     assert isinstance(ended[0], asyncio.CancelledError)
     assert [(record.path, record.status, record.error_code) for record in noted] == [("/issue/A-1", 499, "client_left")]

@@ -36,7 +36,7 @@ def read(lines: bytes) -> ArrivedHead[KnownHead] | None:
     return ArrivedHead(known, found.options.connection_id, found.length)
 
 
-def remembered(heads: KnownHeads[KnownHead], lines: bytes) -> None:
+def remember_head(heads: KnownHeads[KnownHead], lines: bytes) -> None:
     """Let the head arrive twice, so that it is remembered if possible."""
     for _ in range(2):
         head = read(lines)
@@ -112,7 +112,7 @@ def test_a_head_is_known_without_the_values_that_differ(
     first: Sequence[str], second: Sequence[str], replaced: frozenset[str]
 ) -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
-    remembered(heads, lines_of(*first))
+    remember_head(heads, lines_of(*first))
     assert len(heads) == 1
     for more in (first, second, first):
         found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
@@ -212,7 +212,7 @@ def test_a_remembered_head_equals_its_parsed_lines(pairs: list[tuple[str, str]],
     first, second = [line for line, _ in pairs], [line for _, line in pairs]
     heads: KnownHeads[KnownHead] = KnownHeads()
     if read(lines_of(*first)) is not None:
-        remembered(heads, lines_of(*first))
+        remember_head(heads, lines_of(*first))
     for more in (first, second, first):
         found, fresh = heads.find(lines_of(*more), None), read(lines_of(*more))
         if found is None:
@@ -243,10 +243,10 @@ def test_a_remembered_head_equals_its_parsed_lines(pairs: list[tuple[str, str]],
 )
 def test_a_head_that_is_not_plain_is_parsed_each_time(more: Sequence[str]) -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
-    remembered(heads, lines_of("Connection-Id: c1"))
-    remembered(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
-    remembered(heads, lines_of("Connection-Id: c1", f"traceparent: {TRACES[0]}"))
-    remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
+    remember_head(heads, lines_of("Connection-Id: c1"))
+    remember_head(heads, lines_of("Connection-Id: c1", "Content-Length: 3"))
+    remember_head(heads, lines_of("Connection-Id: c1", f"traceparent: {TRACES[0]}"))
+    remember_head(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
     assert len(heads) == 4
     assert heads.find(lines_of(*more), None) is None
 
@@ -280,7 +280,7 @@ def test_a_value_that_contains_the_capability_is_parsed(more: str) -> None:
 
 def test_a_remembered_head_does_not_contain_the_key() -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
-    remembered(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
+    remember_head(heads, lines_of("Connection-Id: c1", "Idempotency-Key: 1"))
     found = heads.find(lines_of("Connection-Id: c1", "Idempotency-Key: 2"), None)
     assert found is not None
     assert KEY not in repr([getattr(found.known, name) for name in KnownHead.__slots__])
@@ -290,20 +290,20 @@ def test_a_remembered_head_does_not_contain_the_key() -> None:
 def test_a_trace_that_another_field_replaces_is_not_remembered(minted: str) -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
     fields = ["Connection-Id: c1", f"traceparent: {TRACES[0]}", f"Nango-Proxy-Traceparent: {minted}"]
-    remembered(heads, lines_of(*fields))
+    remember_head(heads, lines_of(*fields))
     assert heads.find(lines_of(*fields), None) is None
 
 
 def test_a_value_that_looks_like_another_head_is_another_head() -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
-    remembered(heads, lines_of("Connection-Id: c1", "Accept: a", "b3: 1", "X-Last: z"))
+    remember_head(heads, lines_of("Connection-Id: c1", "Accept: a", "b3: 1", "X-Last: z"))
     for value in ("ab3\r\nX-Last: z", "a\r\nb3:1\r\nX-Last: z", "a\r\nb3: 1 \r\nX-Last: z", "a\r\nB3: 1\r\nX-Last: z"):
         assert heads.find(lines_of("Connection-Id: c1", f"Accept: {value}"), None) is None
 
 
 def test_an_empty_value_is_not_a_missing_one() -> None:
     heads: KnownHeads[KnownHead] = KnownHeads()
-    remembered(heads, lines_of("Connection-Id: c1", "Accept: */*"))
+    remember_head(heads, lines_of("Connection-Id: c1", "Accept: */*"))
     found = heads.find(lines_of("Connection-Id: ", "Accept: */*"), None)
     assert found is not None
     assert found.connection_id == ""
@@ -336,7 +336,7 @@ def test_outgoing_forms_are_bounded() -> None:
     assert 0 < max(held) <= known_heads.MAX_FORMS
 
 
-# ── Messages to the agent door.
+# ── Messages to the MCP endpoint.
 
 TOKEN = "gw_cap_" + "a" * 49
 BELOW_CAPABILITY = f"/c/{TOKEN}".encode()

@@ -108,7 +108,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "status", "code"), REFUSED)
-async def test_is_refused_in_our_shape(server: Served, data: bytes, status: int, code: str) -> None:
+async def test_is_refused_with_a_complete_json_error(server: Served, data: bytes, status: int, code: str) -> None:
     response = parsed(await exchange(server.port, data))
     assert response.line.startswith("HTTP/1.1 ")
     assert (response.status, response.error["code"]) == (status, code)

@@ -1,5 +1,5 @@
-"""The fast path parses header lines by name. The result is the same as in the middleware chain, which parses the whole
-head.
+"""The line reader of the fast path recognises header lines by their names. Its result is the same as that of the
+middleware chain, which parses the whole head.
 """
 
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]])
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
 
 
-def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_reader_and_check_head_both_use_check_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     """If `check_fields` refuses a field, both the line reader and `check_head` refuse the head."""
 
     def refuses(values: Mapping[str, Sequence[str]], *_: object) -> None:
@@ -156,7 +156,7 @@ def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
         check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(USUAL)))
 
 
-def test_white_space_around_a_value_is_none_of_it() -> None:
+def test_white_space_around_a_value_is_removed() -> None:
     found = LineReader().read(block(USUAL) + b"\r\nX-A:1\r\nX-B: \t 2 \r\nX-C:\r\nX-D: a  b")
     assert found is not None
     assert passing(found) == [b"X-A: 1", b"X-B: 2", b"X-C: ", b"X-D: a  b"]

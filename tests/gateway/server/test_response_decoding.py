@@ -88,7 +88,7 @@ async def test_no_head_is_sent_for_a_body_that_does_not_match_its_coding() -> No
     assert (it.may_begin, type(caller.fault), provider.aborted) == (False, CodingError, True)
 
 
-async def test_a_body_that_ends_too_early_is_none() -> None:
+async def test_a_compressed_body_that_ends_too_early_is_an_error() -> None:
     caller = Caller()
     it = decoding(caller, Provider())
     it.feed(gzip.compress(TEXT)[:-20])
@@ -114,7 +114,7 @@ async def test_a_caller_that_resumes_reading_in_its_own_callback_gets_an_intact_
     assert isinstance(caller.fault, CodingError)
 
 
-async def test_parts_of_one_byte_end_an_iteration_too() -> None:
+async def test_one_byte_parts_also_end_a_loop_iteration() -> None:
     """Two thousand gzip members of one byte take ten milliseconds, so decoding must pause."""
     caller = Caller()
     it = decoding(caller, Provider())

@@ -18,7 +18,7 @@ from gateway.server.startup_warnings import descriptor_limit, descriptors_needed
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY
 
 
-def configured(folder: Path, **changes: Any) -> Config:
+def load_config(folder: Path, **changes: Any) -> Config:
     """Return a configuration with files that only their owner can read."""
     for name, content in (("key", ENCRYPTION_KEY), ("api", SECRET_KEY), ("port", "0"), ("gateway.db", "")):
         (folder / name).write_text(content)
@@ -35,18 +35,18 @@ def configured(folder: Path, **changes: Any) -> Config:
     return load(file)
 
 
-def warned(config: Config, event: str, admin: str | None = None) -> list[dict[str, Any]]:
+def warnings_of(config: Config, event: str, admin: str | None = None) -> list[dict[str, Any]]:
     with capture_logs() as logged:
         warn(config, admin)
     assert all(item["log_level"] == "warning" and item.get("fix") for item in logged)
     return [dict(item) for item in logged if item["event"] == event]
 
 
-def test_files_of_ones_own_are_no_matter_and_those_without_secrets_may_be_open(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+def test_files_closed_to_others_and_files_without_secrets_cause_no_warning(tmp_path: Path) -> None:
+    config = load_config(tmp_path)
     (tmp_path / "port").chmod(0o644)
     (tmp_path / "gateway.yaml").chmod(0o644)  # no warning, because the file contains no secret
-    assert warned(config, "file_open_to_others") == []
+    assert warnings_of(config, "file_open_to_others") == []
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_a_file_with_secrets_that_others_may_read_is_named_with_its_mode_and_the
     tmp_path: Path, name: str, mode: int
 ) -> None:
     literal = {"environments": {"dev": {"secret_keys": [SECRET_KEY]}}} if name == "gateway.yaml" else {}
-    config = configured(tmp_path, **literal)
+    config = load_config(tmp_path, **literal)
     (tmp_path / name).chmod(mode)
-    (response,) = warned(config, "file_open_to_others")
+    (response,) = warnings_of(config, "file_open_to_others")
     assert (response["path"], response["mode"]) == (str(tmp_path / name), f"{mode:04o}")
     assert response["fix"] == f"chmod 600 {tmp_path / name}"
 
 
-def test_a_file_of_another_may_be_our_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configured(tmp_path)
+def test_a_file_of_another_user_may_be_readable_by_our_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(tmp_path)
     (tmp_path / "key").chmod(0o640)
     assert len(open_files(config)) == 1
     monkeypatch.setattr("gateway.config.exposed.geteuid", lambda: os.geteuid() + 1)
@@ -91,29 +91,31 @@ def test_every_secret_of_the_configuration_counts(tmp_path: Path, value: str) ->
     if value == "url":
         (tmp_path / "secret").write_text("postgresql://u:p@127.0.0.1/d")
     (tmp_path / "secret").chmod(0o644)
-    (response,) = warned(configured(tmp_path, **more[value]), "file_open_to_others")
+    (response,) = warnings_of(load_config(tmp_path, **more[value]), "file_open_to_others")
     assert response["path"] == str(tmp_path / "secret")
 
 
 def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tmp_path: Path) -> None:
     public = {"host": "0.0.0.0", "public_url": "https://gw.example.com", "admin_port": 9100}
-    config = configured(tmp_path, server=public)
-    (response,) = warned(config, "metrics_open_to_network", "0.0.0.0")
+    config = load_config(tmp_path, server=public)
+    (response,) = warnings_of(config, "metrics_open_to_network", "0.0.0.0")
     assert "server.admin_host" in response["fix"]
-    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # even if a service manager opened the socket
+    assert (
+        warnings_of(config, "metrics_open_to_network", "127.0.0.1") == []
+    )  # even if a service manager opened the socket
     said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
-    assert warned(said, "metrics_open_to_network", "0.0.0.0") == []
+    assert warnings_of(said, "metrics_open_to_network", "0.0.0.0") == []
 
 
-def test_the_metrics_listen_where_it_is_said(tmp_path: Path) -> None:
-    server = configured(tmp_path, server={"host": "127.0.0.1", "admin_port": 0, "admin_host": "127.0.0.2"}).server
+def test_the_metrics_listen_on_admin_host_or_else_on_host(tmp_path: Path) -> None:
+    server = load_config(tmp_path, server={"host": "127.0.0.1", "admin_port": 0, "admin_host": "127.0.0.2"}).server
     assert (server.host, server.metrics_host) == ("127.0.0.1", "127.0.0.2")
-    assert configured(tmp_path, server={"admin_port": 0}).server.metrics_host == "127.0.0.1"
+    assert load_config(tmp_path, server={"admin_port": 0}).server.metrics_host == "127.0.0.1"
 
 
 def test_a_key_that_can_be_guessed_is_warned_of_with_its_line(tmp_path: Path) -> None:
-    config = configured(tmp_path, store={"encryption_keys": ["${file:key}", "A" * 43 + "="]})
-    (response,) = warned(config, "encryption_key_weak")
+    config = load_config(tmp_path, store={"encryption_keys": ["${file:key}", "A" * 43 + "="]})
+    (response,) = warnings_of(config, "encryption_key_weak")
     assert response["where"].startswith(str(tmp_path / "gateway.yaml"))
     assert response["detail"] == "encryption key 2 is one byte repeated"
     assert "gateway keys rotate" in response["fix"]
@@ -136,17 +138,17 @@ def test_a_soft_limit_of_descriptors_is_raised_to_the_hard_one(soft: int, hard: 
 
 
 def test_too_few_descriptors_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configured(tmp_path)
+    config = load_config(tmp_path)
     needed = descriptors_needed(config)
     assert needed > 2 * config.egress.limits.outstanding + config.egress.limits.waiting
     monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed - 1)
-    (response,) = warned(config, "few_file_descriptors")
+    (response,) = warnings_of(config, "few_file_descriptors")
     assert (response["limit"], response["needed"]) == (needed - 1, needed)
     monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed)
-    assert warned(config, "few_file_descriptors") == []
+    assert warnings_of(config, "few_file_descriptors") == []
 
 
-def test_a_limit_that_cannot_be_read_is_no_reason_not_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gateway_starts_although_a_limit_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> tuple[int, int]:
         raise PermissionError(1, "Operation not permitted")
 

@@ -30,7 +30,7 @@ def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 9))
-def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
+def test_a_body_with_a_length_may_arrive_in_any_two_pieces(at: int) -> None:
     data = b"helloGET"
     body = RequestBodyFraming(5)
     assert feed_pieces(body, [data[:at], data[at:]]) == (b"hello", b"GET")

@@ -33,7 +33,7 @@ async def request_status(gateway: Serving, request: bytes) -> int:
         return (await client.response()).status
 
 
-async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
+async def test_no_request_fails_because_of_a_reload(tmp_path: Path) -> None:
     upstream, workers = Upstream(), 2
     async with upstream.serving():
         files = Files(tmp_path, upstream.port, workers=workers)
@@ -94,7 +94,7 @@ async def test_streams_in_flight_are_complete(tmp_path: Path, workers: int, ever
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
         await gateway.connect()
-        reading = [asyncio.create_task(streamed(gateway.port, number)) for number in range(STREAMS)]
+        reading = [asyncio.create_task(read_stream(gateway.port, number)) for number in range(STREAMS)]
         await upstream.has_begun(STREAMS)
         gateway.signal(signal.SIGHUP)
         await gateway.logged("reloaded", workers)
@@ -113,7 +113,7 @@ async def test_no_connection_waits_for_the_end_of_a_drain(tmp_path: Path) -> Non
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, drain_s=600)) as gateway:
         await gateway.connect()
-        reading = asyncio.create_task(streamed(gateway.port, 1))
+        reading = asyncio.create_task(read_stream(gateway.port, 1))
         await upstream.has_begun(1)
         gateway.signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_S):
@@ -138,7 +138,7 @@ def pieces(number: int) -> int:
     return (1 + number % 7) * FACTOR
 
 
-async def streamed(port: int, number: int) -> bytes:
+async def read_stream(port: int, number: int) -> bytes:
     """Return the body of a stream. The body is complete only if the last chunk has arrived."""
     async with dial(port) as client:
         client.send(head(f"/stream/{number}/{pieces(number)}"))

@@ -96,7 +96,7 @@ def none_failed(counted: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_no_request_of_wrk_fails_by_reloads(tmp_path: Path, workers: int) -> None:
+async def test_wrk_counts_no_failed_request_during_reloads(tmp_path: Path, workers: int) -> None:
     upstream = Upstream()
     async with upstream.serving():
         files = Files(tmp_path, upstream.port, workers=workers)
@@ -122,7 +122,7 @@ async def test_no_request_of_wrk_fails_by_reloads(tmp_path: Path, workers: int) 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) -> None:
+async def test_wrk_counts_no_failed_request_during_stops(tmp_path: Path, workers: int) -> None:
     upstream = Upstream()
     async with upstream.serving():
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:

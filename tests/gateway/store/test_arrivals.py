@@ -33,7 +33,7 @@ async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_w
     ]
 
 
-async def test_without_a_past_it_is_active_as_of_now(store: Store) -> None:
+async def test_without_a_history_it_is_active_as_of_now(store: Store) -> None:
     arrived = await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
     assert arrived is not None
     assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED_IN, NOW)

@@ -103,7 +103,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     assert (await store.changes.since(at))[1] == {REF: None}
 
 
-def test_an_id_that_is_not_there_is_missing_until_it_is_read() -> None:
+def test_an_unseen_transaction_id_is_missing_until_it_is_read() -> None:
     at = LogPosition(4).read([6, 8])
     assert (at.last_id, set(at.missing)) == (8, {5, 7})
     assert set(at.read([5, 9]).missing) == {7}
@@ -120,7 +120,7 @@ def test_a_missing_change_id_is_given_up_after_a_time(monkeypatch: pytest.Monkey
     assert set(at.read([9]).missing) == {7}
 
 
-def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
     # store.pool.statement_s at its maximum, for the insert, for the idle time after the insert, and for the commit
@@ -138,7 +138,7 @@ def test_own_changes_are_bounded_without_a_reader() -> None:
     assert len(own) == MAX_OWN_CHANGES
 
 
-async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:
+async def test_the_version_changes_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:
     here, there = await opener(), await opener()
     before = await there.changes.version()
     await there.connections.get(REF)

@@ -27,7 +27,7 @@ from tests.gateway.app.test_gauges import metric_values
 EVENT = "stored_secret_unreadable"
 
 
-def changed(folder: Path, column: str = "credential", connection_id: str = "c1", at: int = -1) -> None:
+def flip_bit(folder: Path, column: str = "credential", connection_id: str = "c1", at: int = -1) -> None:
     """Flip one bit of the connection's stored value."""
     with sqlite3.connect(folder / "gateway.db") as db:
         where = f"FROM connections WHERE connection_id = '{connection_id}'"
@@ -48,7 +48,7 @@ def replace_with_other(folder: Path, _column: str = "", connection_id: str = "c1
 
 def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1") -> None:
     """Make the credential name a data key that does not exist."""
-    changed(folder, column, connection_id, at=3)
+    flip_bit(folder, column, connection_id, at=3)
 
 
 def replace_with_text(folder: Path) -> None:
@@ -79,7 +79,7 @@ def damage_events(logged: list[EventDict]) -> list[EventDict]:
     return [event for event in logged if event["event"] == EVENT]
 
 
-@pytest.mark.parametrize("harm", [changed, replace_with_other, of_no_key, replace_with_text])
+@pytest.mark.parametrize("harm", [flip_bit, replace_with_other, of_no_key, replace_with_text])
 async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:
@@ -104,7 +104,7 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
         assert {connection["connection_id"] for connection in (await response.json())["connections"]} == {"c1", "c2"}
 
 
-async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_key_that_is_not_given_is_not_reported_as_damage(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
@@ -123,7 +123,7 @@ async def test_damaged_connection_can_be_reconnected_and_deleted(
 ) -> None:
     for connection_id in ("c1", "c2"):
         await running.import_connection(tracker.grant(), connection_id)
-    harms = [partial(changed, column=column, connection_id=connection_id) for connection_id in ("c1", "c2")]
+    harms = [partial(flip_bit, column=column, connection_id=connection_id) for connection_id in ("c1", "c2")]
     await damage_while_stopped(running, *([seal_settings] if column == "secret_config" else []), *harms)
     await running.import_connection(tracker.grant(), "c1")
     assert (await call_connection(running))[0] == 200
@@ -143,7 +143,7 @@ def seal_settings(folder: Path) -> None:
 
 async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
-    await damage_while_stopped(running, changed)
+    await damage_while_stopped(running, flip_bit)
     runtime = running.runtime
     row = await runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
@@ -158,7 +158,7 @@ async def test_why_and_show_name_the_fix(running: RunningGateway, tracker: Track
 async def test_damaged_row_does_not_prevent_keep_alive_of_others(running: RunningGateway, tracker: Tracker) -> None:
     for connection_id in ("c1", "c2"):
         await running.import_connection(tracker.grant(), connection_id)
-    await damage_while_stopped(running, changed)
+    await damage_while_stopped(running, flip_bit)
     runtime = running.runtime
     keep_alive = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     rows = [
@@ -175,7 +175,7 @@ async def test_damage_is_logged_again_after_a_minute(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    await damage_while_stopped(running, changed)
+    await damage_while_stopped(running, flip_bit)
     begun = clock.monotonic()
     with structlog.testing.capture_logs() as logged:
         await call_connection(running)

@@ -16,7 +16,7 @@ def key_of(ciphertext: bytes) -> str:
     return ciphertext[1:9].hex()
 
 
-async def reserved(store: Store) -> list[int]:
+async def seals_reserved(store: Store) -> list[int]:
     async with store.transactions.read() as db:
         found = await db.exec_driver_sql("SELECT seals_reserved FROM data_keys WHERE environment = 'dev'")
         return list(found.scalars())
@@ -25,7 +25,7 @@ async def reserved(store: Store) -> list[int]:
 def limit(store: Store, *, turns: int) -> int:
     """Make every reservation as small as possible, and limit a key to `turns` reservations.
 
-    Return the number of values that the key can then seal.
+    Return the number of values that a key can seal under this limit.
     """
     keys: DataKeys = store.data_keys
     keys.seals_per_key, keys.reserved = turns * keys.enough, keys.enough
@@ -34,11 +34,11 @@ def limit(store: Store, *, turns: int) -> int:
 
 async def test_seals_are_counted_before_they_are_made(opener: Opener) -> None:
     store = await opener()
-    assert await reserved(store) == [0]
+    assert await seals_reserved(store) == [0]
     await store.connections.put(new(), now=NOW)
-    assert await reserved(store) == [2**16]
+    assert await seals_reserved(store) == [2**16]
     await (await opener()).connections.put(new(), now=NOW)
-    assert await reserved(store) == [2**17]
+    assert await seals_reserved(store) == [2**17]
     assert SEALS_PER_KEY < 2**32
 
 
@@ -52,7 +52,7 @@ async def test_used_up_key_is_replaced_and_its_values_still_open(opener: Opener)
         seen.append(key_of(stored.credential.ciphertext))
     assert len(set(seen)) > 2
     assert max(seen.count(key) for key in seen) <= most
-    assert max(await reserved(here)) <= most
+    assert max(await seals_reserved(here)) <= most
     for store in (here, there):
         for n in range(count):
             found = await store.connections.get(REF._replace(connection_id=f"c{n}"))

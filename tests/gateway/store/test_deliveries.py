@@ -41,11 +41,11 @@ async def claim_deliveries(store: Store, owner: str = "n1", after_s: float = 0, 
     return await store.deliveries.claim(LANE, owner=owner, now=now, ttl=TTL, limit=limit)
 
 
-async def listed(store: Store, **what: Any) -> list[Delivery]:
+async def list_deliveries(store: Store, **what: Any) -> list[Delivery]:
     return (await store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
 
 
-def failed(after_s: float) -> DeliveryOutcome:
+def failed_outcome(after_s: float) -> DeliveryOutcome:
     return DeliveryOutcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
 
 
@@ -57,9 +57,9 @@ async def test_rolled_back_change_sends_no_event(store_with_target: Store, monke
         patch.setattr("gateway.store.connection_store.record_change", raise_unavailable)
         with pytest.raises(RuntimeError):
             await store_with_target.connections.put(new(), now=NOW)
-    assert await listed(store_with_target) == []
+    assert await list_deliveries(store_with_target) == []
     await store_with_target.connections.put(new(), now=NOW)
-    assert [row.event for row in await listed(store_with_target)] == ["connection.created"]
+    assert [row.event for row in await list_deliveries(store_with_target)] == ["connection.created"]
 
 
 async def test_each_change_of_the_state_is_reported_once(store_with_target: Store) -> None:
@@ -72,7 +72,7 @@ async def test_each_change_of_the_state_is_reported_once(store_with_target: Stor
         assert await store_with_target.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
     await store_with_target.connections.delete(REF, now=NOW)
     words = ("created", "degraded", "needs_reauth", "deleted")
-    assert [item.event for item in await listed(store_with_target)] == [f"connection.{word}" for word in words]
+    assert [item.event for item in await list_deliveries(store_with_target)] == [f"connection.{word}" for word in words]
 
 
 async def test_claimed_delivery_is_leased(opener: Opener) -> None:
@@ -103,8 +103,10 @@ async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with
     first, other = await claim_deliveries(store_with_target)
     assert (first.connection_id, other.connection_id) == ("u1", "u2")
     assert await store_with_target.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
-    assert await store_with_target.deliveries.settle(first, failed(30), owner="n1", now=NOW)
-    assert {row.due_at for row in await listed(store_with_target, connection_id="u1")} == {NOW + timedelta(seconds=30)}
+    assert await store_with_target.deliveries.settle(first, failed_outcome(30), owner="n1", now=NOW)
+    assert {row.due_at for row in await list_deliveries(store_with_target, connection_id="u1")} == {
+        NOW + timedelta(seconds=30)
+    }
     work = await store_with_target.deliveries.find_due(NOW)
     assert (list(work.queues), work.next_at) == ([], NOW + timedelta(seconds=30))
     (again,) = await claim_deliveries(store_with_target, after_s=30)
@@ -121,7 +123,7 @@ async def test_only_the_first_delivery_of_a_connection_can_be_claimed(store_with
 async def test_postponed_deliveries_become_due_now(store_with_target: Store) -> None:
     await store_with_target.connections.put(new(), now=NOW)
     (delivery,) = await claim_deliveries(store_with_target)
-    await store_with_target.deliveries.settle(delivery, failed(900), owner="n1", now=NOW)
+    await store_with_target.deliveries.settle(delivery, failed_outcome(900), owner="n1", now=NOW)
     await store_with_target.deliveries.make_due_now(LANE, NOW)
     assert len(await claim_deliveries(store_with_target)) == 1
 
@@ -130,7 +132,7 @@ async def test_events_after_a_replayed_one_are_sent_right_after_it(store_with_ta
     for _ in range(2):
         await store_with_target.connections.put(new(), now=NOW)
     (first,) = await claim_deliveries(store_with_target)
-    await store_with_target.deliveries.settle(first, failed(900), owner="n1", now=NOW)
+    await store_with_target.deliveries.settle(first, failed_outcome(900), owner="n1", now=NOW)
     now = NOW + timedelta(seconds=1)
     assert (
         await store_with_target.event_log.replay(EventFilter(environment="dev", message_ids=[first.message_id]), now)
@@ -149,7 +151,7 @@ async def test_an_event_can_be_sent_again_under_its_id(store_with_target: Store)
         await claim_deliveries(store_with_target), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True
     ):
         await store_with_target.deliveries.settle(item, came, owner="n1", now=NOW)
-    delivered, dead = await listed(store_with_target)
+    delivered, dead = await list_deliveries(store_with_target)
     before = await store_with_target.changes.log_end()
     later = NOW + timedelta(days=2)
     log = store_with_target.event_log
@@ -177,7 +179,7 @@ async def test_unavoidable_expiry_is_announced_once_per_number_of_days(store_wit
         return sum([await store_with_target.expiring.report("dev", days, now=now, limit=10) for days in (3, 14)])
 
     assert [await expiring_events(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
-    expiring = [row for row in await listed(store_with_target) if row.event == "connection.expiring"]
+    expiring = [row for row in await list_deliveries(store_with_target) if row.event == "connection.expiring"]
     assert [item.connection_id for item in expiring] == ["u1", "u1"]
     content = await store_with_target.deliveries.content(expiring[0])
     assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
@@ -207,7 +209,7 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
         )
         == 0
     )
-    forwards = [row for row in await listed(store_with_target) if row.event == "forward"]
+    forwards = [row for row in await list_deliveries(store_with_target) if row.event == "forward"]
     assert [forward.connection_id for forward in forwards] == ["u1", None]
     assert (await store_with_target.deliveries.content(forwards[0])).received == received
     await store_with_target.event_log.prune(NOW + timedelta(days=8))
@@ -236,7 +238,7 @@ async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
             )
         skipped = [line["skipped"] for line in logged if line["event"] == "webhook_connections_skipped"]
         assert skipped == ([number - 3] if number > 3 else [])
-    forwards = [row.connection_id for row in await listed(store_with_target) if row.event == "forward"]
+    forwards = [row.connection_id for row in await list_deliveries(store_with_target) if row.event == "forward"]
     assert (forwards.count("u1"), forwards.count("u2"), forwards.count("u3")) == (4, 3, 0)
 
 

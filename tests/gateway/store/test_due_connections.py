@@ -109,7 +109,7 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-async def test_postgresql_finds_them_by_the_same_index(opener: Opener) -> None:
+async def test_postgresql_finds_due_connections_by_the_same_index(opener: Opener) -> None:
     store = await opener()
     await put(store, 1, -HOUR)
     async with store.transactions.read() as db:

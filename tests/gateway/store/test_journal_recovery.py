@@ -226,7 +226,7 @@ async def test_refresh_works_without_a_folder(opener: Opener) -> None:
     await store.journal.sweep(store.connections.get, fail_if_released)
 
 
-async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
+async def test_a_damaged_reply_is_ignored(opener: Opener) -> None:
     here = await opener()
     row = await stored_connection(here)
     file = await recorded(here, row)

@@ -46,7 +46,7 @@ async def test_plan_for_a_replaced_credential_has_no_effect(store: Store) -> Non
     assert (await store.connections.get(REF)).life == Lifespan(NOW + DAY, NOW)  # type: ignore[union-attr]
 
 
-async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) -> None:
+async def test_a_refresh_lease_fails_when_the_row_has_changed(opener: Opener) -> None:
     one, other = await opener(), await opener()
     seen, _ = await one.connections.put(new(), now=NOW)
     await other.connections.put(new(), now=NOW + TTL)

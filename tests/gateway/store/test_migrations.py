@@ -44,7 +44,7 @@ def test_every_revision_is_listed_in_order() -> None:
     assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == REVISIONS
 
 
-def test_connections_from_before_their_states_get_the_state_that_their_last_failure_tells() -> None:
+def test_the_migration_derives_the_state_from_the_last_failure() -> None:
     from alembic import command
     from sqlalchemy import create_engine, text
 

@@ -39,7 +39,7 @@ async def test_value_under_a_missing_key_opens_after_the_reload(opener: Opener) 
     assert len(asked) == 1
 
 
-async def test_a_key_that_does_not_come_is_a_503_and_not_requested_each_time(opener: Opener) -> None:
+async def test_a_missing_key_is_a_503_and_not_requested_each_time(opener: Opener) -> None:
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []

@@ -38,7 +38,7 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = frozenset({"dev"})) -> str:
+async def opening_error(path: Path, key: bytes = KEY, environments: frozenset[str] = frozenset({"dev"})) -> str:
     with pytest.raises(StoreRefused) as refusal:
         await open_store(f"sqlite:///{path}", Keyring([key]), environments=environments, busy_s=0.2)
     assert "\n" not in str(refusal.value)
@@ -77,7 +77,7 @@ async def test_a_wrong_key_is_refused_and_no_byte_changes(opener: Opener, path: 
     await store.connections.put(new(), now=NOW)
     await store.close()
     before = contents(path)
-    message = await refused(path, key=OTHER)
+    message = await opening_error(path, key=OTHER)
     assert "store.encryption_keys" in message
     assert contents(path) == before
 
@@ -89,7 +89,7 @@ async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process
     crashed = path.parent / "crashed" / path.name
     assert (crashed.parent / "gateway.db-wal").stat().st_size > 0
     before = contents(crashed)
-    await refused(crashed, key=OTHER)
+    await opening_error(crashed, key=OTHER)
     assert contents(crashed) == before
     recovered = await open_store(f"sqlite:///{crashed}", Keyring([KEY]), environments={"dev"})
     assert await recovered.connections.get(REF)
@@ -100,7 +100,7 @@ async def test_a_wrong_key_is_refused_while_a_gateway_runs(opener: Opener, path:
     store = await opener()
     await store.connections.put(new(), now=NOW)
     before = contents(path)
-    await refused(path, key=OTHER, environments=frozenset({"dev", "another"}))
+    await opening_error(path, key=OTHER, environments=frozenset({"dev", "another"}))
     assert contents(path) == before
 
 
@@ -111,7 +111,7 @@ async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, pat
     store = await open_store(f"sqlite:///{path}", Keyring([OTHER, KEY]), environments={"dev", "prod", "third"})
     assert store.vault.open_json(stored.credential)["apiKey"] == "k"
     await store.close()
-    assert "store.encryption_keys" in await refused(path, key=OTHER), "two data keys still need the old one"
+    assert "store.encryption_keys" in await opening_error(path, key=OTHER), "two data keys still need the old one"
 
 
 async def test_changed_data_key_differs_from_a_wrong_key(opener: Opener, path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_changed_data_key_differs_from_a_wrong_key(opener: Opener, path: P
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data_keys SET wrapped = zeroblob(60) WHERE environment = 'dev'")
     db.close()
-    assert "damaged" in await refused(path)
+    assert "damaged" in await opening_error(path)
 
 
 async def test_a_newer_database_is_refused_unchanged(opener: Opener, path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_a_newer_database_is_refused_unchanged(opener: Opener, path: Path)
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     db.close()
     before = contents(path)
-    assert "newer version" in await refused(path)
+    assert "newer version" in await opening_error(path)
     assert contents(path) == before
 
 
@@ -137,24 +137,24 @@ async def test_another_programs_database_is_refused_unchanged(path: Path) -> Non
         db.execute("CREATE TABLE recipes (name)")
     db.close()
     before = contents(path)
-    assert "another program" in await refused(path)
+    assert "another program" in await opening_error(path)
     assert contents(path) == before
 
 
-async def test_a_file_that_is_no_database_is_refused_unchanged(path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_unchanged(path: Path) -> None:
     write(path, b"dear diary")
     before = contents(path)
-    assert "not a SQLite database" in await refused(path)
+    assert "not a SQLite database" in await opening_error(path)
     assert contents(path) == before
 
 
 async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Path) -> None:
     await (await opener()).close()
     os.truncate(path, 5000)
-    assert str(path) in await refused(path)
+    assert str(path) in await opening_error(path)
 
 
-async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> None:
+async def test_an_empty_file_counts_as_a_missing_file(opener: Opener, path: Path) -> None:
     write(path, b"")
     store = await opener()
     await store.ping()
@@ -162,25 +162,25 @@ async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> N
 
 
 async def test_places_where_no_file_can_be_are_refused(tmp_path: Path) -> None:
-    assert "is a folder" in await refused(tmp_path)
-    assert "create it" in await refused(tmp_path / "missing" / "gateway.db")
+    assert "is a folder" in await opening_error(tmp_path)
+    assert "create it" in await opening_error(tmp_path / "missing" / "gateway.db")
     (tmp_path / "file").touch()
-    assert "is not a folder" in await refused(tmp_path / "file" / "gateway.db")
+    assert "is not a folder" in await opening_error(tmp_path / "file" / "gateway.db")
     os.mkfifo(tmp_path / "pipe")
-    assert "not a regular file" in await refused(tmp_path / "pipe")
+    assert "not a regular file" in await opening_error(tmp_path / "pipe")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
 async def test_a_folder_that_may_not_be_written_is_refused(path: Path) -> None:
     path.parent.chmod(0o555)
-    assert "not writable" in await refused(path)
+    assert "not writable" in await opening_error(path)
 
 
 async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
     write(path, b"")
     with sqlite3.connect(path, isolation_level=None) as blocker:
         blocker.execute("BEGIN EXCLUSIVE")
-        assert "locked by another process" in await refused(path)
+        assert "locked by another process" in await opening_error(path)
     blocker.close()
 
 
@@ -191,9 +191,9 @@ async def test_full_disk_is_the_reason_that_the_operator_reads(path: Path, monke
         raise error
 
     monkeypatch.setattr("gateway.store.sqlite.sqlite_backend._in_wal_mode", fail)
-    assert "cannot be opened for writing: reading or writing it failed." in await refused(path)
+    assert "cannot be opened for writing: reading or writing it failed." in await opening_error(path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
-    assert f"cannot be opened for writing: the disk is full. Free space in {path.parent}." in await refused(path)
+    assert f"cannot be opened for writing: the disk is full. Free space in {path.parent}." in await opening_error(path)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_a_path_with_odd_characters_is_taken_literally(tmp_path: Path) -> 
     assert odd.exists()
 
 
-async def test_several_that_open_a_new_file_at_once_all_succeed(opener: Opener) -> None:
+async def test_several_stores_may_open_a_new_file_at_once(opener: Opener) -> None:
     stores = await asyncio.gather(*(opener() for _ in range(4)))
     for n, store in enumerate(stores):
         await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)

@@ -33,7 +33,7 @@ async def claim_refresh(store: Store, row: Connection, owner: str) -> bool:
     return await store.refreshes.lease_refresh(REF, owner=owner, ttl=TTL, seen=row, intent=f"digest of {row.version}")
 
 
-async def saved(store: Store, row: Connection, owner: str) -> Connection | None:
+async def save_refreshed(store: Store, row: Connection, owner: str) -> Connection | None:
     return await store.refreshes.save_refreshed(
         REF,
         owner=owner,
@@ -47,9 +47,9 @@ async def saved(store: Store, row: Connection, owner: str) -> Connection | None:
     )
 
 
-async def renewed(store: Store, row: Connection, owner: str = "a") -> Connection:
+async def claim_and_save(store: Store, row: Connection, owner: str = "a") -> Connection:
     assert await claim_refresh(store, row, owner)
-    after = await saved(store, row, owner)
+    after = await save_refreshed(store, row, owner)
     assert after is not None
     assert after == await store.connections.get(REF)
     assert store.vault.open_json(after.credential) == {"n": row.version + 1}
@@ -61,10 +61,12 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
     store: Store, backend: str, statements: list[str]
 ) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    row = await renewed(store, row)  # the first refresh of a process also prepares statements that later refreshes use
+    row = await claim_and_save(
+        store, row
+    )  # the first refresh of a process also prepares statements that later refreshes use
     statements.clear()
     await claim_refresh(store, row, "b")
-    await saved(store, row, "b")
+    await save_refreshed(store, row, "b")
     # two for the claim and two for the row, each with its data key; the driver adds the row to the change log
     apart = 4
     assert len(statements) == {"sqlite": apart, "postgresql": 2}[backend], statements
@@ -73,9 +75,9 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
 async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
-    row = await renewed(here, row)
+    row = await claim_and_save(here, row)
     position = await there.changes.log_end()
-    row = await renewed(here, row, "b")
+    row = await claim_and_save(here, row, "b")
     _, changed = await there.changes.since(position)
     assert list(changed) == [REF]
     _, own = await here.changes.since(position)
@@ -84,7 +86,7 @@ async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
 
 async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    row = await renewed(store, row)
+    row = await claim_and_save(store, row)
     assert await claim_refresh(store, row, "slow")
     assert not await claim_refresh(store, row, "late"), "another holds the lease"
     held = await store.connections.get(REF)
@@ -92,7 +94,7 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     assert await store.refreshes.lease_refresh(
         REF, owner="quick", ttl=TTL, seen=held, intent="digest", from_holder=True
     )
-    assert await saved(store, row, "slow") is None
+    assert await save_refreshed(store, row, "slow") is None
     after = await store.connections.get(REF)
     assert after is not None
     assert (after.version, after.lease and after.lease.owner) == (row.version, "quick")
@@ -101,16 +103,16 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
 async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
-    row = await renewed(here, row)
+    row = await claim_and_save(here, row)
     assert await claim_refresh(here, row, "b")
     # another process creates new data keys at the same time
     await there.rotation.rotate(lambda _done, _all: None, fresh=True)
     newest = there.vault.sealing_key("dev")
-    after = await saved(here, row, "b")
+    after = await save_refreshed(here, row, "b")
     assert after is not None
     assert newest is not None
     assert after.credential.ciphertext[KEY_ID].hex() == newest.id
-    await renewed(here, after, "c")
+    await claim_and_save(here, after, "c")
 
 
 async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: Store) -> None:

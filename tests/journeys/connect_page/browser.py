@@ -36,7 +36,7 @@ def chromium() -> str:
 
 
 @asynccontextmanager
-async def launched() -> AsyncIterator[Any]:
+async def launch_browser() -> AsyncIterator[Any]:
     """Yield a headless browser with a new profile."""
     path = chromium()
     try:

@@ -8,7 +8,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.browser import launch_browser
 from tests.journeys.connect_page.looks import LOOKS
 from tests.journeys.connect_page.site import ConnectSite, connect_site
 
@@ -23,14 +23,14 @@ window.addEventListener("message", (event) => {
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Any]:
-    async with launched() as one:
-        yield one
+    async with launch_browser() as browser:
+        yield browser
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ConnectSite]:
-    async with connect_site(tmp_path_factory.mktemp("connect")) as one:
-        yield one
+    async with connect_site(tmp_path_factory.mktemp("connect")) as connected:
+        yield connected
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -12,7 +12,7 @@ from tests.fakes import django_idp_server
 from tests.fakes.django_idp import DjangoIdp
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.conftest import GatewayServer
-from tests.journeys.connect_page.browser import launched, npm
+from tests.journeys.connect_page.browser import launch_browser, npm
 from tests.journeys.test_django_oauth import _serve
 
 APP = """<!doctype html><title>The application</title><h1>The application</h1>
@@ -76,7 +76,7 @@ async def test_auth_reconnect_and_connect_ui_work_unchanged(
 ) -> None:
     await _serve(gateway_server, django_idp)
     host = gateway_server.url
-    async with launched() as browser:
+    async with launch_browser() as browser:
         context = await browser.new_context()
         page = await context.new_page()
         errors: list[str] = []

@@ -24,7 +24,7 @@ from tests.fakes.console import switch_on
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.ports import closed_port
 from tests.fakes.tracker import Tracker
-from tests.journeys.connect_page.browser import launched, violations
+from tests.journeys.connect_page.browser import launch_browser, violations
 
 VIEWS = {
     "now": "/dev",
@@ -109,7 +109,7 @@ async def signed_in(context: Any, running: RunningGateway) -> Any:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
-    async with launched() as found:
+    async with launch_browser() as found:
         yield found
 
 

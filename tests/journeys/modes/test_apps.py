@@ -203,7 +203,7 @@ async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
     """Only a refresh that also sends the refresh token of the user's grant can lose this token."""
     _, gateway, connection_id = await with_users_grant(fake_provider, start)
     later(28_800)
-    assert (await refreshed(gateway, connection_id))[0] == "ghu_2"
+    assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
     store, ref = gateway.runtime.store, ConnectionRef("dev", "tracker", connection_id)
     row = await store.connections.get(ref)
     assert await store.refreshes.lease_refresh(ref, owner="dead", ttl=-FENCE, seen=row, intent="digest")
@@ -228,7 +228,7 @@ async def with_users_grant(fake_provider: FakeProvider, start: Any) -> tuple[Git
     return forge, gateway, await only_id(gateway)
 
 
-async def refreshed(gateway: Any, connection_id: str) -> tuple[str | None, list[tuple[str, str]]]:
+async def refresh_and_read(gateway: Any, connection_id: str) -> tuple[str | None, list[tuple[str, str]]]:
     """Refresh the connection. Return the user's token, and the states and reasons of the history."""
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     shown = await gateway.json("GET", f"{path}&force_refresh=true")
@@ -238,7 +238,7 @@ async def refreshed(gateway: Any, connection_id: str) -> tuple[str | None, list[
     return user, [(change.state.value, change.reason) for change in changes]
 
 
-def dropped(logged: list[Any]) -> list[str]:
+def drop_reasons(logged: list[Any]) -> list[str]:
     return [event["reason"] for event in logged if event["event"] == "credential_part_dropped"]
 
 
@@ -249,13 +249,13 @@ async def test_refused_end_users_grant_is_dropped_and_reported(
     later(28_800)
     forge.users = 7  # the end user has revoked the grant, so the provider refuses the refresh token
     with structlog.testing.capture_logs() as logged:
-        user, history = await refreshed(gateway, connection_id)
+        user, history = await refresh_and_read(gateway, connection_id)
     assert (user, history) == (None, [("active", "authorized"), ("active", "user_grant_refused")])
-    assert dropped(logged) == ["user_grant_refused"]
+    assert drop_reasons(logged) == ["user_grant_refused"]
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200, "the app's token still works"
     later(3601)
-    assert await refreshed(gateway, connection_id) == (None, history), "it is reported once"
+    assert await refresh_and_read(gateway, connection_id) == (None, history), "it is reported once"
 
 
 async def test_end_users_grant_whose_refresh_lost_its_response_is_reported_as_lost(
@@ -269,20 +269,20 @@ async def test_end_users_grant_whose_refresh_lost_its_response_is_reported_as_lo
     forge.loses_user_token = False
     later(3600)
     with structlog.testing.capture_logs() as logged:
-        user, history = await refreshed(gateway, connection_id)
+        user, history = await refresh_and_read(gateway, connection_id)
     assert user is None
     assert history[-1] == ("active", "rotation_lost")
-    assert dropped(logged) == ["rotation_lost"]
+    assert drop_reasons(logged) == ["rotation_lost"]
 
 
 async def test_refused_client_keeps_the_end_users_grant(fake_provider: FakeProvider, start: Any, later: Any) -> None:
     forge, gateway, connection_id = await with_users_grant(fake_provider, start)
     later(28_800)
     forge.refuses_client = True
-    assert await refreshed(gateway, connection_id) == ("ghu_1", [("active", "authorized")])
+    assert await refresh_and_read(gateway, connection_id) == ("ghu_1", [("active", "authorized")])
     forge.refuses_client = False
     later(3601)
-    assert (await refreshed(gateway, connection_id))[0] == "ghu_2"
+    assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
 
 
 def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
@@ -304,7 +304,7 @@ def client_and_app(fake_provider: FakeProvider) -> dict[str, Any]:
     return {**integration(fake_provider), "client_id": "oauth-client", "client_secret": "oauth-secret"}
 
 
-def requested(fake_provider: FakeProvider) -> list[str]:
+def requested_paths(fake_provider: FakeProvider) -> list[str]:
     """Return the paths that were requested after the installation page."""
     return [path for path in fake_provider.paths() if not path.endswith("/new")]
 
@@ -317,7 +317,7 @@ async def test_an_end_user_connects_an_installation_that_this_user_can_access(
     forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
     status, html = await connect(gateway)
     assert status == 200, html
-    assert requested(fake_provider) == [
+    assert requested_paths(fake_provider) == [
         "/login/token",
         "/user/installations/42/repositories",
         "/app/installations/42/access_tokens",

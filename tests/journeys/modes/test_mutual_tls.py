@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.egress import client as egress_client
-from tests.fakes.certificate import Identity, issued
+from tests.fakes.certificate import Identity, issue_identity
 from tests.journeys.modes.conftest import FakeProvider, import_connection
 
 
@@ -20,9 +20,9 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
     The values are its URL, an identity that it accepts, and the received requests.
     """
-    authority, issuer = issued("authority")
-    server, _ = issued("localhost", issuer, "localhost")
-    client, _ = issued("customer", issuer)
+    authority, issuer = issue_identity("authority")
+    server, _ = issue_identity("localhost", issuer, "localhost")
+    client, _ = issue_identity("customer", issuer)
     folder = tmp_path / "tls"
     folder.mkdir()
     (folder / "server.pem").write_text(server.certificate + server.key)
@@ -92,7 +92,7 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(
     fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, _, seen = bank
-    stranger, _ = issued("stranger")
+    stranger, _ = issue_identity("stranger")
     gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
     response = await import_connection(
@@ -106,7 +106,7 @@ async def test_a_key_that_does_not_match_its_certificate_is_refused_by_the_gatew
     fake_provider: FakeProvider, start: Any, bank: Any
 ) -> None:
     url, identity, _ = bank
-    other, _ = issued("other")
+    other, _ = issue_identity("other")
     gateway = await gateway_of(fake_provider, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     response = await import_connection(

@@ -132,7 +132,7 @@ async def test_faults_are_named_by_their_place_in_the_body(fake_provider: FakePr
     ("path", "status", "code"),
     [("/api-auth/basic", 400, "invalid_auth_mode"), ("/auth/jwt", 400, "invalid_auth_mode")],
 )
-async def test_an_endpoint_is_for_one_mode(
+async def test_each_credential_endpoint_accepts_one_auth_mode(
     fake_provider: FakeProvider, start: Any, path: str, status: int, code: str
 ) -> None:
     gateway = await start(**KEY)

@@ -29,7 +29,7 @@ from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes.gateways import free_socket
 from tests.fakes.pages import BROWSER, consent_url
 from tests.fakes.patience import PATIENCE_S
-from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.browser import launch_browser
 from tests.journeys.connect_page.looks import sign_in
 
 ROOT: Final = Path(__file__).parents[3]
@@ -97,7 +97,7 @@ class Reader:
     async def demo(self) -> AsyncIterator[dict[str, Any]]:
         """Run `make run` in the first terminal."""
         process = await self._shell(f"exec {MAKE_RUN} --port 0 --sandbox-port 0 --json")
-        async with _ended(process):
+        async with _ending(process):
             assert process.stdout is not None
             line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
             ready: dict[str, Any] = json.loads(line)
@@ -114,7 +114,7 @@ class Reader:
         *before, last = script.splitlines()
         served = last.replace("--port 8000", f"--fd {self.socket.fileno()}")
         process = await self._shell("\n".join([*before, f"exec {served}"]))
-        async with _ended(process):
+        async with _ending(process):
             yield
 
     async def _shell(self, script: str) -> Process:
@@ -126,7 +126,7 @@ class Reader:
 
 
 @asynccontextmanager
-async def _ended(process: Process) -> AsyncIterator[None]:
+async def _ending(process: Process) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -216,7 +216,7 @@ async def program(application: str) -> AsyncIterator[Ada]:
 
 @asynccontextmanager
 async def chromium(application: str) -> AsyncIterator[Ada]:
-    async with launched() as driver:
+    async with launch_browser() as driver:
         page = await driver.new_page()
         page.set_default_timeout(PATIENCE_S * 1000)
         ada = AdaInChromium(application, page)

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.fakes.patience import PATIENCE_S
-from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.browser import launch_browser
 from tests.journeys.wrong_person.world import World, world_at
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,7 +41,7 @@ async def evil() -> AsyncIterator[str]:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
     """Yield one Chromium for all tests. Each test opens its own profile."""
-    async with launched() as browser:
+    async with launch_browser() as browser:
         yield browser
 
 

@@ -139,7 +139,7 @@ def test_placeholder_with_a_fallback_gets_a_default() -> None:
     assert "lost" not in {kind for kind, _ in notes}
 
 
-def test_two_values_for_one_place_are_reported_as_lost() -> None:
+def test_two_values_for_one_field_are_reported_as_lost() -> None:
     header = {"x-team": "${connectionConfig.team} || ${connectionConfig.group}"}
     values, notes = convert(proxy={"base_url": "https://api.far.test", "headers": header})
     assert values["proxy"]["headers"] == {"x-team": "${connectionConfig.team}"}

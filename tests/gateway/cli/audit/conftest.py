@@ -8,8 +8,8 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined
 
 
-async def audit(of: Examined, *words: str) -> CommandOutput:
-    return await command_output("audit", *words, "-c", str(of.file))
+async def audit(examined: Examined, *words: str) -> CommandOutput:
+    return await command_output("audit", *words, "-c", str(examined.file))
 
 
 @pytest.fixture

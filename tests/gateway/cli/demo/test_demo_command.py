@@ -57,7 +57,7 @@ def test_one_port_cannot_serve_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
-def test_a_port_that_is_none_is_a_usage_error(port: str) -> None:
+def test_an_invalid_port_is_a_usage_error(port: str) -> None:
     assert CliRunner().invoke(demo, ["--port", port]).exit_code == 2
 
 

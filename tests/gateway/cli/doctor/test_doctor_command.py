@@ -18,7 +18,7 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, responding
 
 
-async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, running: RunningGateway) -> None:
+async def test_a_healthy_gateway_passes_all_checks(examined: Examined, running: RunningGateway) -> None:
     (running.folder / "gateway.db").chmod(0o600)
     result = await examined.report()
     assert [finding for finding in result.findings if finding["level"] == "fail"] == []

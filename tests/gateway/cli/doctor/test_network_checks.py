@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.gateways import RunningGateway, document, free_socket, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, responding
@@ -57,7 +57,7 @@ async def test_certificate_of_the_public_url_is_checked(
     async def health(_: web.Request) -> web.Response:
         return web.json_response({"result": "ok"})
 
-    serving, _ = certified("localhost", tmp_path)
+    serving, _ = tls_contexts("localhost", tmp_path)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())

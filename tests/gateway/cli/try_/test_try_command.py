@@ -248,7 +248,7 @@ async def test_other_server_is_reported_as_not_a_gateway(try_command: Try, words
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
 async def test_invalid_gateway_url_is_reported(try_command: Try, url: str) -> None:
     result = await try_command("--url", url, "--key", "k" * 16)
-    assert (result.exit_code, f"'{url}' does not reach a gateway" in result.stderr) == (1, True)
+    assert (result.exit_code, f"'{url}' is not the URL of a gateway" in result.stderr) == (1, True)
 
 
 async def test_secret_key_with_a_line_break_is_reported(try_command: Try) -> None:

@@ -20,6 +20,6 @@ def test_repeat_of_the_last_page_is_detected_immediately() -> None:
     assert [circle.detect_repeat(key) for key in ("a", "a")] == [False, True]
 
 
-def test_different_pages_are_no_cycle() -> None:
+def test_different_pages_are_not_a_cycle() -> None:
     circle = CycleDetector()
     assert not any(circle.detect_repeat(str(number)) for number in range(10_000))

@@ -43,7 +43,7 @@ def entry(number: int) -> AuditEntry:
     )
 
 
-def sealed(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -> list[ChainedRecord]:
+def make_chain(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -> list[ChainedRecord]:
     sequence, digest = start
     found = []
     for body in bodies:
@@ -63,7 +63,7 @@ def check_chain(records: list[ChainedRecord], *checkpoints: Checkpoint) -> Verdi
     return check.finish()
 
 
-CHAIN = sealed([entry(number).body() for number in range(1, 61)])
+CHAIN = make_chain([entry(number).body() for number in range(1, 61)])
 
 
 def test_an_unchanged_chain_is_complete() -> None:
@@ -74,7 +74,7 @@ def test_an_unchanged_chain_is_complete() -> None:
 
 def sealed_again(records: list[ChainedRecord]) -> list[ChainedRecord]:
     """Seal changed records again with consistent numbers and hashes, as an attacker who knows the format does."""
-    return sealed([record.body for record in records])
+    return make_chain([record.body for record in records])
 
 
 def edit_at_random(records: list[ChainedRecord], chance: random.Random) -> None:

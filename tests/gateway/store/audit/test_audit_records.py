@@ -37,12 +37,12 @@ def entry(number: int = 0, **members: Any) -> AuditEntry:
     return replace(plain, **members)
 
 
-async def filled(store: Store, records: int = 12) -> None:
+async def fill_chain(store: Store, records: int = 12) -> None:
     await store.trail.write(*(entry(number) for number in range(1, records + 1)))
     await store.audit.append_to_chain()
 
 
-async def signed(store: Store) -> Checkpoint:
+async def sign_checkpoint(store: Store) -> Checkpoint:
     """Return a checkpoint of the whole chain. The chain includes the record of the checkpoint's key."""
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
@@ -60,8 +60,8 @@ async def run_sql(store: Store, statement: str) -> int:
     return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
-async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Store) -> None:
-    await filled(store)
+async def test_a_record_has_a_position_in_the_chain_and_is_found_unchanged(store: Store) -> None:
+    await fill_chain(store)
     found = await store.audit.find(AuditFilter(limit=5))
     assert [item.sequence for item in found] == [12, 11, 10, 9, 8]
     assert found[0].body == entry(12).body()
@@ -71,7 +71,7 @@ async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Stor
 
 
 async def test_audit_records_are_filtered(store: Store) -> None:
-    await filled(store)
+    await fill_chain(store)
     await store.trail.write(entry(20, action=AuditAction.KEY_REVOKED, environment="prod", connection_id="", key_id=7))
     await store.audit.append_to_chain()
     for wanted, numbers in (
@@ -147,7 +147,7 @@ async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
 
     await asyncio.gather(*(writing(node, 100 * (1 + n)) for n, node in enumerate(nodes)))
     await asyncio.gather(*(node.audit.append_to_chain() for node in nodes))
-    left = await signed(other)
+    left = await sign_checkpoint(other)
     found = await store.audit.find(AuditFilter(limit=1000, action="credential.read"))
     assert sorted(item.columns.connection_id for item in found) == sorted(
         f"u{b + n}" for b in (100, 200) for n in range(30)
@@ -175,7 +175,7 @@ async def test_record_added_by_hand_is_found_and_blocks_nothing(store: Store) ->
     added = text("INSERT INTO audit_pending (body) VALUES (:body)")
     for body in BY_HAND:
         await store.transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
-    await filled(store, 2)
+    await fill_chain(store, 2)
     verdict = await verify_store(store)
     assert verdict.last == len(BY_HAND) + 2
     assert {fault.sequence for fault in verdict.faults} == set(range(1, len(BY_HAND) + 1))
@@ -206,8 +206,8 @@ def statements(chance: random.Random, last: int) -> tuple[str, str]:
 
 
 async def test_tampering_by_sql_is_found(store: Store) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     key, chance = await store.audit.public_key(now=NOW), random.Random(7)
     assert (await verify_store(store, left, key=key)).ok
     columns = "sequence, hash, at, environment, action, key_id, integration_id, connection_id, end_user, body"
@@ -235,8 +235,8 @@ async def _changed_nothing(store: Store) -> bool:
 async def test_a_truncated_chain_is_detected_by_an_exported_checkpoint(
     store: Store,
 ) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     await run_sql(store, "DELETE FROM audit_records WHERE sequence > 8")
     await run_sql(store, "DELETE FROM audit_checkpoints")
     await run_sql(
@@ -248,8 +248,8 @@ async def test_a_truncated_chain_is_detected_by_an_exported_checkpoint(
 
 
 async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     await store.trail.write(entry(50), entry(51))
     await store.audit.append_to_chain()
     await store.trail.write(entry(52))
@@ -259,8 +259,8 @@ async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None
 
 
 async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     (fault,) = (await verify_store(store, replace(left, store="else"))).faults
     assert (fault.kind, "another store" in fault.message) == ("checkpoint", True)
     former = left.public_key
@@ -274,7 +274,7 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
 
 async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, store: Store) -> None:
     other = await opener()
-    await filled(store)
+    await fill_chain(store)
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
     made = await asyncio.gather(*(item.audit.checkpoint(now=NOW) for item in (store, other, store)))
@@ -282,8 +282,8 @@ async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, st
 
 
 async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Opener, store: Store) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     newer = os.urandom(32)
     both = await opener(newer, KEY)
     await both.rotation.rotate(lambda *_: None)
@@ -298,11 +298,11 @@ async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Open
 
 
 async def test_pruning_leaves_a_chain_that_can_be_verified(store: Store) -> None:
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     removed = await store.audit.prune(NOW + timedelta(minutes=6), now=NOW + timedelta(days=1))
     assert removed == 5
-    later = await signed(store)
+    later = await sign_checkpoint(store)
     verdict = await verify_store(store, left, later)
     assert verdict.ok, verdict.faults
     assert (verdict.first, verdict.proven_to, verdict.unproven) == (6, later.sequence, 0)
@@ -312,8 +312,8 @@ async def test_pruning_leaves_a_chain_that_can_be_verified(store: Store) -> None
 
 
 async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: Store) -> None:
-    await filled(store)
-    await signed(store)
+    await fill_chain(store)
+    await sign_checkpoint(store)
     await run_sql(store, "CREATE TABLE cut_short AS SELECT * FROM audit_records WHERE sequence <= 5")
     await store.audit.prune(NOW + timedelta(minutes=6), now=NOW)
     await run_sql(store, "INSERT INTO audit_records SELECT * FROM cut_short")
@@ -326,8 +326,8 @@ async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store
     """An attacker removes the first records and marks a real checkpoint as the new start. No record of a pruning
     explains it.
     """
-    await filled(store)
-    left = await signed(store)
+    await fill_chain(store)
+    left = await sign_checkpoint(store)
     await store.trail.write(entry(70))
     await store.audit.append_to_chain()
     await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {left.sequence}")
@@ -426,9 +426,9 @@ async def test_secrets_in_details_are_masked_and_long_ones_cut(store: Store) -> 
 
 @sqlite_only
 async def test_each_refresh_is_recorded_only_where_that_is_requested(store: Store) -> None:
-    await refreshed(store, 1)
+    await refresh_connection(store, 1)
     store.trail.all_refreshes = True
-    await refreshed(store, 2)
+    await refresh_connection(store, 2)
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(action="connection.refreshed"))
     assert len(found) == 1
@@ -438,13 +438,13 @@ async def test_each_refresh_is_recorded_only_where_that_is_requested(store: Stor
 async def test_each_refresh_in_one_statement_is_recorded_too(store: Store) -> None:
     store.trail.all_refreshes = True
     for round_ in (1, 2, 3):
-        await refreshed(store, round_)
+        await refresh_connection(store, round_)
     await store.audit.append_to_chain()
     found = await store.audit.find(AuditFilter(action="connection.refreshed"))
     assert len(found) == 3
 
 
-async def refreshed(store: Store, round_: int) -> None:
+async def refresh_connection(store: Store, round_: int) -> None:
     if await store.connections.get(REF) is None:
         await store.connections.put(new(), now=NOW)
     row = await store.connections.get(REF)

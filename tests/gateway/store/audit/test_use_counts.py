@@ -15,23 +15,23 @@ def count(hour: int, connection: str, key: int, calls: int, failed: int = 0) -> 
     )
 
 
-def wanted(since: int, until: int, **more: object) -> CredentialUseFilter:
+def use_filter(since: int, until: int, **more: object) -> CredentialUseFilter:
     return CredentialUseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **more)  # type: ignore[arg-type]
 
 
 async def test_uses_of_a_key_in_a_period(store: Store) -> None:
     await store.uses.add_many([count(0, "a", 1, 5, 1), count(1, "a", 1, 7), count(1, "b", 1, 2), count(1, "a", 2, 9)])
     await store.uses.add_many([count(1, "a", 1, 3, 2), count(4, "a", 1, 100)])
-    page = await store.uses.find(wanted(0, 2, key_ids=single_or_any_set(1)))
+    page = await store.uses.find(use_filter(0, 2, key_ids=single_or_any_set(1)))
     assert [(use.connection_id, calls, failed) for use, calls, failed in page.uses] == [("a", 15, 3), ("b", 2, 0)]
     assert (page.calls, page.failed, page.connections) == (17, 3, 2)
-    assert (await store.uses.find(wanted(1, 2, key_ids=single_or_any_set(1), connection_id="a"))).calls == 10
-    assert (await store.uses.find(wanted(5, 9))).uses == []
+    assert (await store.uses.find(use_filter(1, 2, key_ids=single_or_any_set(1), connection_id="a"))).calls == 10
+    assert (await store.uses.find(use_filter(5, 9))).uses == []
 
 
 async def test_limit_hides_rows_but_keeps_their_calls_in_the_total(store: Store) -> None:
     await store.uses.add_many([count(0, f"c{number}", 1, number) for number in range(1, 301)])
-    page = await store.uses.find(wanted(0, 1, limit=2))
+    page = await store.uses.find(use_filter(0, 1, limit=2))
     assert [use.connection_id for use, _, _ in page.uses] == ["c300", "c299"]
     assert (page.calls, page.connections) == (300 * 301 // 2, 300)
 
@@ -39,4 +39,4 @@ async def test_limit_hides_rows_but_keeps_their_calls_in_the_total(store: Store)
 async def test_old_hours_are_removed(store: Store) -> None:
     await store.uses.add_many([count(hour, "a", 1, 1) for hour in range(5)])
     assert await store.uses.prune(HOUR + timedelta(hours=3)) == 3
-    assert (await store.uses.find(wanted(0, 9))).calls == 2
+    assert (await store.uses.find(use_filter(0, 9))).calls == 2

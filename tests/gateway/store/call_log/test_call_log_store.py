@@ -223,11 +223,11 @@ async def test_each_filter_finds_only_matches(store: Store, small_segments: None
         page = await store.call_log.find(wanted)
         assert [item.operation for item in page.operations] == [item for item in made[::-1] if fits(item, wanted)], case
         assert not page.more
-        few = await paged(store, replace(wanted, limit=3))
+        few = await find_all_pages(store, replace(wanted, limit=3))
         assert few == page.operations, case
 
 
-async def paged(store: Store, wanted: OperationFilter) -> list[StoredOperation]:
+async def find_all_pages(store: Store, wanted: OperationFilter) -> list[StoredOperation]:
     """Return all matching operations. Read them page by page."""
     every: list[StoredOperation] = []
     while True:
@@ -331,7 +331,7 @@ async def test_old_operations_are_neither_found_nor_kept(store: Store, monkeypat
     assert await operations_found(store) == [operation(1)]
 
 
-async def test_no_more_rows_are_kept_than_a_former_bound_says(store: Store) -> None:
+async def test_pruning_keeps_at_most_max_rows(store: Store) -> None:
     store.call_log.bounds = CallLogBounds(max_rows=24)
     for number in range(60):
         await store.call_log.add_many([operation(number)])

@@ -12,7 +12,7 @@ from gateway.config import PoolConfig
 from gateway.store import StoreRefused, open_store
 from gateway.store.postgres.postgres_connection import connect
 from gateway.vault import Keyring
-from tests.fakes.certificate import certified
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, PostgresServer
 from tests.fakes.tls_postgres import tls_before
@@ -22,7 +22,7 @@ from tests.gateway.store.conftest import KEY, NOW, REF, new
 @pytest.fixture
 async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
     """Return the URL of an empty database at `localhost`, the name in the server's certificate."""
-    server, _ = certified("localhost", tmp_path)
+    server, _ = tls_contexts("localhost", tmp_path)
     async with tls_before(postgres_server.port, server) as port:
         head, _, name = empty_database.rpartition("/")
         yield f"{head.rpartition('@')[0]}@localhost:{port}/{name}"
@@ -47,7 +47,7 @@ async def test_server_with_a_wrong_certificate_is_refused(by_tls: str, tmp_path:
     else:
         other = tmp_path / "other"
         other.mkdir()
-        certified("localhost", other)
+        tls_contexts("localhost", other)
         trusted = other / "certificate.pem"
     url = f"{by_tls}?sslmode=verify-full&sslrootcert={trusted}"
     with pytest.raises(StoreRefused, match="certificate is invalid") as refusal:

@@ -28,7 +28,7 @@ def backend() -> str:
     return "postgresql"
 
 
-async def refused(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str:
+async def opening_error(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str:
     with pytest.raises(StoreRefused) as refusal:
         await open_store(url, Keyring([key]), environments={"dev", "another"}, pool=pool)
     message = str(refusal.value)
@@ -58,7 +58,7 @@ async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
     await store.connections.put(new(), now=NOW)
     before = await all_rows(postgres_server, url)
     assert len(before) > 8
-    assert "store.encryption_keys" in await refused(url, OTHER)
+    assert "store.encryption_keys" in await opening_error(url, OTHER)
     assert await all_rows(postgres_server, url) == before
 
 
@@ -67,7 +67,7 @@ async def test_changed_data_key_differs_from_a_wrong_key(
 ) -> None:
     await opener()
     await postgres_server.run(f"UPDATE data_keys SET wrapped = decode('{'00' * 60}', 'hex')", url.rpartition("/")[2])
-    assert "damaged" in await refused(url)
+    assert "damaged" in await opening_error(url)
 
 
 async def test_stored_rows_exist_after_a_restart_of_the_server(
@@ -85,7 +85,7 @@ async def test_stored_rows_exist_after_a_restart_of_the_server(
 
 async def test_missing_server_is_reported_in_one_line() -> None:
     port = free_port()
-    result = await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+    result = await opening_error(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
     assert result == (
         f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens there. "
         "Start it, or correct store.url."
@@ -97,15 +97,15 @@ async def test_silent_server_times_out() -> None:
         silent.listen()  # the port is open, but nothing accepts connections
         port = silent.getsockname()[1]
         url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
-        assert "does not respond within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
+        assert "does not respond within 1 s" in await opening_error(url, pool=PoolConfig(connect_s=1))
 
 
 async def test_a_refused_login_is_reported_with_its_reason(
     postgres_server: PostgresServer, empty_database: str
 ) -> None:
-    assert "refuses the password" in await refused(empty_database.replace(PASSWORD, "wrong"))
-    assert "no such database" in await refused(postgres_server.url("nowhere"))
-    assert "cannot be reached" in await refused(empty_database + "?sslmode=require")
+    assert "refuses the password" in await opening_error(empty_database.replace(PASSWORD, "wrong"))
+    assert "no such database" in await opening_error(postgres_server.url("nowhere"))
+    assert "cannot be reached" in await opening_error(empty_database + "?sslmode=require")
 
 
 async def test_a_newer_database_is_refused(
@@ -115,7 +115,7 @@ async def test_a_newer_database_is_refused(
     name = empty_database.rpartition("/")[2]
     await postgres_server.run("UPDATE alembic_version SET version_num = '9999'", name)
     before = await all_rows(postgres_server, empty_database)
-    assert "newer version" in await refused(empty_database)
+    assert "newer version" in await opening_error(empty_database)
     assert await all_rows(postgres_server, empty_database) == before
 
 
@@ -126,7 +126,7 @@ async def test_another_programs_database_is_refused_unchanged(
     name = empty_database.rpartition("/")[2]
     await postgres_server.run(f"CREATE TABLE {table}", name)
     before = await all_rows(postgres_server, empty_database)
-    assert "another program" in await refused(empty_database)
+    assert "another program" in await opening_error(empty_database)
     assert await all_rows(postgres_server, empty_database) == before
     await postgres_server.run("CREATE SCHEMA ours", name)
     store = await open_store(f"{empty_database}?search_path=ours", Keyring([KEY]), environments={"dev"})
@@ -141,7 +141,7 @@ async def test_a_user_who_may_not_create_tables_is_reported_with_the_grant_to_gi
 ) -> None:
     name = empty_database.rpartition("/")[2]
     await postgres_server.run(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'", name)
-    result = await refused(empty_database.replace("//gateway:", f"//{name}:"))
+    result = await opening_error(empty_database.replace("//gateway:", f"//{name}:"))
     assert result.endswith(f'GRANT CREATE ON SCHEMA public TO "{name}".')
     await postgres_server.run(f"GRANT CREATE ON SCHEMA public TO {name}", name)
     await (
@@ -152,10 +152,10 @@ async def test_a_user_who_may_not_create_tables_is_reported_with_the_grant_to_gi
 async def test_text_that_is_not_unicode_is_refused(postgres_server: PostgresServer) -> None:
     await postgres_server.run("DROP DATABASE IF EXISTS narrow")
     await postgres_server.run("CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    assert "ENCODING 'UTF8'" in await refused(postgres_server.url("narrow"))
+    assert "ENCODING 'UTF8'" in await opening_error(postgres_server.url("narrow"))
 
 
-async def test_several_that_open_an_empty_database_at_once_all_succeed(empty_database: str) -> None:
+async def test_several_stores_may_open_an_empty_database_at_once(empty_database: str) -> None:
     """The nodes create the tables one after the other. The order does not matter."""
     opening = [open_store(empty_database, Keyring([KEY]), environments={"dev", "prod"}) for _ in range(4)]
     stores: list[Store] = await asyncio.gather(*opening)
@@ -181,7 +181,7 @@ async def test_processes_that_start_together_on_an_empty_database_all_succeed(em
     assert [errors.decode() for _, errors in ended] == ["", "", ""]
 
 
-async def test_a_socket_in_the_file_system_will_do(postgres_server: PostgresServer, empty_database: str) -> None:
+async def test_a_unix_socket_is_accepted(postgres_server: PostgresServer, empty_database: str) -> None:
     url = postgres_server.socket_url(empty_database.rpartition("/")[2])
     store = await open_store(url, Keyring([KEY]), environments={"dev"})
     await store.connections.put(new(), now=NOW)

@@ -18,7 +18,7 @@ def backend() -> str:
     return "postgresql"
 
 
-async def restarted(server: PostgresServer) -> None:
+async def restart(server: PostgresServer) -> None:
     await asyncio.to_thread(server.stop)
     server.launch()
     await server.responses()
@@ -27,7 +27,7 @@ async def restarted(server: PostgresServer) -> None:
 async def test_database_restart_causes_no_error_afterwards(store: Store, postgres_server: PostgresServer) -> None:
     await store.connections.put(new(), now=NOW)
     await asyncio.gather(*(store.connections.get(REF) for _ in range(20)))
-    await restarted(postgres_server)
+    await restart(postgres_server)
     found = await asyncio.gather(*(store.connections.get(REF) for _ in range(20)))
     assert all(found)
     stored, _ = await store.connections.put(new(), now=NOW)

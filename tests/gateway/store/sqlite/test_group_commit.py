@@ -25,7 +25,7 @@ Write = Callable[[AsyncConnection], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
+async def hold_writes(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Hold back all writes that start within the block. At its end, release the writes and wait for their tasks."""
     reached, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
 
@@ -84,7 +84,7 @@ async def test_waiting_writes_are_committed_together(
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
     await store.connections.put(new(), now=NOW)  # opens the connection, and seals values if needed
     commits.clear()
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [put(store, f"c{n}") for n in range(MAX_WRITES_PER_COMMIT)]
     assert len(commits) == 2, "that of what held them up, and theirs"
     for n, task in enumerate(tasks):
@@ -94,7 +94,7 @@ async def test_waiting_writes_are_committed_together(
         assert store.open(connection.credential)["apiKey"] == "k"
 
 
-async def test_a_last_statement_among_several_commits_for_none(
+async def test_the_last_statement_of_a_write_does_not_commit_the_batch(
     store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
@@ -103,7 +103,7 @@ async def test_a_last_statement_among_several_commits_for_none(
         await store.connections.put(new(ref), now=NOW)
     lease = {"ttl": timedelta(seconds=30)}
     commits.clear()
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [asyncio.create_task(store.refreshes.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
         tasks.append(environment(store, "a"))
     assert [task.result() for task in tasks] == [True, True, True, "a"]
@@ -115,7 +115,7 @@ async def test_lock_is_released_between_batches(
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.0)
     commits.clear()
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [environment(store, f"e{n}") for n in range(3)]
     assert len(commits) >= 3
     assert [task.result() for task in tasks] == ["e0", "e1", "e2"]
@@ -125,7 +125,7 @@ async def test_failed_write_leaves_nothing_and_does_not_affect_others(store: Sto
     async def fail(_db: AsyncConnection) -> None:
         raise ValueError("in the middle")
 
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [environment(store, "a"), environment(store, "b", fail), environment(store, "a"), put(store, "c")]
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert ended[0] == "a"
@@ -143,7 +143,7 @@ async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
             "INSERT INTO connection_history (connection, at, state, reason) VALUES (99, '', 'active', '')"
         )
 
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [environment(store, "a"), environment(store, "b", fail_at_commit), environment(store, "c")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, third) == ("a", "c"), "by a commit of their own"
@@ -156,7 +156,7 @@ async def test_write_that_ends_the_transaction_fails_no_other_write(store: Store
         await db.exec_driver_sql("ROLLBACK")
         raise Unavailable("store_unavailable", "as if the disk were full")
 
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [environment(store, "a"), environment(store, "b", end), environment(store, "c")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, third) == ("a", "c")
@@ -171,7 +171,7 @@ async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
     await store.connections.put(new(), now=NOW)
     commits.clear()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        async with queued(store) as tasks:
+        async with hold_writes(store) as tasks:
             tasks += [put(store, f"c{n}") for n in range(5)]
             other.execute("BEGIN IMMEDIATE")
             asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
@@ -187,7 +187,7 @@ async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
     await store.connections.put(new(), now=NOW)
     commits.clear()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        async with queued(store) as tasks:
+        async with hold_writes(store) as tasks:
             tasks += [put(store, f"c{n}") for n in range(20)]
             other.execute("BEGIN IMMEDIATE")
             tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
@@ -201,7 +201,7 @@ async def test_cancelling_a_write_cancels_no_other_write(store: Store, alone: bo
     async def cancelled(_db: AsyncConnection) -> None:
         raise asyncio.CancelledError
 
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks.extend(() if alone else [environment(store, "a")])
         tasks.append(asyncio.create_task(store.transactions.write(cancelled)))
     tasks.append(environment(store, "b"))
@@ -214,7 +214,7 @@ async def test_cancelling_a_write_in_before_cancels_no_other_write(store: Store)
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks.append(environment(store, "a"))
         tasks.append(asyncio.create_task(store.transactions.write(AsyncMock(), before=cancelled)))
         tasks.append(environment(store, "b"))
@@ -231,7 +231,7 @@ async def test_repeated_write_reports_a_lock_timeout(opener: Opener, path: Path)
     store = await opener(busy_s=0.2)
     fenced = store.transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        async with queued(store) as tasks:
+        async with hold_writes(store) as tasks:
             tasks.append(asyncio.create_task(fenced))
             tasks.append(environment(store, "a"))
             other.execute("BEGIN IMMEDIATE")
@@ -250,7 +250,7 @@ async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None
     async with store.transactions.read() as db:
         pages = (await db.exec_driver_sql("PRAGMA page_count")).scalar_one()
     await limit(pages + 10)
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks += [put(store, "a"), put(store, "b", metadata={"much": "x" * 200_000}), put(store, "c")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert first[1]
@@ -262,7 +262,7 @@ async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None
 async def test_all_seal_under_the_key_that_another_process_made_meanwhile(opener: Opener) -> None:
     here, there = await opener(), await opener()
     old, _ = await here.connections.put(new(), now=NOW)
-    async with queued(here) as tasks:
+    async with hold_writes(here) as tasks:
         tasks += [put(here, f"c{n}") for n in range(5)]
         await asyncio.sleep(0)
         await there.rotation.rotate(lambda _done, _all: None, fresh=True)
@@ -273,7 +273,7 @@ async def test_all_seal_under_the_key_that_another_process_made_meanwhile(opener
 
 async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -> None:
     old, _ = await store.connections.put(new(), now=NOW)
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks.append(put(store, "a"))
         tasks.append(asyncio.create_task(store.transactions.write(lambda db: store.data_keys.make(db, "dev"))))
         tasks.append(put(store, "b"))
@@ -284,7 +284,7 @@ async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -
 
 async def test_write_that_waited_too_long_fails_and_is_not_written(opener: Opener) -> None:
     store = await opener(busy_s=0.05)
-    async with queued(store) as tasks:
+    async with hold_writes(store) as tasks:
         tasks.append(environment(store, "late"))
         with pytest.raises(Unavailable, match="too many writes"):
             await tasks[0]

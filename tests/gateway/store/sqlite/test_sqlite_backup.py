@@ -45,7 +45,7 @@ async def backed_up(path: Path, copy: Path, *, key: bytes = KEY, over: bool = Fa
     return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=ignore_progress)
 
 
-async def restored(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> Restored:
+async def restore_copy(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> Restored:
     keyring = Keyring(keys or (KEY,))
     return await asyncio.to_thread(restore, copy, path, keyring, exactly=exactly, step=ignore_progress)
 
@@ -131,7 +131,7 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     await store.connections.delete(REF._replace(connection_id="deleted"), now=NOW)
     await put(store, "later", "k")
     await store.close()
-    done = await restored(copy, path)
+    done = await restore_copy(copy, path)
     assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (made.at, 2, 1, 1, 0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = await opener()
@@ -146,7 +146,7 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     assert not list(path.parent.glob(".gateway.db.*"))
 
 
-async def renewed(store: Store, name: str, token: str) -> None:
+async def save_new_token(store: Store, name: str, token: str) -> None:
     ref = REF._replace(connection_id=name)
     version = (await stored_row(store, ref)).version
     assert await store.refreshes.lease_refresh(ref, owner="o", ttl=TTL)
@@ -167,17 +167,17 @@ async def test_newer_token_of_the_replaced_database_is_kept(
         new(REF._replace(connection_id="same"), metadata={"m": 1}, credential={"apiKey": "old"}), now=NOW
     )
     await backed_up(path, copy)
-    await renewed(store, "renewed", "new")
+    await save_new_token(store, "renewed", "new")
     await store.rotation.rotate(ignore_progress, fresh=True)  # now the backup also lacks the new data key
     await store.close()
-    done = await restored(copy, path, exactly=exactly)
+    done = await restore_copy(copy, path, exactly=exactly)
     assert done.taken_over == (None if exactly else 1)
     again = await opener()
     assert await stored_key(again, "renewed") == ("old" if exactly else "new")
     assert await stored_key(again, "same") == "old"
     assert (await stored_row(again, REF._replace(connection_id="same"))).metadata == {"m": 1}
     assert await again.rotation.verify(ignore_progress) == []
-    await renewed(again, "renewed", "newer")
+    await save_new_token(again, "renewed", "newer")
     assert await stored_key(again, "renewed") == "newer"
 
 
@@ -193,7 +193,7 @@ async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
         path.unlink()
     else:
         path.write_bytes(damage)
-    done = await restored(copy, path)
+    done = await restore_copy(copy, path)
     assert (done.taken_over, done.connections) == (None, 1)
     if damage is None:
         assert done.kept is None
@@ -214,7 +214,7 @@ async def test_restored_database_belongs_to_the_gateways_user(
         path.unlink()
     for file in (path.parent, *path.parent.glob(path.name)):
         os.chown(file, 4711, 4712)
-    await restored(copy, path)
+    await restore_copy(copy, path)
     assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4712)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -253,7 +253,7 @@ async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, cop
     with closing(sqlite3.connect(path)) as db:
         db.execute("DELETE FROM keys WHERE digest = 'pruned'")
         db.commit()
-    await restored(copy, path, exactly=exactly)
+    await restore_copy(copy, path, exactly=exactly)
     store = await opener()
     there = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
     alive = {name for name, key in there.items() if key is not None and key.is_valid(end)}
@@ -292,21 +292,21 @@ async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path:
     await store.close()
     before = path.read_bytes()
     with pytest.raises(StoreRefused, match="encrypted with a key"):
-        await restored(copy, path, os.urandom(32))
+        await restore_copy(copy, path, os.urandom(32))
     whole = copy.read_bytes()
     with closing(sqlite3.connect(copy)) as db:
         db.execute("UPDATE alembic_version SET version_num = '9999'")
         db.commit()
     with pytest.raises(StoreRefused, match="newer version"):
-        await restored(copy, path)
+        await restore_copy(copy, path)
     copy.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreRefused):
-        await restored(copy, path)
+        await restore_copy(copy, path)
     copy.write_bytes(b"no database")
     with pytest.raises(StoreRefused, match="not a SQLite database"):
-        await restored(copy, path)
+        await restore_copy(copy, path)
     with pytest.raises(StoreRefused, match="not a file"):
-        await restored(copy.parent, path)
+        await restore_copy(copy.parent, path)
     assert path.read_bytes() == before
     assert not list(path.parent.glob(".gateway.db.*"))
     assert await stored_key(await opener(), "c") == "k"
@@ -320,6 +320,6 @@ async def test_older_backup_is_upgraded(path: Path, copy: Path, opener: Opener) 
     with engine.begin() as db:
         command.upgrade(configuration(db), "0001")
     engine.dispose()
-    done = await restored(copy, path)
+    done = await restore_copy(copy, path)
     assert (done.at, done.connections, done.kept) == (None, 0, None)
     await put(await opener(), "c", "k")

@@ -217,7 +217,7 @@ def test_a_cancelled_opening_is_over_before_its_loop_ends(tmp_path: Path) -> Non
     assert faults == []
 
 
-async def test_a_connection_in_hand_while_its_engine_is_disposed_of_is_closed(tmp_path: Path) -> None:
+async def test_a_connection_in_use_while_its_engine_is_disposed_of_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "it.db"
     prepare(path, busy_s=1)
     engines = sqlite_engines(path, busy_s=1)
