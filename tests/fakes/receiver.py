@@ -10,6 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from multidict import CIMultiDictProxy
 
+from tests.fakes.patience import PATIENCE_S
+
 
 @dataclass(frozen=True)
 class ReceivedWebhook:
@@ -61,7 +63,7 @@ class Receiver:
         once = {webhook.headers.get("webhook-id", str(n)): webhook.event for n, webhook in enumerate(self.taken)}
         return [(event["connectionId"], event["event"]) for event in once.values()]
 
-    async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
+    async def until(self, enough: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
         """Wait until `enough()` is true."""
         async with asyncio.timeout(within_s):
             while not enough():

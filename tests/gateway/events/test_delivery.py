@@ -124,6 +124,7 @@ async def test_hanging_target_does_not_delay_others(
     await gateway.import_connection(tracker.grant(), "quick")
     await receiver.until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
+    await stuck.until(lambda: stuck.held >= delivery.MAX_PER_TARGET)
     assert stuck.held == delivery.MAX_PER_TARGET
     stuck.hold.set()
     await stuck.until_taken(2 * delivery.MAX_PER_TARGET)
