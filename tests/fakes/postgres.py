@@ -77,7 +77,7 @@ class PostgresServer:
     def _make(self) -> None:
         password = self._folder / "password"
         password.write_text(PASSWORD)
-        command = [
+        command: list[str | Path] = [
             self._programs / "initdb",
             "-D",
             self._data,
@@ -114,7 +114,7 @@ class PostgresServer:
         server ends too.
         """
         settings = [word for setting in self._settings for word in ("-c", setting)]
-        place = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
+        place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", *place, *settings],
@@ -181,7 +181,7 @@ class PostgresServer:
     def dump(self, url: str) -> str:
         """Return the database as SQL that any client can run: with INSERT instead of COPY, and without psql commands."""
         options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
-        command = [self._programs / "pg_dump", *options, "-d", url]
+        command: list[str | Path] = [self._programs / "pg_dump", *options, "-d", url]
         ran = subprocess.run(command, capture_output=True, check=True, cwd="/", **self._owner)
         return "".join(line for line in ran.stdout.decode().splitlines(True) if not line.startswith("\\"))
 
