@@ -66,8 +66,10 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
         finally:
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
-        marker_of(source).touch()
-        give_to_owner_of(source, marker_of(source))
+        marker = marker_of(source)
+        os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        os.utime(marker, follow_symlinks=False)
+        give_to_owner_of(source, marker)
     detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
     return Backup(target, at, size_bytes, connections, recorded)
@@ -154,11 +156,12 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
 def give_to_owner_of(model: Path, path: Path) -> None:
     """Give `path` the owner of `model`, if this user may do that.
 
-    Otherwise, the gateway's own user cannot open the files of a command that root has run.
+    Otherwise, the gateway's own user cannot open the files of a command that root has run. That user can replace `path`
+    by a link, which is not followed.
     """
     owner = model.stat()
-    with suppress(PermissionError):
-        os.chown(path, owner.st_uid, owner.st_gid)
+    with suppress(OSError):
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def put(fresh: Path, target: Path, *, over: bool) -> None:

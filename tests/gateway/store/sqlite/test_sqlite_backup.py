@@ -230,6 +230,18 @@ async def test_backup_by_root_leaves_the_time_of_the_backup_to_the_gateways_user
     assert (marker.stat().st_uid, marker.stat().st_gid) == (4711, 4712)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
+async def test_backup_by_root_gives_away_no_file_behind_a_link(opener: Opener, path: Path, copy: Path) -> None:
+    await (await opener()).close()
+    os.chown(path, 4711, 4712)
+    of_root = path.with_name("of-root")
+    of_root.touch()
+    os.utime(of_root, (1, 1))
+    path.with_name("gateway.db.backed-up").symlink_to(of_root)
+    await backed_up(path, copy)
+    assert (of_root.stat().st_uid, of_root.stat().st_mtime) == (0, 1)
+
+
 @pytest.mark.parametrize("exactly", [False, True])
 async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, copy: Path, exactly: bool) -> None:
     store = await opener()
