@@ -206,6 +206,7 @@ class RefreshJournal:
         overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
         useless, settled = await self._find_unneeded(dead, current, holding)
+        settled |= (await self._find_unneeded(await asyncio.to_thread(self._dead_files_elsewhere), current, holding))[1]
         over = list[str]()
         for path in living:
             unneeded, overdue_replies = await self._overdue_attempts(path, current, overdue)
@@ -279,6 +280,9 @@ class RefreshJournal:
             path.unlink(missing_ok=True)
         files = {path: is_dead(path) for path in all_files(self.folder)}
         return [path for path, dead in files.items() if dead], [path for path, dead in files.items() if not dead]
+
+    def _dead_files_elsewhere(self) -> list[Path]:
+        return [path for folder in self._other_folders() for path in all_files(folder) if is_dead(path)]
 
     def _dead_markers(self) -> list[Path]:
         assert self.folder is not None

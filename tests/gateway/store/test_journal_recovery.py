@@ -98,6 +98,25 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
     await linked.close()
 
 
+async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(opener: Opener, tmp_path: Path) -> None:
+    """Another machine may have reported the loss since: then no lease names this machine."""
+    here = await opener()
+    row = await claimed_connection(here)
+    link = tmp_path / "links" / "linked.db"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gateway.db")
+    entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+    file = JournalFile(entry.folder)
+    file.reply(entry, CALL, REPLY)
+    file.die()
+    linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
+    assert [found.ref for found in await linked.journal.sweep(linked.connections.get, fail_if_released)] == [REF]
+    await linked.refreshes.release_lease(REF, owner="o")
+    assert await linked.journal.sweep(linked.connections.get, fail_if_released) == []
+    assert len(list(entry.folder.glob("*.journal"))) == 1, "the file can belong to another database"
+    await linked.close()
+
+
 async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
     here = await opener()
     row = await stored_connection(here)
