@@ -43,7 +43,7 @@ from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
-from gateway.records.trace import TRACESTATE, CallTrace, current_trace, logged_traceparent, trace_id_of
+from gateway.records.trace import TRACESTATE, CallTrace, current_refresh, current_trace, logged_traceparent, trace_id_of
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.known_heads import MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads, header_lines
 from gateway.server.request_lines import LineReader, RequestLines
@@ -450,8 +450,9 @@ class FastMessage:
     def _set_context(self, trace: CallTrace | None) -> None:
         """Set the context for logs and audit, as the first middlewares of the chain do."""
         traceparent = self.traceparent
-        if trace is not None:
-            current_trace.set(trace)
+        # set even if None, because the task can have the context of another request
+        current_trace.set(trace)
+        current_refresh.set(None)
         current_trace_id.set(trace_id_of(trace, traceparent))
         current_request_id.set(self.request_id)
         current_actor.set(self.caller.actor(self.remote or ""))
