@@ -8,6 +8,7 @@ from gateway.text import nearest
 PREFIX: Final = "environment:"
 EVERYTHING: Final = "environment:*"
 PROXY: Final = "environment:proxy"
+LIST_INTEGRATIONS: Final = "environment:integrations:list"
 CONNECT: Final = "environment:connect_sessions:write"
 AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"

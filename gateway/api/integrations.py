@@ -11,6 +11,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits_error, missing_scope_error
+from gateway.access.scopes import LIST_INTEGRATIONS
 from gateway.api import responses
 from gateway.api.integration_shapes import (
     IntegrationChanges,
@@ -38,7 +39,7 @@ READ_CREDENTIALS: Final = "environment:integrations:read_credentials"
 INCLUDABLE: Final = ("webhook", "credentials")
 
 
-@needs("environment:integrations:list", limits=True)
+@needs(LIST_INTEGRATIONS, limits=True)
 async def list_integrations(request: web.Request) -> web.Response:
     read_query(request, ())
     require_empty_body(request)

@@ -12,6 +12,7 @@ from gateway import clock
 from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
 from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, integration_warnings, rule_warnings
 from gateway.access.key_policy import Policy
+from gateway.access.scopes import LIST_INTEGRATIONS
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body, wrong_query
 from gateway.api.shapes import MAX_NAMES
@@ -25,7 +26,6 @@ from gateway.secret import Secret
 from gateway.text import whole_number
 from gateway.timestamps import iso
 
-LIST_INTEGRATIONS: Final = "environment:integrations:list"
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100
 MAX_LIFETIME_S: Final = 10 * 365 * 86400

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def parse_json(body: bytes) -> Any:
@@ -37,4 +37,4 @@ def compact_json(value: Any) -> bytes:
         # to_json writes Infinity and NaN; a string can have the words too. The search for one byte is much faster.
         if not ((b"I" in text and b"Infinity" in text) or (b"N" in text and b"NaN" in text)):
             return text
-    return _ENCODER.encode(value).encode("utf-8", "replace")
+    return ENCODER.encode(value).encode("utf-8", "replace")

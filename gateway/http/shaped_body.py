@@ -3,14 +3,13 @@
 The MCP tools use this module, and so do proxied calls with ``Gateway-Select`` or ``Gateway-Max-Bytes``.
 """
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
-from gateway.http.compact_json import compact_json, parse_json
+from gateway.http.compact_json import ENCODER, compact_json, parse_json
 from gateway.http.json_select import MAX_VALUES, UnusableExpression, evaluate, is_quick, values_in
 from gateway.off_loop import INLINE_BYTES
 
@@ -85,9 +84,6 @@ def _kind(media_type: str) -> tuple[bool, bool]:
     return not kind.startswith(_NOT_TEXT), "json" in kind
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
     """Select from a JSON response and cut the result. Raises ValueError for numbers that JSON does not allow."""
     if select is not None:
@@ -112,7 +108,7 @@ def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | No
         return text.decode() if len(text) <= max_bytes else None
     pieces: list[str] = []
     size = 0
-    for piece in _ENCODER.iterencode(value):
+    for piece in ENCODER.iterencode(value):
         size += len(piece) if piece.isascii() else len(piece.encode())
         if size > max_bytes:
             return None
@@ -156,4 +152,4 @@ def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
 
 
 def _cut_result(value: Any, cut_to: str) -> ShapedBody:
-    return ShapedBody(_ENCODER.encode(value), value, whole=False, of_json=True, cut_to=cut_to)
+    return ShapedBody(ENCODER.encode(value), value, whole=False, of_json=True, cut_to=cut_to)

@@ -61,9 +61,8 @@ class InProcessClient:
     response is complete. `over`: the exchange has ended. `handover`: state from which the middleware chain continues
     the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the fields of the
     head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange; None before it
-    starts and after it has ended. `needs_room`: the exchange is paused
-    until there is memory for more of the body. `on_change`: called when the exchange has ended or needs room; None
-    while a task waits in `wait_for_end`.
+    starts and after it has ended. `needs_room`: the exchange is paused until there is memory for more of the body.
+    `on_change`: called when the exchange has ended or needs room; None while a task waits in `wait_for_end`.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange

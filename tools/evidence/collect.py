@@ -83,11 +83,7 @@ def _read(path: Path) -> Any:
 
 
 def _ids(ids: Any) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            {KNOWLEDGE if connection_id in CURATED else SAME.get(connection_id, connection_id) for connection_id in ids}
-        )
-    )
+    return tuple(sorted({KNOWLEDGE if source in CURATED else SAME.get(source, source) for source in ids}))
 
 
 # ── providers.json and new-providers.json: one label for the whole entry.
@@ -96,7 +92,7 @@ def _ids(ids: Any) -> tuple[str, ...]:
 def _labels(facts: Facts) -> Iterator[Statement]:
     name, curated = facts["name"], set(facts.get("curated_fields", ()))
     ids = _ids(facts["sources"])
-    outside = tuple(connection_id for connection_id in ids if connection_id != KNOWLEDGE)
+    outside = tuple(source for source in ids if source != KNOWLEDGE)
     if facts.get("confidence") in {"host-sourced", "address-in-public-code"}:
         yield Statement(name, "base_url", (facts["proxy"]["base_url"],), outside or (KNOWLEDGE,))
         return
@@ -250,9 +246,7 @@ def _stated(name: str, field: str, said: Facts) -> Iterator[Statement]:
         by_value.setdefault(row["value"], {}).setdefault(row["basis"], set()).add(row["id"])
     for value, by_basis in by_value.items():
         explicit = _ids(by_basis.get("explicit", ()))
-        implied = tuple(
-            connection_id for connection_id in _ids(by_basis.get("default", ())) if connection_id not in explicit
-        )
+        implied = tuple(source for source in _ids(by_basis.get("default", ())) if source not in explicit)
         yield Statement(name, field, (value,), explicit, implied)
     if not by_value:
         values = said["value"].split(" or ") if field == "token_request_auth_method" else [said["value"]]
