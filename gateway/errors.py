@@ -171,7 +171,7 @@ class GatewayError(Exception):
         return shape
 
 
-def unexpected(fault: BaseException) -> BaseException | None:
+def exc_info_of(fault: BaseException) -> BaseException | None:
     """Return `fault` for the `exc_info` of a log line; None for a GatewayError, whose text says enough."""
     return None if isinstance(fault, GatewayError) else fault
 

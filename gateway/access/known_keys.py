@@ -18,7 +18,7 @@ from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, PREFIXES, key_ki
 from gateway.access.key_policy import is_slow_to_compile
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.config import Config
-from gateway.errors import GatewayError, Unauthorized, unexpected
+from gateway.errors import GatewayError, Unauthorized, exc_info_of
 from gateway.off_loop import off_loop
 from gateway.records.access import Environment, KeyKind, KeyLimits, MintedKey
 from gateway.records.audit import AuditActor, current_actor
@@ -315,7 +315,7 @@ class MintedKeyCache:
             try:
                 await self._write(IDLE_S)
             except Exception as fault:  # the next run may succeed, and this task must not end
-                log.warning("key_use_not_written", detail=str(fault), exc_info=unexpected(fault))
+                log.warning("key_use_not_written", detail=str(fault), exc_info=exc_info_of(fault))
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -29,7 +29,7 @@ from gateway.connections.delete import Deleter, Revoker
 from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
-from gateway.errors import GatewayError, Unavailable, unexpected
+from gateway.errors import GatewayError, Unavailable, exc_info_of
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import EventKeeper
@@ -320,4 +320,4 @@ def _apply_call_log_settings(config: CallLogConfig, calls: CallQueue, store: Sto
 
 
 def _log_prune_failure(fault: Exception, subject: str) -> None:
-    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=unexpected(fault))
+    log.warning("prune_failed", what=subject, detail=str(fault), exc_info=exc_info_of(fault))

@@ -17,7 +17,7 @@ from gateway.authorization.outcomes import Outcomes
 from gateway.connections.create import Creator, missing_connection_error
 from gateway.connections.delete import Revoker
 from gateway.connections.verify import check_same_account
-from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound, unexpected
+from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound, exc_info_of
 from gateway.generation import Current
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
@@ -207,7 +207,7 @@ async def expire_pending(session_connections: SessionConnections) -> None:
         try:
             await session_connections.expire()
         except Exception as fault:  # after any failure, because the next run can succeed
-            log.warning("prune_failed", what="pending connections", detail=str(fault), exc_info=unexpected(fault))
+            log.warning("prune_failed", what="pending connections", detail=str(fault), exc_info=exc_info_of(fault))
         await asyncio.sleep(EXPIRY_INTERVAL_S)
 
 

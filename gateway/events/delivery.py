@@ -25,7 +25,7 @@ from gateway import clock
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body, ProviderExchange
-from gateway.errors import GatewayError, unexpected
+from gateway.errors import GatewayError, exc_info_of
 from gateway.events.event_body import build_message, webhook_size
 from gateway.events.signatures import SigningKeyCache, signature_fields
 from gateway.generation import Current
@@ -270,7 +270,7 @@ class Deliverer:
                 pause_s = await self.once()
             except Exception as fault:
                 pause_s = ERROR_PAUSE_S
-                log.warning("events_not_sent", detail=str(fault), again_in_s=pause_s, exc_info=unexpected(fault))
+                log.warning("events_not_sent", detail=str(fault), again_in_s=pause_s, exc_info=exc_info_of(fault))
             if self._searched_s > MAX_WORK_S:  # a large backlog must not keep this process busy
                 await clock.sleep(min(WORK_PAUSE * self._searched_s, ERROR_PAUSE_S))
             with suppress(TimeoutError):
@@ -343,7 +343,7 @@ class Deliverer:
         if pace.running <= MAX_PER_TARGET // 2:  # not after every delivery, so that one claim gets several events
             self._wake_event.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("event_not_settled", detail=str(fault), exc_info=unexpected(fault))
+            log.error("event_not_settled", detail=str(fault), exc_info=exc_info_of(fault))
 
     async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
         url = self._url(delivery)

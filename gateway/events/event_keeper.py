@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.errors import GatewayError, unexpected
+from gateway.errors import GatewayError, exc_info_of
 from gateway.store import Store
 from gateway.store.deliveries import Backlog
 from gateway.store.due_connections import ConnectionCount
@@ -49,7 +49,7 @@ class EventKeeper:
                 try:
                     await self.once()
                 except Exception as fault:
-                    log.warning("event_tasks_failed", detail=str(fault), exc_info=unexpected(fault))
+                    log.warning("event_tasks_failed", detail=str(fault), exc_info=exc_info_of(fault))
                 await asyncio.sleep(RUN_EVERY_S)
         finally:
             try:

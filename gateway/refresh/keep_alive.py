@@ -16,7 +16,7 @@ import structlog
 from gateway import clock
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
-from gateway.errors import GatewayError, unexpected
+from gateway.errors import GatewayError, exc_info_of
 from gateway.generation import Current, Generation
 from gateway.records.connection import Connection
 from gateway.refresh.ending_connections import EndedConnectionRecorder
@@ -52,7 +52,7 @@ class KeepAlive:
                 try:
                     await self.once()
                 except Exception as fault:  # the next run may succeed, and this task must not end
-                    log.warning("keep_alive_failed", detail=str(fault), exc_info=unexpected(fault))
+                    log.warning("keep_alive_failed", detail=str(fault), exc_info=exc_info_of(fault))
                 await asyncio.sleep(EVERY_S)
         finally:
             try:

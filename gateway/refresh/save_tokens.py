@@ -15,7 +15,7 @@ import structlog
 
 from gateway import clock
 from gateway.catalog.provider import Provider
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, exc_info_of
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import HistoryNote
 from gateway.refresh.schedule import lifespan
@@ -71,9 +71,12 @@ async def _beat(store: Store, claim: Claim, owner: str) -> None:
                 lost = True
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
         except Exception as fault:  # without the renewal, another process takes the lease
-            known = isinstance(fault, GatewayError)
-            detail, exc_info = str(fault), None if known else fault
-            log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=detail, exc_info=exc_info)
+            log.warning(
+                "refresh_lease_not_renewed",
+                connection_id=ref.connection_id,
+                detail=str(fault),
+                exc_info=exc_info_of(fault),
+            )
 
 
 # ── Stores a new token pair. The pair exists nowhere else, so storage errors are retried until the write succeeds.
