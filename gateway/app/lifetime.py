@@ -51,8 +51,9 @@ from gateway.refresh.refresher import Refresher
 from gateway.refresh.through_parent import ParentExchange, ParentLink
 from gateway.refresh.token_exchange import Journals, LocalExchange, TokenExchange
 from gateway.runtime import Runtime
-from gateway.store import LogPosition, Store, StoreRefused, open_store
+from gateway.store import LogPosition, Store, open_store
 from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.database_faults import refused_start
 from gateway.store.preflight import place_of
 from gateway.vault import Keyring
 
@@ -223,7 +224,7 @@ def _store_refused(config: Config) -> Iterator[None]:
     try:
         yield
     except Unavailable as fault:
-        raise StoreRefused(f"{place_of(config.store)} cannot be opened. {fault}") from fault
+        raise refused_start(place_of(config.store), fault) from fault
 
 
 async def record_configuration(store: Store, config: Config, cause: str) -> None:

@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.errors import CredentialUnreadable
 from gateway.pauses import Pauses
 from gateway.records.connection import Sealed
-from gateway.store.database_faults import unavailable
+from gateway.store.database_faults import DatabaseUnavailable
 from gateway.store.preflight_checks import check_keys
 from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Fence, FenceFailed, MissingMasterKey, Transactions, insert_if_absent
@@ -328,7 +328,7 @@ class DataKeys:
         found, missing = await self._load()
         newest = found.get(environment)
         if newest is None:
-            refusal = unavailable("its newest data key needs an encryption key that this node does not have")
+            refusal = DatabaseUnavailable("its newest data key needs an encryption key that this node does not have")
             raise MissingMasterKey(refusal, partial(self._reload_for_missing, missing))
         return newest
 

@@ -11,9 +11,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gateway import clock
-from gateway.errors import InvalidRequest, Unavailable
+from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.store.postgres.sqlstates import MISSING_PARTS, UNREADABLE_TEXT, postgres_cause
-from gateway.store.preflight_checks import DISK_FULL, READ_ONLY, damages, sqlite_cause
+from gateway.store.preflight_checks import DISK_FULL, READ_ONLY, StoreRefused, damages, sqlite_cause
+from gateway.vault import VaultError
 
 RETRY_AFTER_S: Final = 5
 
@@ -79,14 +80,26 @@ class DatabaseDamage:
             log.error(event, detail=str(error.orig if isinstance(error, DBAPIError) else error), fix=fix)
 
 
-def unavailable(cause: str) -> Unavailable:
-    help_needed = "The operator must free space. " if cause == DISK_FULL else ""
-    return Unavailable(
-        "store_unavailable",
-        f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} s.",
-        payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
-        retry_after_s=RETRY_AFTER_S,
-    )
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be used now. `cause`: why, in words."""
+
+    def __init__(self, cause: str) -> None:
+        help_needed = "The operator must free space. " if cause == DISK_FULL else ""
+        super().__init__(
+            "store_unavailable",
+            f"The gateway's database cannot be used now: {cause}. {help_needed}Retry in {RETRY_AFTER_S} s.",
+            payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
+            retry_after_s=RETRY_AFTER_S,
+        )
+        self.cause = cause
+
+
+def refused_start(place: str, fault: GatewayError | VaultError) -> StoreRefused:
+    """Return the error of a start that `fault` ends, as one line. `place`: the name of the database."""
+    if not isinstance(fault, DatabaseUnavailable):
+        return StoreRefused(f"{place} cannot be opened. {fault}")
+    fix = " Free space on its disk." if fault.cause == DISK_FULL else ""
+    return StoreRefused(f"{place} cannot be opened: {fault.cause}.{fix}")
 
 
 def cause_of(error: BaseException) -> str | None:
@@ -146,7 +159,7 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
                 damage.record_full(error)
             elif cause.startswith(READ_ONLY):
                 damage.record_read_only(error)
-        raise unavailable(cause) from error
+        raise DatabaseUnavailable(cause) from error
 
 
 def _is_damage(error: BaseException) -> bool:

@@ -11,10 +11,10 @@ from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
 from gateway.store.data_keys import DataKeys, UnreadableSecrets
+from gateway.store.database_faults import refused_start
 from gateway.store.failover import Failover
 from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.store.preflight import POSTGRES
-from gateway.store.preflight_checks import StoreRefused
 from gateway.store.store import Store
 from gateway.vault import Keyring, Vault, VaultError
 
@@ -48,7 +48,7 @@ async def open_store(
     except BaseException as error:
         await backend.close()
         if isinstance(error, Unavailable | VaultError):
-            raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
+            raise refused_start(backend.place, error) from error
         raise
     return Store(backend, vault, keys, failover, unreadable, statement_s=pool.statement_s)
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.records.trace import current_cause, current_traceparent
-from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
+from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, raised_as_unavailable
 
 # ── The engines of a database, and how JSON is stored.
 
@@ -247,7 +247,7 @@ class Transactions:
             async with asyncio.timeout(self._queue_s):
                 await self._turn.acquire()
         except TimeoutError:
-            raise unavailable(CROWDED) from None
+            raise DatabaseUnavailable(CROWDED) from None
         finally:
             self.waits.record("write", clock.monotonic() - asked_at)
         try:
@@ -267,7 +267,7 @@ class Transactions:
                 return await self.begin(work if fence is None else with_fence(fence, work))
             except FenceFailed:
                 continue
-        raise unavailable("its data keys are being replaced")
+        raise DatabaseUnavailable("its data keys are being replaced")
 
     def check(self) -> None:
         """Raise Unavailable if the open database file was removed or replaced."""

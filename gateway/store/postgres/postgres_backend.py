@@ -28,7 +28,7 @@ from gateway.journal.place import journal_of_node, other_journals_of_node
 from gateway.store.backend import NONE, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed
-from gateway.store.database_faults import raised_as_unavailable, unavailable
+from gateway.store.database_faults import DatabaseUnavailable, raised_as_unavailable
 from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
 from gateway.store.postgres.server_preflight import examine
 from gateway.store.postgres.sqlstates import USELESS_AFTER
@@ -138,11 +138,11 @@ class PostgresWatch:
                     last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
                     received = clock.machine()
             except DatabaseUnreachable as fault:
-                raise unavailable(str(fault)) from fault
+                raise DatabaseUnavailable(str(fault)) from fault
             except BaseException as fault:
                 self._drop()
                 if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
-                    raise unavailable(cause_in_words(fault, self._connect_s)) from fault
+                    raise DatabaseUnavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
             self._connect_s = min(self._connect_s, MAX_CONNECT_S)
             _measure_clock_offset(sent, received, database)

@@ -5,8 +5,8 @@ from typing import Final
 # An entry for a whole code takes precedence over the entry for its class (the first two characters of the code).
 CAUSES: Final = {
     "25006": (
-        "it is read-only: it is a standby (store.url may name several hosts and target_session_attrs=primary), "
-        "or default_transaction_read_only is on"
+        "it is read-only, because it is a standby or default_transaction_read_only is on; "
+        "for a standby, set target_session_attrs=primary in store.url"
     ),
     "28000": "it refuses this user",
     "28P01": "it refuses the password",

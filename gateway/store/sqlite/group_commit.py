@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
+from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, raised_as_unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, with_fence
 
@@ -189,12 +189,12 @@ class GroupCommit(Transactions):
             if now < write.late_at:
                 self._waiting.appendleft(write)
             else:
-                write.finish(unavailable(CROWDED))
+                write.finish(DatabaseUnavailable(CROWDED))
 
     def _refuse_late(self, write: WaitingWrite) -> None:
         if write in self._waiting:  # a write that already runs is no longer in the queue
             self._waiting.remove(write)
-            write.finish(unavailable(CROWDED))
+            write.finish(DatabaseUnavailable(CROWDED))
 
 
 async def _prepare_write(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from gateway import clock, config
 from gateway.app import generations
 from gateway.errors import InvalidRequest
-from gateway.store.database_faults import unavailable
+from gateway.store.database_faults import DatabaseUnavailable
 from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
@@ -247,7 +247,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
     refused: list[Any] = []
 
     async def raise_crowded(*_: Any, **__: Any) -> Any:
-        refused.append(unavailable(CROWDED))
+        refused.append(DatabaseUnavailable(CROWDED))
         raise refused[-1]
 
     with monkeypatch.context() as full:
