@@ -119,9 +119,9 @@ def cold_and_warm(server: Server) -> tuple[float, float]:
 
 def ratio_table(found: list[Ratio]) -> str:
     lines = ["| what, to what | CPU µs | CPU µs | limit | found | |", "|---|---:|---:|---:|---:|---|"]
-    for item in found:
-        figures = f"{item.one:.0f} | {item.other:.0f} | {item.goal.limit:g} | {item.goal.found:.2f}"
-        lines.append(f"| {item.goal.words} | {figures} | {item.goal.verdict} |")
+    for ratio in found:
+        figures = f"{ratio.one:.0f} | {ratio.other:.0f} | {ratio.goal.limit:g} | {ratio.goal.found:.2f}"
+        lines.append(f"| {ratio.goal.words} | {figures} | {ratio.goal.verdict} |")
     return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ from bench.server import CannotRun, raise_file_limit
 def main() -> int:
     """Return 0 after the load. If the load cannot be generated, print one line with the reason and return 1."""
     everyone: list[Contender] = [*PEERS, GatewayContender()]
-    contenders = {item.name: item for item in everyone}
+    contenders = {contender.name: contender for contender in everyone}
     parser = argparse.ArgumentParser(prog="python -m bench.hold", description="One contender under load.")
     parser.add_argument("name", nargs="?", default="gateway", choices=contenders)
     parser.add_argument("--seconds", type=float, default=30)

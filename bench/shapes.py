@@ -138,8 +138,8 @@ def table(found: Found) -> str:
     lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
     verdicts = goals(found)
     for number, (name, by) in enumerate(found.items()):
-        figures = {item: [figure for figure in by.get(item, []) if figure is not None] for item in who}
-        cells = [f"{statistics.median(figures[item]):.0f}" if figures[item] else "–" for item in who]
+        figures = {contender: [figure for figure in by.get(contender, []) if figure is not None] for contender in who}
+        cells = [f"{statistics.median(figures[contender]):.0f}" if figures[contender] else "–" for contender in who]
         for goal in verdicts[2 * number : 2 * number + 2]:
             cells += ["–" if goal.found is None else f"{goal.found:.2f}", goal.verdict]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -178,15 +178,15 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
         servers = []
-        for item in everyone:
-            if why := item.missing():
-                sys.stderr.write(f"skip {item.name}: {why}\n")
+        for contender in everyone:
+            if why := contender.missing():
+                sys.stderr.write(f"skip {contender.name}: {why}\n")
                 continue
-            (top / item.name).mkdir()
-            running = item.running(top / item.name, behind.target.port, streams=True, certificate=certificate)
+            (top / contender.name).mkdir()
+            running = contender.running(top / contender.name, behind.target.port, streams=True, certificate=certificate)
             server = stack.enter_context(running)
-            server.name = item.name
-            if isinstance(item, GatewayContender) and not item.plugin:
+            server.name = contender.name
+            if isinstance(contender, GatewayContender) and not contender.plugin:
                 server.other_targets = other_targets(server)
             servers.append(server)
         yield servers

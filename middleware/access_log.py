@@ -28,7 +28,7 @@ from gateway.middleware.facts import (
     TRACE,
     UPSTREAM,
     handover_of,
-    trace_id_of,
+    request_trace_id,
 )
 from gateway.middleware.response_shape import MARK, error_shape
 from gateway.middleware.who_calls import mask_keys, mask_secrets_in_path
@@ -58,7 +58,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         _record_exchange(request, timing, redirect.status, _length(redirect), None)
         raise
     except BaseException:  # the task is cancelled: the client disconnected, or the gateway closed the connection
-        status, error = unfinished(stopped=_server_stopped(request))
+        status, error = unfinished_result(stopped=_server_stopped(request))
         _record_exchange(request, timing, status, 0, error)
         raise
     if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
@@ -89,10 +89,10 @@ def _begin_trace(request: web.Request, timing: CallTiming) -> None:
         request[TRACE] = trace
         resource = request.match_info.route.resource
         trace.route = None if resource is None else resource.canonical
-    current_trace_id.set(trace_id_of(request))
+    current_trace_id.set(request_trace_id(request))
 
 
-def unfinished(*, stopped: bool) -> tuple[int, str]:
+def unfinished_result(*, stopped: bool) -> tuple[int, str]:
     """Return the status and the error code to record for a request that got no complete response.
 
     `stopped`: whether the gateway closed the connection, because the gateway stops; otherwise the client closed it.

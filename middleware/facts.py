@@ -53,7 +53,7 @@ class CountedCall(Protocol):
     trace: CallTrace | None
 
 
-def trace_id_of(request: web.BaseRequest) -> str | None:
+def request_trace_id(request: web.BaseRequest) -> str | None:
     """Return the trace id in TRACE or, without TRACE, in the caller's ``traceparent``; None if there is none."""
     return trace.trace_id_of(request.get(TRACE), request.headers.get(trace.TRACEPARENT))
 

@@ -13,7 +13,7 @@ from gateway import errors
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound, NotImplementedHere
 from gateway.http.abort import abort_connection
 from gateway.middleware.chain import Handler
-from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
+from gateway.middleware.facts import REQUEST_ID, RULE, request_trace_id
 from gateway.middleware.key_limits import add_rate_limit_headers
 from gateway.middleware.who_calls import mask_keys, with_referrer_policy
 from gateway.records.operation import current_request_id
@@ -184,7 +184,7 @@ def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamR
     """
     if request.writer.output_size > 0:
         abort_connection(request.transport)
-    response = refusal(fault, trace_id_of(request), json_rpc=is_from_mcp_client(request))
+    response = refusal(fault, request_trace_id(request), json_rpc=is_from_mcp_client(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # The connection is closed because the gateway does not read the rest of the body. After a refused Expect, the
         # client can still decide to send its body.

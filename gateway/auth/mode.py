@@ -106,14 +106,14 @@ class AuthMode(ABC):
         Raises InvalidRequest with every error.
         """
 
-    def check_type(self, kind: object, taker: str) -> None:
+    def check_type(self, kind: object, subject: str) -> None:
         """Raise InvalidRequest if `kind`, the ``type`` of a credential to import, is not a type of this mode.
 
-        `kind`: None if the credential names no type. `taker`: the subject of the message, such as ``Integration 'x'``.
+        `kind`: None if the credential names no type. `subject`: the subject of the message, such as ``Integration 'x'``.
         """
         if kind is None or kind in (self.name, *self.types()):
             return
-        message = f"{taker} takes credentials of type '{self.name}', not {str(kind)[:40]!r}."
+        message = f"{subject} takes credentials of type '{self.name}', not {str(kind)[:40]!r}."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
 
     def settings(self, credential: Mapping[str, Any]) -> Mapping[str, str]:

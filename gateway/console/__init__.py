@@ -15,7 +15,7 @@
     query_fields                  the query parameters and form fields of a page
     audit_view                    who did what; which key used which connection, and how often
     integration_views             integrations: settings, findings, a link to test an integration
-    charts, authorization_sums    charts as inline SVG; authorizations of the last hour, by outcome
+    charts, authorization_counts  charts as inline SVG; authorizations of the last hour, by outcome
 
 A view builds one dictionary of plain values, and the page is rendered from that dictionary only, so page and JSON
 cannot differ. Always true: no page shows a credential; a form that changes something is accepted only from an

@@ -15,7 +15,7 @@ from gateway.catalog.evidence import evidence_sentences
 from gateway.catalog.hosts import open_secret_urls
 from gateway.catalog.refresh_tokens import advice_on_refresh_token, refresh_scope
 from gateway.console.alarms import store_healthy
-from gateway.console.authorization_sums import AuthorizationCounts, advice_for, authorization_sums
+from gateway.console.authorization_counts import AuthorizationCounts, advice_for, authorization_counts
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import FailureCause, client_refusal, failures
@@ -95,13 +95,13 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _find_integration(generation, environment, request.query.get("key", ""))
     key = integration.integration_id
-    newest, trouble, day, sums = await asyncio.gather(
+    newest, trouble, day, counts = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS_PER_TABLE + 1)),
         runtime.store.connections.list(
             environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS_PER_TABLE)
         ),
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
-        authorization_sums(runtime, environment),
+        authorization_counts(runtime, environment),
     )
     places = [each for each in day.places if each.integration_id == key]
     data = {
@@ -110,7 +110,7 @@ async def integration(request: web.Request, environment: str) -> View:
         "integration": _integration_json(generation, integration),
         "findings": [
             *_findings(generation, integration, client_refusal(places, clock.now())),
-            *_authorizations(generation, integration, sums.get(key)),
+            *_authorizations(generation, integration, counts.get(key)),
         ],
         "calls": sum(each.calls for each in places if each.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],

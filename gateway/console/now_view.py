@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.connection_json import timestamp_with_offset
 from gateway.console.alarms import alarms, store_healthy
-from gateway.console.authorization_sums import advice_for, authorization_sums
+from gateway.console.authorization_counts import advice_for, authorization_counts
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, LivePart, View, console_path
@@ -34,14 +34,14 @@ async def now(request: web.Request, environment: str) -> View:
     runtime, at = request.app[RUNTIME], clock.now()
     store = runtime.store
     wrong = alarms(runtime)
-    trouble, ending, dead, backlog, sums, totals = await asyncio.gather(
+    trouble, ending, dead, backlog, counts, totals = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS_PER_TABLE + 1)),
         store.connections.list(
             environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS_PER_TABLE)
         ),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS_PER_TABLE + 1)),
         store.deliveries.backlog(),
-        authorization_sums(runtime, environment),
+        authorization_counts(runtime, environment),
         _day(runtime, environment, at, wrong),
     )
     waiting = [queue for queue in backlog if queue.environment == environment]
@@ -53,12 +53,12 @@ async def now(request: web.Request, environment: str) -> View:
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed),
         "unauthorized": [
             {
-                "integration": total.integration_id,
-                "what": total.sentence(),
-                "do": advice_for(runtime.generation, total, environment),
+                "integration": hour.integration_id,
+                "what": hour.sentence(),
+                "do": advice_for(runtime.generation, hour, environment),
             }
-            for total in sums.values()
-            if total.too_few
+            for hour in counts.values()
+            if hour.too_few
         ],
         "trouble": [summary(connection) for connection in trouble[:ROWS_PER_TABLE]],
         "more_trouble": len(trouble) > ROWS_PER_TABLE,

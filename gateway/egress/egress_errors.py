@@ -21,7 +21,7 @@ class EgressError(Exception):
         self.status = status
 
     @property
-    def says_down(self) -> bool:
+    def is_provider_failure(self) -> bool:
         """Whether the error counts as a failure of the provider: the circuit breaker counts it, and a retry can help."""
         return self.kind in ("unreachable", "timeout")
 

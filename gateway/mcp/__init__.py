@@ -4,7 +4,7 @@
     mcp_endpoint        POST /mcp: reads a message and returns the response
     agent_message       a message that the middleware chain or the fast path has accepted
     mcp_messages        the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
-    door_request        one JSON-RPC request: its caller, policy, configuration
+    mcp_request         one JSON-RPC request: its caller, policy, configuration
     key_tools           finds the tools of the caller's key, and their connections
     rule_tools          turns a key's rules into tools, each with its name and its arguments
     tool_list           the response to tools/list: schemas and annotations; searches the tools

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.mcp.mcp_messages import RpcNotification, RpcRequest
 
 MCP_PREFIX: Final = "mcp-"
-_DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
+_MCP_PATHS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 
 class MessageHead(NamedTuple):
@@ -82,7 +82,7 @@ class AgentMessage:
         return len(self.body) > INLINE_BYTES
 
 
-class DoorResponse(NamedTuple):
+class McpResponse(NamedTuple):
     """The response to a message. `content`: the body as JSON text; None if the response has no body."""
 
     status: int
@@ -109,11 +109,11 @@ def check_origin(origin: str | None, generation: Generation) -> None:
     )
 
 
-def mount_beside(door: str) -> str:
-    """Return the path of ``/proxy`` for the MCP endpoint at the path `door`.
+def mount_beside(path: str) -> str:
+    """Return the path of ``/proxy`` for the MCP endpoint at `path`.
 
     Keeps the prefix that a host application adds to all paths.
     """
-    for ending in _DOORS:
-        door = door.removesuffix(ending)
-    return door + PROXY_PATH
+    for ending in _MCP_PATHS:
+        path = path.removesuffix(ending)
+    return path + PROXY_PATH

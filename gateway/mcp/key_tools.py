@@ -12,8 +12,8 @@ from gateway.access.operation_rules import OperationSet
 from gateway.catalog.api_operations import ProviderOperations
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
-from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
+from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
 from gateway.mcp.tool_list import call_api, tool_json, tools_to_show
 from gateway.off_loop import off_loop
@@ -52,7 +52,7 @@ _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()
 class KeyTools:
     """The tools of the key that made one request."""
 
-    def __init__(self, request: DoorRequest) -> None:
+    def __init__(self, request: McpRequest) -> None:
         self._request = request
         self._known: KnownTools | None = None
 

@@ -53,7 +53,7 @@ async def respond_at_capability(request: web.Request) -> web.StreamResponse:
         raise MethodNotAllowed(
             "method_not_allowed", f"{request.method} is not possible here, only POST.", headers={hdrs.ALLOW: "POST"}
         )
-    return await _TO_DOOR(request)
+    return await _TO_MCP_ENDPOINT(request)
 
 
 def _speaks_mcp(request: web.Request) -> bool:
@@ -64,4 +64,4 @@ def _speaks_mcp(request: web.Request) -> bool:
 
 
 _TO_PROVIDER: Final = Chain(*PROXY_LINKS)(forward)
-_TO_DOOR: Final = Chain(audit_actor, scope, json_only)(respond)
+_TO_MCP_ENDPOINT: Final = Chain(audit_actor, scope, json_only)(respond)

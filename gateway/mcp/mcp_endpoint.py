@@ -15,10 +15,10 @@ from gateway.access.scopes import PROXY
 from gateway.api.request_body import read_query
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.agent_message import AgentMessage, DoorResponse, check_origin, head_of, mount_beside
-from gateway.mcp.door_request import DoorRequest, count
+from gateway.mcp.agent_message import AgentMessage, McpResponse, check_origin, head_of, mount_beside
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
+from gateway.mcp.mcp_request import McpRequest, count
 from gateway.mcp.tool_provider_call import provider_request
 from gateway.mcp.tool_run import PreparedCall, ToolRun
 from gateway.mcp.whole_responses import WholeResponses
@@ -42,7 +42,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     read_query(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
-    door = "/mcp" if resource is None else resource.canonical
+    path = "/mcp" if resource is None else resource.canonical
     response = await response_to(
         AgentMessage(
             request.app,
@@ -52,7 +52,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
             head_of(request.headers),
             lambda: request.headers.get(hdrs.AUTHORIZATION),
             await request.read(),  # the middleware chain has already read the body
-            mount_beside(door) if called_by is None else called_by.mount.reveal(),
+            mount_beside(path) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
             request.protocol,
             request.remote,
@@ -62,7 +62,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     return response.for_aiohttp()
 
 
-async def response_to(message: AgentMessage) -> DoorResponse:
+async def response_to(message: AgentMessage) -> McpResponse:
     """Return the response to a message that the middleware chain or the fast path has accepted.
 
     Raises Forbidden for a key of gateway.yaml and for a foreign Origin, InvalidRequest for a client that does not
@@ -88,7 +88,7 @@ async def response_to(message: AgentMessage) -> DoorResponse:
             reply = rpc.ACCEPTED
         else:
             run = _result if message.trace is None else _traced_result
-            result = await run(DoorRequest(message, received))
+            result = await run(McpRequest(message, received))
             reply = rpc.result_reply(received, result.members, _server(), result.ttl_ms, result.structured_json)
     except RpcError as fault:
         if not message.called:  # if a call has begun, /proxy has counted the message
@@ -100,13 +100,13 @@ async def response_to(message: AgentMessage) -> DoorResponse:
             request_id = await off_loop(caller.share, rpc.id_in, body) if message.is_large else rpc.id_in(body)
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
-        return DoorResponse(reply.status, None)
+        return McpResponse(reply.status, None)
     return await _encoded(reply, caller.share)
 
 
-async def _encoded(reply: McpReply, share: str) -> DoorResponse:
+async def _encoded(reply: McpReply, share: str) -> McpResponse:
     content = await off_loop(share, reply.content) if reply.is_large else reply.content()
-    return DoorResponse(reply.status, content)
+    return McpResponse(reply.status, content)
 
 
 def ready_call(message: AgentMessage) -> "ReadyCall | None":
@@ -123,7 +123,7 @@ def ready_call(message: AgentMessage) -> "ReadyCall | None":
         return None
     if not isinstance(received, RpcRequest) or received.method != "tools/call":
         return None
-    request = DoorRequest(message, received)
+    request = McpRequest(message, received)
     run = ToolRun(request, KeyTools(request))
     prepared = run.prepared_call(received.params)
     return None if prepared is None else ReadyCall(request, run, prepared)
@@ -134,7 +134,7 @@ class ReadyCall:
 
     __slots__ = ("_prepared", "_request", "_run", "request")
 
-    def __init__(self, request: DoorRequest, run: ToolRun, prepared: PreparedCall) -> None:
+    def __init__(self, request: McpRequest, run: ToolRun, prepared: PreparedCall) -> None:
         self._request = request
         self._run = run
         self._prepared = prepared
@@ -145,12 +145,12 @@ class ReadyCall:
     def message(self) -> AgentMessage:
         return self._request.outer
 
-    def response_now(self, provider_response: CollectedResponse) -> DoorResponse | None:
+    def response_now(self, provider_response: CollectedResponse) -> McpResponse | None:
         """Return the response to the message; None if making it takes long. Then use `response`."""
         result = self._run.result_now(self._prepared, provider_response)
-        return None if result is None else DoorResponse(200, self._reply(result).content())
+        return None if result is None else McpResponse(200, self._reply(result).content())
 
-    async def response(self) -> DoorResponse:
+    async def response(self) -> McpResponse:
         """Make the call, or continue it if it has begun, and return the response to the message."""
         reply = self._reply(await self._run.run_call(self._prepared))
         return await _encoded(reply, self._request.caller.share)
@@ -175,7 +175,7 @@ OF_2025: Final = frozenset({"initialize", "ping"})
 """The methods that revision 2026-07-28 has removed."""
 
 
-class DoorResult(NamedTuple):
+class McpResult(NamedTuple):
     """The result of a message.
 
     `members`: the members of the result's JSON object. `ttl_ms`: the time for which the client can cache the result, in
@@ -188,7 +188,7 @@ class DoorResult(NamedTuple):
     structured_json: str | None = None
 
 
-async def _traced_result(request: DoorRequest) -> DoorResult:
+async def _traced_result(request: McpRequest) -> McpResult:
     """Return the result of `_result`, and record the method and the outcome in the message's span. Raises RpcError."""
     trace, message = request.trace, request.message
     assert trace is not None
@@ -204,7 +204,7 @@ async def _traced_result(request: DoorRequest) -> DoorResult:
     return result
 
 
-async def _result(request: DoorRequest) -> DoorResult:
+async def _result(request: McpRequest) -> McpResult:
     """Return the result of a request. Raises RpcError.
 
     Each request is counted once against the key's rate. After an RpcError, `response_to` counts the request. For a call
@@ -216,26 +216,26 @@ async def _result(request: DoorRequest) -> DoorResult:
         await tools.find_off_loop()
     if method == "tools/call":
         run = ToolRun(request, tools)
-        return DoorResult(await run.result(params), None, run.structured_json)
+        return McpResult(await run.result(params), None, run.structured_json)
     if method == "resources/read":
-        return DoorResult(await WholeResponses(request).read(params), 0)
+        return McpResult(await WholeResponses(request).read(params), 0)
     if method in LISTS and params.get("cursor") is not None:
         raise RpcError(rpc.INVALID_PARAMS, "Unknown cursor: every list here fits on one page.")
     if method not in LISTS and method != "server/discover" and (request.message.modern or method not in OF_2025):
         raise RpcError(rpc.METHOD_NOT_FOUND, f"Unknown method '{method}'.")
     request.count()
     if method == "tools/list":
-        return DoorResult({"tools": tools.shown_tools()}, TOOLS_HOLD_MS)
+        return McpResult({"tools": tools.shown_tools()}, TOOLS_HOLD_MS)
     if method in LISTS:
-        return DoorResult({LISTS[method]: []}, TOOLS_HOLD_MS)
+        return McpResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":
         about: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
-        return DoorResult(about, TOOLS_HOLD_MS)
+        return McpResult(about, TOOLS_HOLD_MS)
     if method == "ping":
-        return DoorResult({})
+        return McpResult({})
     about = {"protocolVersion": rpc.negotiate_revision(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
-    return DoorResult({**about, "instructions": INSTRUCTIONS})
+    return McpResult({**about, "instructions": INSTRUCTIONS})

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.tool_calls import ToolCall
 from gateway.mcp.tool_results import failure, refusal
 from gateway.middleware.response_shape import MARK
@@ -22,7 +22,7 @@ STATE_S: Final = 900.0  # time that a person has to connect
 class RefusedCalls:
     """Builds the results of refused calls for one JSON-RPC request."""
 
-    def __init__(self, request: DoorRequest) -> None:
+    def __init__(self, request: McpRequest) -> None:
         self._request = request
 
     def refused_result(self, response: CollectedResponse, call: ToolCall) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     if body is None:
         return None, None
     if isinstance(body, str) and _is_encoded(body):
-        raise UnfitArguments("'body' must be the JSON itself, not a text that holds it.")
+        raise UnfitArguments("'body' must be JSON, not JSON encoded as text.")
     if body_as == "form":
         if not isinstance(body, dict):
             raise UnfitArguments("A form's 'body' must be an object of names and values.")
@@ -180,7 +180,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 def _is_encoded(text: str) -> bool:
     """Return whether the text is a JSON object or array, which a model encoded by mistake.
 
-    A text of more than `MAX_CHECKED_CHARS` counts as none, because reading it would take too long.
+    Longer text is not checked, because reading it would take too long: return False above `MAX_CHECKED_CHARS`.
     """
     if len(text) > MAX_CHECKED_CHARS or not text.lstrip().startswith(("{", "[")):
         return False

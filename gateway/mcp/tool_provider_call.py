@@ -6,8 +6,8 @@ from typing import Final
 
 from gateway.egress.page_memory import Reservation
 from gateway.mcp.agent_message import AgentMessage
-from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.in_process_call import call_in_process
+from gateway.mcp.mcp_request import McpRequest
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.trace import TRACEPARENT, TRACESTATE
@@ -61,7 +61,7 @@ class ResponseMemory:
 
 
 async def call_proxy(
-    request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
+    request: McpRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
     """Make the call through ``/proxy`` or the capability URL, with the caller's own key.
 
@@ -71,9 +71,7 @@ async def call_proxy(
     return await call_in_process(request.outer, call, memory.room)
 
 
-def provider_request(
-    request: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None
-) -> InProcessRequest:
+def provider_request(request: McpRequest, sent: Sent, body: bytes | None, content_type: str | None) -> InProcessRequest:
     """Return the request to ``/proxy`` or the capability URL, with the caller's own key."""
     outer = request.outer
     traceparent, tracestate = outer.head.traceparent, outer.head.tracestate

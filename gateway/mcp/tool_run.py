@@ -18,10 +18,10 @@ from gateway.http.json_select import UnusableExpression, parse_expression
 from gateway.http.passed_head import CONNECT_URL_FIELD
 from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.list_cursor import NextPage, find_list, items_at, open_cursor, seal_cursor, without_shown
 from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.rule_tools import RuleTool, below_base
 from gateway.mcp.tool_calls import (
@@ -42,7 +42,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.text import nearest
 
 RETRIED_LATER: Final = (429, 503)
-NOTHING_FOUND: Final = "No tool has one of these words. Search with other words, in English; an empty query shows some."
+NOTHING_FOUND: Final = "No tool matches. Use other English words, or an empty query to see the first tools."
 
 
 class ToolRun:
@@ -51,7 +51,7 @@ class ToolRun:
     `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
     """
 
-    def __init__(self, request: DoorRequest, tools: KeyTools) -> None:
+    def __init__(self, request: McpRequest, tools: KeyTools) -> None:
         self._request = request
         self._tools = tools
         self.structured_json: str | None = None
@@ -84,7 +84,7 @@ class ToolRun:
             connection = chosen_connection(call, candidates)
             if tool is not None and not self._is_placed(tool, call, connection):
                 call = await self._place_call(tool, call, arguments, connection)
-            prepared = self._at_page(tool, name, call, connection, select)
+            prepared = self._prepare(tool, name, call, connection, select)
             declined = RefusedCalls(self._request).declined_result(prepared.call)
         except (UnfitArguments, UnusableExpression) as fault:
             self._request.count()
@@ -114,11 +114,11 @@ class ToolRun:
             connection = chosen_connection(call, known.candidates)
             if not self._is_placed(tool, call, connection):
                 return None
-            return self._at_page(tool, tool.name, call, connection, select)
+            return self._prepare(tool, tool.name, call, connection, select)
         except (UnfitArguments, UnusableExpression):
             return None
 
-    def _at_page(
+    def _prepare(
         self, tool: RuleTool | None, name: str, call: ToolCall, connection: str, select: Any
     ) -> "PreparedCall":
         """Return the prepared call. If the tool returns a list, the call requests the page that its cursor names.
@@ -150,7 +150,7 @@ class ToolRun:
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > MAX_QUERY_CHARS:
-                return failure(f"'query' must be a text of at most {MAX_QUERY_CHARS} characters.")
+                return failure(f"'query' must be text of at most {MAX_QUERY_CHARS} characters.")
             found = matching_tools(list(tools.values()), query)
             lines = [f"{tool.name}: {tool.summary}" for tool in found[:MAX_FOUND]] or [NOTHING_FOUND]
             if len(found) > MAX_FOUND:
@@ -252,15 +252,15 @@ class ToolRun:
         if needs_thread(response.body, prepared.select):
             return None
         unusable = self._unusable_result(prepared, response)
-        return unusable or self._shown_result(prepared, response, _shaped(*self._shaping(prepared, response)))
+        return unusable or self._add_links(prepared, response, _shape(*self._shape_arguments(prepared, response)))
 
     async def _shape_response(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any]:
         if (unusable := self._unusable_result(prepared, response)) is not None:
             return unusable
-        shaping = self._shaping(prepared, response)
+        arguments = self._shape_arguments(prepared, response)
         is_slow = needs_thread(response.body, prepared.select)
-        shaped = await off_loop(self._request.caller.share, _shaped, *shaping) if is_slow else _shaped(*shaping)
-        return self._shown_result(prepared, response, shaped)
+        shaped = await off_loop(self._request.caller.share, _shape, *arguments) if is_slow else _shape(*arguments)
+        return self._add_links(prepared, response, shaped)
 
     def _unusable_result(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any] | None:
         """Return the result for an error of the gateway, or for an incomplete response, else None."""
@@ -275,10 +275,10 @@ class ToolRun:
             return failure("The provider's response broke off, so none of it is shown.")
         return None
 
-    def _shaping(
+    def _shape_arguments(
         self, prepared: "PreparedCall", response: CollectedResponse
     ) -> "tuple[PreparedCall, CollectedResponse, tuple[Any, ...] | None]":
-        """Return the arguments of `_shaped`."""
+        """Return the arguments of `_shape`."""
         if (
             prepared.lists is None
             or not 200 <= response.status < 300
@@ -288,7 +288,7 @@ class ToolRun:
         fields = [(name, value) for name, value in response.headers().items()]
         return prepared, response, (opened, prepared.sent.target, response.body, fields, self._request.shown_at)
 
-    def _shown_result(
+    def _add_links(
         self, prepared: "PreparedCall", response: CollectedResponse, made: "tuple[ShapedResult, _FoundList | None]"
     ) -> dict[str, Any]:
         """Return the result with links to the whole response, to the next page, and to grant missing scopes."""
@@ -362,7 +362,7 @@ class PreparedCall:
     lists: _Lists | None = None
 
 
-def _shaped(
+def _shape(
     prepared: PreparedCall, response: CollectedResponse, page_facts: tuple[Any, ...] | None
 ) -> tuple[ShapedResult, _FoundList | None]:
     """Return the provider's response in the form of a result, and the list in it. No I/O.

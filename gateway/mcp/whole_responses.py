@@ -12,9 +12,9 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.page_memory import NoPageMemory
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.tool_provider_call import ResponseMemory, Sent, call_proxy
 from gateway.vault import VaultError
 
@@ -27,7 +27,7 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptResponses]] = WeakKeyDiction
 class WholeResponses:
     """Keeps and returns whole responses for one JSON-RPC request."""
 
-    def __init__(self, request: DoorRequest) -> None:
+    def __init__(self, request: McpRequest) -> None:
         self._request = request
 
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:

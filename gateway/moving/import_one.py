@@ -27,7 +27,7 @@ from gateway.timestamps import iso, moment
 
 APP_MODES: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER_CREDENTIALS: Final = "userCredentials"
-TAKER: Final = "The integration here"
+SUBJECT: Final = "The integration here"
 TOKEN_MEMBERS: Final = ("access_token", "expires_at", "raw")
 
 
@@ -44,12 +44,12 @@ def credential_of(
     """
     config = dict(moved.config)
     if moved.own:
-        mode.check_type(moved.credentials.get("type"), TAKER)
+        mode.check_type(moved.credentials.get("type"), SUBJECT)
         return dict(moved.credentials), config, []
     credential = {name: value for name, value in moved.credentials.items() if value is not None}
     if not credential and moved.shown and mode.name != "NONE":
         raise CredentialsHidden
-    mode.check_type(moved.credentials.get("type"), TAKER)
+    mode.check_type(moved.credentials.get("type"), SUBJECT)
     credential.setdefault("type", mode.types()[0])
     notes: list[str] = []
     if mode.name in APP_MODES:

@@ -160,7 +160,7 @@ class Parent:
         """Replace dead workers until a signal stops the gateway."""
         while True:
             self._workers.changed.clear()
-            for worker in self._workers.take_dead():
+            for worker in self._workers.pop_dead():
                 self._workers.plan_replacement(worker)
             if self._stop_requested.is_set():
                 return await self._stop(0)
@@ -187,7 +187,7 @@ class Parent:
             await self._workers.changed.wait()
         if self.killed_by is not None:
             return 1
-        failed = any(worker.code not in ORDERLY_EXIT_CODES for worker in self._workers.take_dead())
+        failed = any(worker.code not in ORDERLY_EXIT_CODES for worker in self._workers.pop_dead())
         return code or (1 if failed else 0)
 
     def _stop_on_signal(self, number: signal.Signals) -> None:

@@ -117,7 +117,7 @@ class Workers:
                 self._dead.append(worker)
                 self.changed.set()
 
-    def take_dead(self) -> list[WorkerProcess]:
+    def pop_dead(self) -> list[WorkerProcess]:
         """Return the workers that have ended after the last call of this method."""
         dead, self._dead = self._dead, []
         return dead

@@ -23,7 +23,7 @@ from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import RetryRules, allows_another_attempt, may_send_again, wait_s
 from gateway.http.scope_challenge import refused_scopes
-from gateway.middleware.access_log import unfinished
+from gateway.middleware.access_log import unfinished_result
 from gateway.middleware.facts import CALLER, CONNECTION, PROXY_OPTIONS, TIMING, TRACE, UPSTREAM
 from gateway.middleware.upstream import place_credential, trace_headers
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -67,7 +67,7 @@ class FastPathHandover(NamedTuple):
         `stopped`: whether the gateway closed the connection, because the gateway stops.
         """
         if self.record_end is not None:
-            self.record_end(*unfinished(stopped=stopped))
+            self.record_end(*unfinished_result(stopped=stopped))
 
     def discard(self) -> None:
         """Close the provider's response, if there is one, because it will not be read."""
@@ -223,7 +223,7 @@ class Attempts:
         except EgressError as fault:
             if attempt is not None:
                 attempt.end(error=error_type(fault))
-            if fault.says_down and self._upload.fault is None:
+            if fault.is_provider_failure and self._upload.fault is None:
                 outcome = "failed"
             raise
         except asyncio.CancelledError:
@@ -294,7 +294,7 @@ class Attempts:
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
-            repeats, sent = fault.says_down, fault.sent
+            repeats, sent = fault.is_provider_failure, fault.sent
         else:
             repeats, sent = not self._upload.waiting and not fault.total, True
         return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)

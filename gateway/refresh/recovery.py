@@ -220,7 +220,7 @@ def _log_failure(fault: Exception) -> None:
 def _is_postponed(row: Connection, step: RefreshStep, tried_at: datetime | None) -> bool:
     """Return whether to retry later, because the last attempt failed.
 
-    This concerns three cases: a setting was missing, so the attempt sent no request; the token was sent without success,
+    This concerns three cases: a setting was missing, so the attempt sent no request; the token was sent again without success,
     and the journal has a reply that cannot be read; or the attempt that this process started at `tried_at` has failed,
     for example because a recorded reply was of no use.
     """

@@ -27,9 +27,9 @@ from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.server.early_refusals import connections_full_response, record_refusal
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
-from gateway.server.in_process_exchange import InProcessClient, end_of_call
+from gateway.server.in_process_exchange import InProcessClient, wait_for_response
 from gateway.server.known_heads import HEAD_END
-from gateway.server.strict_framing import ChunkWatch, parser_error_response, too_large
+from gateway.server.strict_framing import ChunkWatch, error_for_parser_fault, too_large
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
@@ -423,7 +423,7 @@ class ClientProtocol(RequestHandler):
             message, payload = self._messages[at]
             try:
                 if isinstance(message, _ErrInfo):
-                    raise parser_error_response(message.exc, piece)
+                    raise error_for_parser_fault(message.exc, piece)
                 if self._odd_line:
                     raise InvalidRequest("bad_framing", ODD_LINE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
@@ -607,13 +607,13 @@ class ClientProtocol(RequestHandler):
         fast_path, message = self._server.fast_path, self._fast_exchange
         if fast_path is None:
             return None
-        begun = message.take_call() if isinstance(message, FastMessage) else None
+        begun = message.detach_call() if isinstance(message, FastMessage) else None
         if not isinstance(begun, InProcessClient):
             begun = InProcessClient(request)
             if not begun.start(fast_path, request):
                 return None
             begun.begin()
-        return await end_of_call(
+        return await wait_for_response(
             fast_path,
             begun,
             room,

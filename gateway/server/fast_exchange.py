@@ -20,7 +20,7 @@ from gateway.http.headers import MalformedResponse
 from gateway.http.response_head import MalformedMessage, ResponseHead
 from gateway.http.retry import allows_another_attempt
 from gateway.http.scope_challenge import refused_scopes
-from gateway.middleware.access_log import unfinished
+from gateway.middleware.access_log import unfinished_result
 from gateway.middleware.response_shape import broken_body_error
 from gateway.proxy.attempts import FastPathHandover, FirstOutcome
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
@@ -299,7 +299,7 @@ class FastExchange:
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
             fault = closed_without_response(plan.route.pool.origin)
-        down = isinstance(fault, EgressError) and fault.says_down
+        down = isinstance(fault, EgressError) and fault.is_provider_failure
         self._release_limit("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
@@ -413,7 +413,7 @@ class FastExchange:
             return
         if not self._status:
             self._release_limit("unknown")
-        self._finish(*unfinished(stopped=stopped))
+        self._finish(*unfinished_result(stopped=stopped))
         self._abort()
 
     def enforce_time_limits(self, now: float) -> None:

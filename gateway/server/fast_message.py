@@ -1,13 +1,14 @@
 """Handles messages to the MCP endpoint on the fast path, without aiohttp's request object and the middlewares.
 
-    bytes ▸ take     reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part of its
-                     body; remembers repeated heads without the values that differ (`known_heads`)
-          ▸ admit    checks key, scope, content type and size by the rules of the middlewares in `surfaces.AGENT`
-          ▸ begin    sends the call of a ``tools/call`` to the provider, if only the provider's response must be awaited;
-                     gets the response to any other message from `gateway.mcp.mcp_endpoint`, in a task
-          ▸ send     writes the response with the same head as aiohttp
+    bytes ▸ start_message    reads the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``) and the received part
+                             of its body; remembers repeated heads without the values that differ (`known_heads`);
+                             checks key, scope, content type and size by the rules of the middlewares in
+                             `surfaces.AGENT`
+          ▸ begin            sends the call of a ``tools/call`` to the provider, if only the provider's response must be
+                             awaited; gets the response to any other message from `gateway.mcp.mcp_endpoint`, in a task
+          ▸ _send            writes the response with the same head as aiohttp
 
-A call that began without a task continues in a task if it lasts longer than a second, if its response is large, and if
+A call that began without a task continues in a task if it lasts longer than a second, if its response is large, or if
 the middleware chain must continue it. Until a call to a provider begins, the fast path sends no errors. It passes
 unusual messages, and messages that must be refused, to the middleware chain with their bytes unchanged.
 """
@@ -30,9 +31,9 @@ from gateway.access.caller import Access, Caller
 from gateway.access.key_forms import CAPABILITY_FORM
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, DoorResponse, MessageHead, head_of
+from gateway.mcp.agent_message import MCP_PREFIX, AgentMessage, McpResponse, MessageHead, head_of
 from gateway.mcp.lazy_endpoint import MCP_MODES
-from gateway.middleware.access_log import MAX_PATH_CHARS, unfinished
+from gateway.middleware.access_log import MAX_PATH_CHARS, unfinished_result
 from gateway.middleware.request_message import is_json
 from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, accepts_stream, new_id, refusal, unhandled_error
 from gateway.middleware.who_calls import REFERRER_POLICY, mask_secrets_in_path
@@ -51,8 +52,8 @@ from gateway.server.request_lines import LineReader, RequestLines
 if TYPE_CHECKING:
     from gateway.mcp.mcp_endpoint import ReadyCall
 
-DOOR: Final = "/mcp"
-CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
+MCP_PATH: Final = "/mcp"
+CAPABILITY_MCP_PATH: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rf"POST (?:/mcp|(/c/{CAPABILITY_FORM})/mcp) HTTP/1\.1\r\n".encode())
 _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
 
@@ -165,7 +166,7 @@ def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedH
 
 
 class McpFastPath:
-    """The MCP endpoint (``/mcp``) of a server on the fast path.
+    """The fast path for messages to the MCP endpoint (``/mcp``).
 
     `taken`: number of messages that the fast path began to handle. `handed_back`: number of messages among them that
     the middleware chain had to handle. `heads`: remembered heads.
@@ -257,10 +258,15 @@ class FastMessage:
     """
 
     def __init__(
-        self, owner: McpFastPath, client: MessageClient, head: bytes, arrived: ArrivedHead[KnownMessage], caller: Caller
+        self,
+        fast_path: McpFastPath,
+        client: MessageClient,
+        head: bytes,
+        arrived: ArrivedHead[KnownMessage],
+        caller: Caller,
     ) -> None:
-        self._owner = owner
-        self._runtime = owner._runtime
+        self._fast_path = fast_path
+        self._runtime = fast_path._runtime
         self._head = head
         self._received: list[bytes] = []
         self._awaited = arrived.length or 0
@@ -289,7 +295,7 @@ class FastMessage:
 
         The field is read from the message again, because remembered heads do not contain the key.
         """
-        read = self._owner.reader.message(self._head.partition(b"\r\n")[2][:-4])
+        read = self._fast_path.reader.message(self._head.partition(b"\r\n")[2][:-4])
         return None if read is None or not read.key else f"Bearer {read.key}"
 
     def begin(self, body: bytes) -> None:
@@ -301,16 +307,16 @@ class FastMessage:
             tracing = self._runtime.tracing
             trace = self._trace = None if tracing is None else tracing.begin(self.traceparent, self._began)
             if trace is not None:
-                trace.route = DOOR if self.mount == PROXY_PATH else CAPABILITY_DOOR
-            message = self._owner.message(self, b"".join(self._received), trace)
+                trace.route = MCP_PATH if self.mount == PROXY_PATH else CAPABILITY_MCP_PATH
+            message = self._fast_path.message(self, b"".join(self._received), trace)
             if not self._start_call(message):
                 self._continue_in_task(message)
 
     def _start_call(self, message: AgentMessage) -> bool:
         """Begin the message's call to the provider without a task, if only the provider's response must be awaited.
 
-        Return False, without any effect, for other messages. They need a task, and so does a message that must be
-        traced, and the first use of a key, because the context of the task says which request causes a record.
+        Return False, without any effect, for other messages. A traced message and the first use of a key also need a
+        task: its context names the request in records.
         """
         access = self.caller.access
         if message.trace is not None or access is None or self._runtime.minted.is_first_use(access):
@@ -378,7 +384,7 @@ class FastMessage:
         elif self._wake_call is not None:
             self._wake_call()
 
-    def take_call(self) -> MessageCall | None:
+    def detach_call(self) -> MessageCall | None:
         """Return `call` and forget it, because the task that continues the call ends it."""
         call, self.call = self.call, None
         return call
@@ -411,7 +417,7 @@ class FastMessage:
 
     def _hand_back(self) -> None:
         self._end()
-        self._owner.handed_back += 1
+        self._fast_path.handed_back += 1
         self.client.hand_back(b"".join((self._head, *self._received)))
 
     # ── the response
@@ -431,20 +437,20 @@ class FastMessage:
         else:
             self._send(message, response)
 
-    def _send(self, message: AgentMessage, response: DoorResponse | web.Response) -> None:
+    def _send(self, message: AgentMessage, response: McpResponse | web.Response) -> None:
         self._end()
         own: list[tuple[str, str]] = [(REQUEST_ID_FIELD, self.request_id)]
         if message.by_capability:
             own.insert(0, REFERRER_POLICY)
-        if isinstance(response, DoorResponse) and response.status == 200 and response.content is not None:
+        if isinstance(response, McpResponse) and response.status == 200 and response.content is not None:
             data, mark = json_response_bytes(response.content, own, last=self.last), None
             size = len(response.content)
         else:
-            full = response.for_aiohttp() if isinstance(response, DoorResponse) else response
+            full = response.for_aiohttp() if isinstance(response, McpResponse) else response
             full.headers.update(own)
             data, mark, size = response_bytes(full, last=self.last), full.headers.get(MARK), full.content_length or 0
         self._record_message(response.status, mark, size)
-        self.client.queue_piece(data, self._owner.write_batch)
+        self.client.queue_piece(data, self._fast_path.write_batch)
         self.client.response_sent(last=self.last)
 
     def _set_context(self, trace: CallTrace | None) -> None:
@@ -458,14 +464,14 @@ class FastMessage:
         current_actor.set(self.caller.actor(self.remote or ""))
         self._runtime.minted.record_first_use(self.caller, self.remote or "")
 
-    async def _response(self, message: AgentMessage) -> DoorResponse | web.Response | None:
+    async def _response(self, message: AgentMessage) -> McpResponse | web.Response | None:
         """Return the response.
 
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """
         try:
             coming = _endpoint().response_to(message) if self._ready is None else self._ready.response()
-            response: DoorResponse = await coming
+            response: McpResponse = await coming
             return response
         except Exception as fault:
             if not message.called:
@@ -478,11 +484,11 @@ class FastMessage:
             return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.accept))
 
     def _record_left(self) -> None:
-        self._record_message(*unfinished(stopped=self._stopped), 0)
+        self._record_message(*unfinished_result(stopped=self._stopped), 0)
 
     def _record_message(self, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
-        path = DOOR if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + DOOR)[:MAX_PATH_CHARS]
+        path = MCP_PATH if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + MCP_PATH)[:MAX_PATH_CHARS]
         trace = self._trace
         self._runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.

@@ -213,7 +213,7 @@ class InProcessClient:
         return CIMultiDict((name, value) for name, _, value in (line.partition(": ") for line in lines))
 
 
-async def end_of_call(
+async def wait_for_response(
     fast_path: FastPath,
     client: InProcessClient,
     room: Room,

@@ -84,7 +84,7 @@ BAD_FRAMING: Final = {
 }
 
 
-def parser_error_response(fault: BaseException, piece: bytes) -> GatewayError:
+def error_for_parser_fault(fault: BaseException, piece: bytes) -> GatewayError:
     """Return the error for the caller that fits the parser's `fault` best.
 
     `piece`: the bytes that the parser received last, which often include the request line.
@@ -106,7 +106,7 @@ def parser_error_response(fault: BaseException, piece: bytes) -> GatewayError:
     if words.startswith("Request has invalid `Transfer-Encoding`"):  # Transfer-Encoding does not end in "chunked"
         return unknown_coding_error()
     message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
-    return malformed_request() if message is None else InvalidRequest("bad_framing", message, close=True)
+    return malformed_request_error() if message is None else InvalidRequest("bad_framing", message, close=True)
 
 
 def _reason(fault: BaseException) -> str:
@@ -115,7 +115,7 @@ def _reason(fault: BaseException) -> str:
     return next((line for line in lines if line and line not in {"Bad status line:", "400, message:"}), "")
 
 
-def malformed_request() -> GatewayError:
+def malformed_request_error() -> GatewayError:
     return InvalidRequest("bad_framing", "This is not a well-formed HTTP/1.1 request.", close=True)
 
 

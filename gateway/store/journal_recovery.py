@@ -199,7 +199,7 @@ class RefreshJournal:
         rows read so far are still current; None to skip this check.
 
         Returns the connections with an open intent for which a dead process has left a reply, or for which a reply in a
-        living process's file is overdue.
+        running process's file is overdue.
         """
         if self.folder is None:
             return []

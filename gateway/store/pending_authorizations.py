@@ -315,7 +315,7 @@ MAX_KEPT_FAILURES: Final = 100  # per session; older failures are deleted
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
 
-class ReturnedSum(NamedTuple):
+class ReturnedCounts(NamedTuple):
     """How many authorizations succeeded and failed, and the time of the last success and failure (None: never)."""
 
     succeeded: int = 0
@@ -374,7 +374,7 @@ class FlowResults:
         )
         return found[0] if found else None
 
-    async def count_returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
+    async def count_returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedCounts]:
         """Return how many authorizations succeeded and failed, by integration.
 
         Counts the authorizations whose browser returned at `since` or later.
@@ -389,7 +389,7 @@ class FlowResults:
         newest = (func.max(case((fault.is_(None), at))), func.max(case((fault.is_not(None), at))))
         async with self._transactions.read() as db:
             rows = (await db.execute(select(by, *counts, *newest).where(*back).group_by(by))).all()
-        return {row[0]: ReturnedSum(*row[1:]) for row in rows}
+        return {row[0]: ReturnedCounts(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)

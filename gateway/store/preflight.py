@@ -16,7 +16,7 @@ WHERE end_settled IS NULL AND expires_at IS NOT NULL AND dies_at = expires_at AN
 GROUP BY environment, integration_id ORDER BY environment, integration_id
 """
 # API-managed integrations are in the database; their provider cannot change.
-OF_DECLARED: Final = """
+WITHOUT_STORED_INTEGRATION: Final = """
 SELECT environment, integration_id, provider, count(*) FROM connections
 WHERE NOT EXISTS (
   SELECT 1 FROM integrations AS made
@@ -52,13 +52,13 @@ def connections_ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, s
     return [(row[0], row[1], row[2], str(row[3])[:16]) for row in _query(store, ENDING)]
 
 
-def connections_of_declared(store: "StoreConfig") -> Sequence[tuple[str, str, str, int]]:
+def connections_without_stored_integration(store: "StoreConfig") -> Sequence[tuple[str, str, str, int]]:
     """Return how many connections belong to integrations that only gateway.yaml can declare.
 
     Each tuple has the environment, the integration, the provider with which the connections were made, and their
     number. Requirements and errors as for `connections_ending_with_token`.
     """
-    return [(row[0], row[1], row[2], row[3]) for row in _query(store, OF_DECLARED)]
+    return [(row[0], row[1], row[2], row[3]) for row in _query(store, WITHOUT_STORED_INTEGRATION)]
 
 
 def _query(store: "StoreConfig", statement: str) -> Sequence[Any]:

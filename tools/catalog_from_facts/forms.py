@@ -24,34 +24,34 @@ _NAMES: Final = {"username": "User name", "password": "Password"}
 
 def settings(facts: dict[str, Any]) -> dict[str, Form]:
     """Return the entry's `connection_config`, by the name of the setting."""
-    return {item["name"]: _setting(item, facts) for item in facts.get("connection_configuration", ())}
+    return {setting["name"]: _setting(setting, facts) for setting in facts.get("connection_configuration", ())}
 
 
-def _setting(item: dict[str, Any], facts: dict[str, Any]) -> Form:
-    name, title = item["name"], title_case(item["title"])
+def _setting(setting: dict[str, Any], facts: dict[str, Any]) -> Form:
+    name, title = setting["name"], title_case(setting["title"])
     form: Form = {}
     if title != title_from(name):
         form["title"] = title
-    form |= _rule(item, in_host=bool(hosts_with(facts, name)))
-    if item.get("example") and item["example"] not in _NO_EXAMPLE and "enum" not in item:
-        form["example"] = item["example"]
-    if "default" in item:
-        form["default_value"] = item["default"]
-    asked = not (item.get("automated") or item.get("hidden"))
-    if asked and (suffix := suffix_of(facts, name)) and "enum" not in item:
+    form |= _rule(setting, in_host=bool(hosts_with(facts, name)))
+    if setting.get("example") and setting["example"] not in _NO_EXAMPLE and "enum" not in setting:
+        form["example"] = setting["example"]
+    if "default" in setting:
+        form["default_value"] = setting["default"]
+    asked = not (setting.get("automated") or setting.get("hidden"))
+    if asked and (suffix := suffix_of(facts, name)) and "enum" not in setting:
         form["suffix"] = suffix
-    if not item["required"] and asked and "default" not in item:
+    if not setting["required"] and asked and "default" not in setting:
         form["optional"] = True
-    form |= {key: True for key in ("secret", "hidden", "automated") if item.get(key)}
+    form |= {key: True for key in ("secret", "hidden", "automated") if setting.get(key)}
     if asked:
         form = {"description": description(facts, name, title, form), **form}
     return {key: form[key] for key in ("title", "description", *form) if key in form}
 
 
-def _rule(item: dict[str, Any], *, in_host: bool) -> Form:
-    if "enum" in item:
-        return {"enum": item["enum"]}
-    pattern = item.get("pattern")
+def _rule(setting: dict[str, Any], *, in_host: bool) -> Form:
+    if "enum" in setting:
+        return {"enum": setting["enum"]}
+    pattern = setting.get("pattern")
     if pattern in _FORMATS:
         return {"format": _FORMATS[pattern]}
     if pattern == _LABEL and in_host:
@@ -63,7 +63,7 @@ def credentials(facts: dict[str, Any]) -> dict[str, Form]:
     """Return the entry's `credentials`, by the name of the field. A field that always stays blank is included, but
     hidden.
     """
-    found = {item["name"]: _field(item, facts) for item in facts.get("credentials", ())}
+    found = {field["name"]: _field(field, facts) for field in facts.get("credentials", ())}
     if facts["auth_mode"] == "BASIC" and not found:
         found = {
             name: _field({"name": name, "title": title, "secret": name == "password"}, facts)
@@ -76,8 +76,8 @@ def credentials(facts: dict[str, Any]) -> dict[str, Form]:
     return found
 
 
-def _field(item: dict[str, Any], facts: dict[str, Any]) -> Form:
-    name, title = item["name"], item["title"]
+def _field(field: dict[str, Any], facts: dict[str, Any]) -> Form:
+    name, title = field["name"], field["title"]
     if title == _BLANK:
         return _blank(name)
     if title.startswith('The word "'):
@@ -87,13 +87,13 @@ def _field(item: dict[str, Any], facts: dict[str, Any]) -> Form:
     form: Form = {}
     if (shown := title_case(title)) != title_from(name):
         form["title"] = shown
-    if not (item.get("secret") or item.get("hidden")):
+    if not (field.get("secret") or field.get("hidden")):
         form["description"] = f"{shown} of your {facts['display_name'].partition(' (')[0]} account."
-    if "default" in item:
-        form["default_value"] = item["default"]
-    if item.get("required") is False:
+    if "default" in field:
+        form["default_value"] = field["default"]
+    if field.get("required") is False:
         form["optional"] = True
-    return form | {key: True for key in ("secret", "hidden") if item.get(key)}
+    return form | {key: True for key in ("secret", "hidden") if field.get(key)}
 
 
 def _blank(name: str) -> Form:

@@ -35,52 +35,52 @@ def further_facts(document: Mapping[str, Any]) -> list[Facts]:
     providers.json.
     """
     seen = ((name, fact) for name, fact in document["facts"].items() if fact["confidence"] in _SEEN)
-    return [_common_facts(name, item) for name, item in seen]
+    return [_common_facts(name, fact) for name, fact in seen]
 
 
-def _common_facts(name: str, item: Mapping[str, Any]) -> Facts:
-    rename = {setting: _our_name(name, setting, item) for setting in _setting_names(item)}
-    made: Facts = {"name": name} | {key: item[key] for key in _AS_THEY_ARE if key in item}
+def _common_facts(name: str, fact: Mapping[str, Any]) -> Facts:
+    rename = {setting: _our_name(name, setting, fact) for setting in _setting_names(fact)}
+    made: Facts = {"name": name} | {key: fact[key] for key in _AS_THEY_ARE if key in fact}
     for key in ("authorization_url", "token_url"):
-        if key in item:
-            made[key] = _rename_settings(item[key], rename)
-    base = _rename_settings(item["base_url"], rename)
+        if key in fact:
+            made[key] = _rename_settings(fact[key], rename)
+    base = _rename_settings(fact["base_url"], rename)
     made["proxy"] = {"base_url": base, "headers": {}, "query": {}}
-    _place(made, item, rename)
-    if settings := list(_settings(item, rename)):
+    _place(made, fact, rename)
+    if settings := list(_settings(fact, rename)):
         made["connection_configuration"] = settings
-    if verification := item.get("verification"):
+    if verification := fact.get("verification"):
         url = _rename_settings(verification["address"], rename)
         made["proxy"]["verification"] = {"method": verification["method"], **_below(url, base)}
         account = verification.get("account", {})
         if "id" in account:
             made["account"] = {"endpoint": url.removeprefix(base), **account}
-    refresh = {key: value for key, value in item.get("refresh", {}).items() if key != "confidence"}
+    refresh = {key: value for key, value in fact.get("refresh", {}).items() if key != "confidence"}
     if "access_token_lifetime_s" in refresh:
         refresh["access_token_lifetime_seconds"] = refresh.pop("access_token_lifetime_s")
     if refresh:
         made["refresh"] = refresh
-    if "revocation" in item:
-        made["revocation_url"] = _rename_settings(item["revocation"]["address"], rename)
-    made["sources"] = sorted({LABELS.get(source["id"], source["id"]) for source in item["sources"]})
-    made["confidence"] = item["confidence"]
+    if "revocation" in fact:
+        made["revocation_url"] = _rename_settings(fact["revocation"]["address"], rename)
+    made["sources"] = sorted({LABELS.get(source["id"], source["id"]) for source in fact["sources"]})
+    made["confidence"] = fact["confidence"]
     return made
 
 
-def _place(made: Facts, item: Mapping[str, Any], rename: Mapping[str, str]) -> None:
+def _place(made: Facts, fact: Mapping[str, Any], rename: Mapping[str, str]) -> None:
     """Add the place of the credential, and the other header fields."""
-    place, basic = item.get("placement") or {}, made["auth_mode"] == "BASIC"
+    place, basic = fact.get("placement") or {}, made["auth_mode"] == "BASIC"
     proxy = made["proxy"]
     value = "${apiKey}" if made["auth_mode"] == "API_KEY" else "${accessToken}"
     if basic:
-        labels = item.get("credential_labels", place)
+        labels = fact.get("credential_labels", place)
         titles = {"username": labels.get("username", "user name"), "password": labels.get("password", "password")}
         made["credentials"] = list(_basic(titles))
     elif place.get("in") == "query":
         proxy["query"][place["name"]] = value
     elif "name" in place:
         proxy["headers"][place["name"].lower()] = place.get("prefix", "") + value
-    proxy["headers"] |= {name.lower(): _rename_settings(text, rename) for name, text in item.get("headers", {}).items()}
+    proxy["headers"] |= {name.lower(): _rename_settings(text, rename) for name, text in fact.get("headers", {}).items()}
 
 
 def _basic(titles: Mapping[str, str]) -> Iterator[Facts]:
@@ -109,27 +109,27 @@ def _below(url: str, base: str) -> Facts:
 # ── Settings.
 
 
-def _urls(item: Mapping[str, Any]) -> list[str]:
-    return [item[key] for key in ("base_url", "authorization_url", "token_url") if key in item]
+def _urls(fact: Mapping[str, Any]) -> list[str]:
+    return [fact[key] for key in ("base_url", "authorization_url", "token_url") if key in fact]
 
 
-def _setting_names(item: Mapping[str, Any]) -> list[str]:
-    named = [setting["name"] for setting in item.get("settings", ())]
-    return list(dict.fromkeys(named + [name for text in _urls(item) for name in _SETTING.findall(text)]))
+def _setting_names(fact: Mapping[str, Any]) -> list[str]:
+    named = [setting["name"] for setting in fact.get("settings", ())]
+    return list(dict.fromkeys(named + [name for text in _urls(fact) for name in _SETTING.findall(text)]))
 
 
-def _our_name(provider: str, setting: str, item: Mapping[str, Any]) -> str:
+def _our_name(provider: str, setting: str, fact: Mapping[str, Any]) -> str:
     if (known := _NAMES.get(f"{provider}.{setting}") or _NAMES.get(setting)) is not None:
         return known
     if setting != "workspace":
         return setting
-    return {"label": "subdomain", "host": "hostname", "url": "instanceUrl"}.get(_kind(setting, item), "tenant")
+    return {"label": "subdomain", "host": "hostname", "url": "instanceUrl"}.get(_kind(setting, fact), "tenant")
 
 
-def _kind(setting: str, item: Mapping[str, Any]) -> str:
+def _kind(setting: str, fact: Mapping[str, Any]) -> str:
     """Return how the setting is used in the URLs: as ``label``, as ``host``, as the whole ``url``, or ``other``."""
     whole = "${connectionConfig." + setting + "}"
-    for text in _urls(item):
+    for text in _urls(fact):
         host = text.partition("://")[2].partition("/")[0]
         if text.startswith(whole):
             return "url"
@@ -140,10 +140,10 @@ def _kind(setting: str, item: Mapping[str, Any]) -> str:
     return "other"
 
 
-def _settings(item: Mapping[str, Any], rename: Mapping[str, str]) -> Iterator[Facts]:
-    said = {setting["name"]: setting for setting in item.get("settings", ())}
-    for name in _setting_names(item):
-        setting, kind = said.get(name, {}), _kind(name, item)
+def _settings(fact: Mapping[str, Any], rename: Mapping[str, str]) -> Iterator[Facts]:
+    said = {setting["name"]: setting for setting in fact.get("settings", ())}
+    for name in _setting_names(fact):
+        setting, kind = said.get(name, {}), _kind(name, fact)
         made: Facts = {"name": rename[name], "title": setting.get("title") or _title(rename[name]), "required": True}
         made |= {key: setting[key] for key in ("enum", "default", "secret") if key in setting}
         if "enum" not in made:

@@ -15,7 +15,11 @@ from gateway.config.exposed import SQLITE, open_files
 from gateway.config.store_url import is_unverified_remote
 from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
 from gateway.journal.segment import Segment
-from gateway.store.preflight import check_database, connections_ending_with_token, connections_of_declared
+from gateway.store.preflight import (
+    check_database,
+    connections_ending_with_token,
+    connections_without_stored_integration,
+)
 from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
@@ -89,7 +93,7 @@ def check_connections(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about connections that no call can use: their integration was removed, renamed, or has another provider."""
     environments = examined.config.environments
     try:
-        found = connections_of_declared(examined.config.store)
+        found = connections_without_stored_integration(examined.config.store)
     except StoreRefused:  # as in `check_refresh_tokens`
         return
     for environment, key, provider, number in found:

@@ -27,25 +27,25 @@ def delivery_json(delivery: "Delivery") -> dict[str, Any]:
     return {
         "id": delivery.message_id,
         "event": delivery.event,
-        "at": _format_time(delivery.at),
+        "at": _iso_time(delivery.at),
         "environment": delivery.environment,
         "provider_config_key": delivery.integration_id,
         "connection_id": delivery.connection_id,
         "target": delivery.target,
         "state": delivery.state.value,
         "attempts": delivery.attempts,
-        "next_attempt_at": _format_time(delivery.due_at),
-        "ended_at": _format_time(delivery.ended_at),
+        "next_attempt_at": _iso_time(delivery.due_at),
+        "ended_at": _iso_time(delivery.ended_at),
         "status": delivery.status,
         "detail": delivery.detail,
     }
 
 
-def format_day(moment: "datetime | None") -> str:
+def _shown_time(moment: "datetime | None") -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else ""
 
 
-def _format_time(moment: "datetime | None") -> str | None:
+def _iso_time(moment: "datetime | None") -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
@@ -121,12 +121,12 @@ def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool)
         last = delivery.detail or str(delivery.status or "")
         subject_cells = (
             delivery.message_id,
-            format_day(delivery.at),
+            _shown_time(delivery.at),
             delivery.event,
             delivery.connection_id or "",
             delivery.target,
         )
-        rows.append((*subject_cells, delivery.state.value, str(delivery.attempts), format_day(delivery.due_at), last))
+        rows.append((*subject_cells, delivery.state.value, str(delivery.attempts), _shown_time(delivery.due_at), last))
     table(COLUMNS, rows)
     if following is not None:
         print(f"there are more: --cursor {following}", file=sys.stderr)

@@ -101,13 +101,13 @@ async def test_the_time_to_retry_is_shown_to_the_agent(door: Agents) -> None:
     assert text_of(result).splitlines()[-1] == "Retry-After: 30. Wait before you call again."
 
 
-async def test_a_search_says_how_many_tools_it_does_not_show(door: Agents) -> None:
+async def test_a_search_says_how_many_tools_match(door: Agents) -> None:
     key = await door.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
     found = text_of(await door.call(key, "find_tools", {"query": "thing"}))
     assert len(found.splitlines()) == 11
     assert found.endswith("\n10 of 20 tools are shown. Search with more specific words.")
     nothing = text_of(await door.call(key, "find_tools", {"query": "sprint board"}))
-    assert nothing == "No tool has one of these words. Search with other words, in English; an empty query shows some."
+    assert nothing == "No tool matches. Use other English words, or an empty query to see the first tools."
     assert "tools are shown" not in text_of(await door.call(key, "find_tools", {"query": "thing17"}))
 
 

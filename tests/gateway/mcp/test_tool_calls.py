@@ -74,10 +74,7 @@ def test_a_body_is_json_or_a_form() -> None:
 
 @pytest.mark.parametrize("body", ['{"name":"x"}', ' [1, {"a": 2}]\n'])
 def test_a_body_that_was_encoded_as_text_is_not_encoded_again(body: str) -> None:
-    assert (
-        refusal_of({"key": "a", "body": body}, tool("POST"))
-        == "'body' must be the JSON itself, not a text that holds it."
-    )
+    assert refusal_of({"key": "a", "body": body}, tool("POST")) == "'body' must be JSON, not JSON encoded as text."
 
 
 @pytest.mark.parametrize("body", ["5b10a2844c20165700ede21g", "[draft] title", "", "12", 7, True])

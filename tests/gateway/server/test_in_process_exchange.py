@@ -18,7 +18,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.server.in_process_exchange import InProcessClient, end_of_call
+from gateway.server.in_process_exchange import InProcessClient, wait_for_response
 from tests.fakes.agents import Agents, agents, text_of
 from tests.fakes.patience import PATIENCE_S
 
@@ -279,7 +279,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
         if not client.start(path, request):
             return None
         client.begin()
-        return await end_of_call(path, client, nothing, has_left=lambda: False, stopped=lambda: False)
+        return await wait_for_response(path, client, nothing, has_left=lambda: False, stopped=lambda: False)
 
     async def begin_call() -> Any:
         nonlocal calling

@@ -12,10 +12,10 @@ from gateway import clock
 from gateway.authorization.results import LIFETIME
 from gateway.generation import Generation
 from gateway.runtime import Runtime
-from gateway.store.pending_authorizations import ReturnedSum
+from gateway.store.pending_authorizations import ReturnedCounts
 from gateway.text import counted
 
-SUMMED_SPAN: Final = timedelta(hours=1)
+COUNTED_SPAN: Final = timedelta(hours=1)
 MIN_STARTED: Final = 3
 """The minimum number of started authorizations for a warning about few successes. Fewer authorizations prove nothing,
 because some end users cancel."""
@@ -56,30 +56,32 @@ class AuthorizationCounts(NamedTuple):
         )
 
 
-async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationCounts]:
+async def authorization_counts(runtime: Runtime, environment: str) -> dict[str, AuthorizationCounts]:
     """Return the counts by integration id, for all integrations with an authorization in the last hour."""
     now = clock.now()
-    began_after = now - SUMMED_SPAN
+    began_after = now - COUNTED_SPAN
     not_returned, returned = await asyncio.gather(
         runtime.store.flows.not_returned(
             environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
         ),
         runtime.store.flow_results.count_returned(environment, since=began_after),
     )
-    sums = {}
+    counts = {}
     for key in sorted(not_returned.keys() | returned.keys()):
-        returned_sum, (not_returned_count, expires_at) = (
-            returned.get(key, ReturnedSum()),
+        returned_counts, (not_returned_count, expires_at) = (
+            returned.get(key, ReturnedCounts()),
             not_returned.get(key, (0, None)),
         )
-        failure_times = [at for at in (returned_sum.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
-        newest_succeeded = returned_sum.succeeded_at is not None and all(
-            returned_sum.succeeded_at > at for at in failure_times
+        failure_times = [
+            at for at in (returned_counts.failed_at, expires_at and expires_at - LIFETIME) if at is not None
+        ]
+        newest_succeeded = returned_counts.succeeded_at is not None and all(
+            returned_counts.succeeded_at > at for at in failure_times
         )
-        sums[key] = AuthorizationCounts(
-            key, returned_sum.succeeded, returned_sum.failed, not_returned_count, newest_succeeded
+        counts[key] = AuthorizationCounts(
+            key, returned_counts.succeeded, returned_counts.failed, not_returned_count, newest_succeeded
         )
-    return sums
+    return counts
 
 
 def advice_for(generation: Generation, hour: AuthorizationCounts, environment: str) -> str:

@@ -10,7 +10,7 @@ from gateway.runtime import RUNTIME, Runtime
 from gateway.vault import SealedTokens
 
 
-class DoorRequest:
+class McpRequest:
     """One JSON-RPC request. `outer`: the HTTP request that contains `message`."""
 
     __slots__ = ("caller", "environment", "generation", "message", "outer", "policy")
@@ -45,6 +45,7 @@ class DoorRequest:
     @property
     def seals(self) -> SealedTokens:
         """Seals texts that clients send back later. Only the gateway can create and read a sealed text."""
+        # Stored texts depend on this purpose, so it stays when names change.
         return SealedTokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
