@@ -28,7 +28,7 @@ from gateway.text import counted, sentence
 EXPIRY_NOTICE: Final = timedelta(days=14)
 UNREADABLE: Final = "Its stored credential was changed or damaged in the database and cannot be decrypted."
 SCOPES_MISSING: Final = "scopes_missing"
-UNFIT: Final = frozenset({"integration_missing", "provider_changed", "provider_missing"})
+INTEGRATION_CAUSES: Final = frozenset({"integration_missing", "provider_changed", "provider_missing"})
 MAX_NAMED_SCOPES: Final = 10
 
 
@@ -97,8 +97,8 @@ def diagnose_connection(
     if ends_with_token:
         row = replace(row, life=Lifespan())  # a lifespan is shown only for a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
-        unfit = _integration_causes(row, provider, integration)
-        causes = [*damaged, *unfit, _no_refresh_token_cause(ends, provider, integration)]
+        integration_causes = _integration_causes(row, provider, integration)
+        causes = [*damaged, *integration_causes, _no_refresh_token_cause(ends, provider, integration)]
     else:
         causes = [
             *damaged,
@@ -131,13 +131,14 @@ def _integration_causes(
     elif integration.provider != row.provider:
         yield LikelyCause(
             "provider_changed",
-            f"It was made with provider '{row.provider}', but integration '{name}' now uses '{integration.provider}', so every "
-            "call on it gets 424.",
+            f"The connection was made with provider '{row.provider}', but integration '{name}' now uses "
+            f"'{integration.provider}', so every call gets 424.",
         )
     elif provider is None:
         yield LikelyCause(
             "provider_missing",
-            f"The catalog has no provider '{row.provider}', which integration '{name}' uses, so every call on it gets 404.",
+            f"The catalog has no provider '{row.provider}', which integration '{name}' uses, so every call on the connection "
+            "gets 404.",
         )
 
 
@@ -350,7 +351,7 @@ def _action(
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
             "If only this connection is damaged, let the end user authorize again instead.",
         )
-    if first in UNFIT:
+    if first in INTEGRATION_CAUSES:
         return SuggestedAction("fix_integration", _integration_step(row, first))
     if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
         left = row.expires_at is None or row.expires_at > now

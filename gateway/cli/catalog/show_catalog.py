@@ -54,7 +54,7 @@ def list_providers(
         return
     if not providers and search:
         own = ". Search with other words, or write your own entry (docs/catalog.md)."
-        print(f"gateway: no provider fits '{search}'{catalog.suggestion(search) or own}", file=sys.stderr)
+        print(f"gateway: no provider matches '{search}'{catalog.suggestion(search) or own}", file=sys.stderr)
     columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
     _print_table(
         columns,

@@ -49,8 +49,8 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
     code = 0 if tally.is_ok and not faults else 1
     if not intake.create_integrations and any(reason == "unknown_integration" for _, reason in tally.counts):
         print(
-            "gateway: integrations are missing here. Declare them, or add --create-integrations if the source has their "
-            "clients (a bundle, another gateway).",
+            "gateway: some integrations do not exist. Declare them, or add --create-integrations (for a bundle or another "
+            "gateway).",
             file=sys.stderr,
         )
     if as_json:

@@ -259,8 +259,8 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
         if done.kept_keys:
             which, them = ("key is", "it") if done.kept_keys == 1 else ("keys are", "them")
             print(
-                f"{done.kept_keys} former data {which} kept for refreshes in progress, or lost on another machine that may "
-                f"return with the reply; a later rotation removes {them}."
+                f"{done.kept_keys} former data {which} kept for refreshes that are in progress or that another machine may "
+                f"still finish; a later rotation removes {them}."
             )
         print(advice(key_uses(config.store, counts)))
     for value in done.damaged:

@@ -53,10 +53,13 @@ def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, given: st
 
 def test_list_without_a_match_says_what_to_do() -> None:
     result = catalog("list", "hubspott")
-    assert (result.exit_code, result.stderr) == (0, "gateway: no provider fits 'hubspott'; did you mean 'hubspot'?\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "gateway: no provider matches 'hubspott'; did you mean 'hubspot'?\n",
+    )
     result = catalog("list", "zzzzzz", "--category", "crm")
     assert result.stderr == (
-        "gateway: no provider fits 'zzzzzz'. Search with other words, or write your own entry (docs/catalog.md).\n"
+        "gateway: no provider matches 'zzzzzz'. Search with other words, or write your own entry (docs/catalog.md).\n"
     )
     assert catalog("list", "jira").stderr == ""
 
