@@ -16,6 +16,8 @@ from tests.fakes.load import SHORT
 
 EVERY_S: Final = 0.02
 MIB: Final = 1 << 20
+SERVER: Final = "provider/1"
+DATE: Final = "Wed, 21 Oct 2015 07:28:00 GMT"
 
 
 async def pause() -> None:
@@ -63,7 +65,7 @@ class BalancerTestProvider:
                 return await self._download(request, int(rest))
             case "held":
                 await self.hold.wait()
-        return web.Response(body=SHORT)
+        return web.Response(body=SHORT, headers={"Server": SERVER, "Date": DATE})
 
     async def _events(
         self, request: web.Request, count: int, after_each: Callable[[], Awaitable[object]] = pause
