@@ -62,9 +62,10 @@ TEST_FILES = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304' | g
 # which prints the stacks of all threads. The report names the failed test, and the suite continues.
 HANGS = -o faulthandler_timeout=1000 -o faulthandler_exit_on_timeout=true
 
-# Four processes, since half of the tests wait for timers and processes. A process without tests takes over those of another.
+# Six processes, since half of the tests wait for timers and processes; four under coverage, which needs more CPU. A process
+# without tests takes over those of another.
 test: venv-dev  ## run the whole test suite
-	@$(TEST_FILES) $(BIN)/pytest -n 4 --dist worksteal $(HANGS)
+	@$(TEST_FILES) $(BIN)/pytest -n 6 --dist worksteal $(HANGS)
 
 coverage: venv-dev  ## run the whole test suite with line and branch coverage; fails below the threshold in pyproject.toml
 	@rm -rf .coverage && mkdir .coverage
