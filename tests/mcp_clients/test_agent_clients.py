@@ -83,7 +83,7 @@ async def test_a_published_client_shows_why_its_key_is_refused(tmp_path: Path, c
     async with agents(tmp_path) as door:
         script = (HERE / "agent_calls.py", client, f"{door.running.url}/mcp", "gw_sk_replaced", "--raised")
         found = json.loads((await run_program(interpreter, *script, folder=HERE)).splitlines()[-1])
-    assert "Invalid secret key" in found["raised"], found
+    assert "This secret key is mistyped or incomplete" in found["raised"], found
 
 
 async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Path) -> None:
