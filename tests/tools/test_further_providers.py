@@ -9,8 +9,8 @@ from tools.catalog_from_facts.further_providers import further_facts
 
 
 def entry_from(**fact: Any) -> dict[str, Any]:
-    told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "amp"}], "confidence": "sourced"} | fact
-    (first_fact,) = further_facts({"facts": {"acme": told}})
+    facts = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "amp"}], "confidence": "sourced"} | fact
+    (first_fact,) = further_facts({"facts": {"acme": facts}})
     return entry_of(first_fact)
 
 
@@ -55,8 +55,8 @@ def test_a_verification_call_may_be_below_the_base_url_or_elsewhere() -> None:
 
 
 def test_fact_without_a_source_is_not_used() -> None:
-    told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
-    assert further_facts({"facts": {"acme": told | {"auth_mode": "API_KEY", "base_url": "https://a.example"}}}) == []
+    facts = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
+    assert further_facts({"facts": {"acme": facts | {"auth_mode": "API_KEY", "base_url": "https://a.example"}}}) == []
 
 
 def test_a_url_that_is_only_in_public_code_is_unconfirmed() -> None:
