@@ -3,6 +3,8 @@
 The browser's WebSocket can be connected to one worker, and another worker can receive the callback. Therefore the
 outcome is stored first. The change feed then makes every worker read the outcome and wake the windows that wait in this
 worker (ADR 25).
+
+`OpenAuthorizations` also limits how many attempts of a connect session may be without success.
 """
 
 import asyncio

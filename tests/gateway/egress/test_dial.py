@@ -110,21 +110,21 @@ async def test_the_next_address_is_tried_when_one_does_not_respond(addresses: di
 async def test_proxy_that_refuses_the_tunnel_gets_no_part_of_the_request(
     addresses: dict[str, list[str]], response: bytes
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(response)
         if response:
-            heard.append(await reader.read())
+            received.append(await reader.read())
 
     async with raw_provider(script) as proxy, open_egress(proxy=f"http://127.0.0.1:{proxy.port}") as egress:
         with pytest.raises(EgressError, match="outbound proxy did not open") as failure:
             await egress.send(request_to(443))
         await asyncio.wait_for(proxy.left.wait(), PATIENCE_S)
     assert failure.value.kind == "unreachable"
-    assert heard[0] == b"CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"
-    assert heard[1:] in ([], [b""])
+    assert received[0] == b"CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"
+    assert received[1:] in ([], [b""])
 
 
 async def test_concurrent_lookups_of_one_name_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,11 +209,11 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
 
     class RecordingProtocol(asyncio.Protocol):
         def __init__(self) -> None:
-            self.heard = b""
+            self.received = b""
             self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def data_received(self, data: bytes) -> None:
-            self.heard += data
+            self.received += data
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.gone.set_result(None)
@@ -221,15 +221,15 @@ async def test_after_101_the_connection_is_returned_with_the_received_bytes() ->
     async with raw_provider(script) as provider, open_egress() as egress:
         response = await egress.send(request_to(provider), upgrade="websocket")
         assert response.status == 101
-        ears = RecordingProtocol()
-        transport, first = response.switch(ears)  # type: ignore[attr-defined]
+        recording = RecordingProtocol()
+        transport, first = response.switch(recording)  # type: ignore[attr-defined]
         response.close()
         transport.resume_reading()
         async with asyncio.timeout(PATIENCE_S):
-            while first + ears.heard != b"hello":
+            while first + recording.received != b"hello":
                 await asyncio.sleep(0)
             transport.write(b"bye")
-            await ears.gone
+            await recording.gone
         transport.close()
         assert list(egress.load()) == []
     assert provider.lines()[1:] == ["Connection: Upgrade", "Upgrade: websocket"]

@@ -35,16 +35,16 @@ class WaitingRequest:
     """A request that waits for a response, and does not forward it."""
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
 
     def sink_for(self, head: ResponseHead) -> None:
         return None
 
     def on_response(self, response: ProviderResponse | None) -> None:
-        self.heard.append(response)
+        self.received.append(response)
 
     def on_failure(self, fault: Exception) -> None:
-        self.heard.append(fault)
+        self.received.append(fault)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_request_is_written_at_the_end_of_the_loop_iteration(
     await next_iteration()
     assert wire.written == [HEAD]
     connection.data_received(OK)
-    (response,) = waiting_request.heard
+    (response,) = waiting_request.received
     assert isinstance(response, ProviderResponse)
     assert response.status == 200
 
@@ -134,7 +134,7 @@ async def test_bytes_received_before_the_request_is_sent_are_not_a_response(
     waiting_request = WaitingRequest()
     connection.send_nowait(HEAD, waiting_request, busy_batch, method="GET")
     connection.data_received(OK)
-    assert [type(heard) for heard in waiting_request.heard] == [ConnectionLost]
+    assert [type(received) for received in waiting_request.received] == [ConnectionLost]
     await next_iteration()
     assert wire.written == []
     assert wire.closing
@@ -149,7 +149,7 @@ async def test_request_is_lost_if_the_connection_ends_before_the_write(
     await next_iteration()
     assert wire.written == []
     connection.connection_lost(None)
-    assert [type(heard) for heard in waiting_request.heard] == [ConnectionLost]
+    assert [type(received) for received in waiting_request.received] == [ConnectionLost]
 
 
 async def test_abandoned_request_is_never_written(

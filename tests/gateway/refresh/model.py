@@ -427,13 +427,13 @@ class Model:
                 yield f"{number} records the reply to token {token}", _with_machine(state, number, over), None
             case Exchange.REFUSED:
                 if machine.phase is not Phase.WAITING:
-                    yield f"nobody hears the refusal at {number}", _hung_up(state, number), None
+                    yield f"nobody receives the refusal at {number}", _hung_up(state, number), None
                 elif waits:
-                    heard = _idle(_hung_up(state, number), number)
+                    after_refusal = _idle(_hung_up(state, number), number)
                     if _holds(state, number):
                         refused = Row(row.token, intent=machine.keeps_intent, lost=True)
-                        heard = heard._replace(row=refused)
-                    yield f"{number} hears the refusal", heard, None
+                        after_refusal = after_refusal._replace(row=refused)
+                    yield f"{number} receives the refusal", after_refusal, None
 
     def _failed(self, state: State, number: int) -> State:
         """End an exchange without a known outcome: release the lease and keep the intent."""
