@@ -10,13 +10,13 @@ from aiohttp.typedefs import Handler
 
 from gateway.auth import modes
 from gateway.auth.mode import Signer
-from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
 from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import LENGTH_EXPECTED
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
+from gateway.origin import DEFAULT_PORTS, bracketed
 from gateway.records.proxied_call import UpstreamRequest
 
 

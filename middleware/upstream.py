@@ -17,11 +17,11 @@ from gateway.errors import InvalidRequest, MethodNotAllowed, NotFound, Reconnect
 from gateway.generation import Generation
 from gateway.http import headers, proxy_options, url
 from gateway.http.headers import Fields, from_wire, normalized_name
-from gateway.http.origin import ParsedUrl, covers
 from gateway.http.request_head import ALLOW, FORBIDDEN_METHODS
 from gateway.http.url import with_query
 from gateway.middleware.facts import CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, PROXY_OPTIONS, TIMING, UPSTREAM
 from gateway.middleware.key_limits import check_reach, check_tags
+from gateway.origin import ParsedUrl, covers
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, TraceHeaders
 from gateway.records.proxied_call import PROXY_PATH, CallTiming, UpstreamRequest

@@ -16,10 +16,10 @@ from gateway.auth.context import AuthContext
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
 from gateway.auth.mode import Dialogue, Signer, TokenExchangeMode
 from gateway.auth.provider_responses import TEMPORARY_STATUSES
-from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
+from gateway.origin import DEFAULT_PORTS, bracketed
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.catalog.hosts import fixes_host, open_setting, open_urls, parse_pattern
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment, Unresolved, render_text, render_url
@@ -14,6 +13,7 @@ from gateway.catalog.template_places import URL_FIELDS
 from gateway.catalog.value import BadValue, flat_values, setting_values
 from gateway.errors import InvalidRequest, Issue
 from gateway.oauth.token_requests import OAuthClient
+from gateway.origin import DEFAULT_PORTS, bracketed
 from gateway.records.integration import Integration
 from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret

@@ -9,7 +9,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.auth.context import AuthContext, check_settings
-from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.hosts import open_setting
 from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.template import placeholders
@@ -19,6 +18,7 @@ from gateway.connections.settings import accepted_settings
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
+from gateway.origin import DEFAULT_PORTS
 
 SETTING_PREFIX: Final = "connectionConfig."
 PLACEHOLDER_VALUE: Final = "x"  # used for a missing value; "x" is valid everywhere in a URL except as a port

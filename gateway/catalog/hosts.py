@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.authority import DEFAULT_PORTS, is_registered
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
@@ -20,6 +19,7 @@ from gateway.catalog.template_places import text_templates, url_templates
 from gateway.catalog.url_template import Piece, parse_url_template
 from gateway.catalog.value import compile_pattern
 from gateway.documents.read_document import dotted
+from gateway.origin import DEFAULT_PORTS, is_registered
 
 ANY_PORT: Final = 0
 # In these auth modes, proxied requests are signed with a secret of the integration, or the server at the base URL names

@@ -17,7 +17,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from gateway import clock
-from gateway.authority import not_ascii
 from gateway.catalog.auth_modes import REQUEST_PLACEHOLDERS
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import (
@@ -37,6 +36,7 @@ from gateway.catalog.url_template import Piece, is_port, parse_url_template
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
 from gateway.http.headers import CONTROL_CHAR
 from gateway.http.url import has_dot_segment
+from gateway.origin import not_ascii
 
 # ── Names of values in templates: their synonyms, and which names belong to a credential.
 

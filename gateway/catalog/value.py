@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
+from gateway.origin import not_ascii
 
 MAX_LENGTH: Final = 255  # maximum length of a value in characters, which also limits the time to match a pattern
 MAX_SECRET_LENGTH: Final = 8192

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.url_template import UrlTemplate, parse_url_template
 from gateway.cli.options import as_json, config_file
 from gateway.cli.terminal import ReportedFault, fault_json, hint_at_init
 from gateway.config import Fault
 from gateway.egress.guard import ip_address_in
+from gateway.origin import DEFAULT_PORTS
 from gateway.text import counted
 
 if TYPE_CHECKING:

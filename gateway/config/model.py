@@ -9,9 +9,9 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from gateway.authority import origin_of
 from gateway.config.document import ConfigDocument
 from gateway.documents.read_document import Place
+from gateway.origin import origin_of
 from gateway.records.integration import Integration, TraceHeaders
 from gateway.secret import Secret
 

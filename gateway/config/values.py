@@ -11,8 +11,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered, not_ascii
 from gateway.config.model import AllowedNetwork
+from gateway.origin import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered, not_ascii
 from gateway.secret import Secret
 from gateway.text import counted
 

@@ -18,10 +18,10 @@ from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
-from gateway.http.origin import ABSOLUTE, parse_url
 from gateway.http.url import with_query
 from gateway.oauth.error_codes import parse
 from gateway.oauth.token_responses import dig
+from gateway.origin import ABSOLUTE, parse_url
 from gateway.records.connecting import Site
 from gateway.records.connection import Account
 from gateway.records.integration import Integration

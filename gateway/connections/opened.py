@@ -23,8 +23,8 @@ from gateway.catalog.render import (
 from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
 from gateway.http.body_members import BodyMembers
-from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.references import MASK, mask_secrets
+from gateway.origin import ParsedUrl, parse_url
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.records.provider_call import MIN_SECRET_CHARS, ClientIdentity
@@ -68,7 +68,7 @@ class Opened:
     """A connection ready for use. `base`: the entry's `proxy.base_url`, filled with this connection's settings.
 
     `allowed_origins`: origins that may receive the credential, in the format of `ParsedUrl.origin` and
-    `UpstreamRequest.origin`. The first label of a host can be ``*``, so compare origins with `http.origin.covers`.
+    `UpstreamRequest.origin`. The first label of a host can be ``*``, so compare origins with `origin.covers`.
     `identity`: the client certificate for mutual TLS, else None. `for_one_request`: whether this object may be used for
     only one request. This is the case if the entry's templates contain ``${now}`` or ``${random}``, or if the
     mode's credential is valid only once.

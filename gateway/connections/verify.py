@@ -24,9 +24,9 @@ from gateway.connections.opened import Placement, base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import InvalidRequest, UpstreamFailed
-from gateway.http.origin import ABSOLUTE, parse_url
 from gateway.http.url import with_query
 from gateway.oauth.token_responses import dig, jwt_claims
+from gateway.origin import ABSOLUTE, parse_url
 from gateway.records.connection import Account
 from gateway.records.provider_call import Reply, scrubbed
 from gateway.records.proxied_call import UpstreamRequest

@@ -11,11 +11,11 @@ from yarl import URL
 
 from gateway import clock
 from gateway.api.connection_json import timestamp_with_offset
-from gateway.authority import origin_of
 from gateway.catalog.provider import Provider
 from gateway.console.console_page import WITHIN, View
 from gateway.console.integration_views import TRUST
 from gateway.console.query_fields import fields_of, number_in
+from gateway.origin import origin_of
 from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
@@ -128,7 +128,7 @@ def failure_class(kind: str, reason: str) -> str:
 
 
 def origins_of(provider: Provider) -> set[str]:
-    """Return the origins of the URLs in the provider's entry, in the format of `authority.origin_of`.
+    """Return the origins of the URLs in the provider's entry, in the format of `origin.origin_of`.
 
     An origin that depends on a setting of the connection is left out.
     """

@@ -17,7 +17,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway import clock
-from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.egress.dial import Dialler, NameResolver
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, Scheme
@@ -26,8 +25,8 @@ from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
 from gateway.egress.tls import ClientTlsContexts, TlsSessions, prepare_context
 from gateway.http.content_coding import CodingError, Decoder
-from gateway.http.origin import parse_url
 from gateway.http.request_head import request_head
+from gateway.origin import DEFAULT_PORTS, bracketed, parse_url
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 

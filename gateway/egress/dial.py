@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from gateway.authority import DEFAULT_PORTS, bracketed, origin_of
 from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard, Scheme, SocketAddress
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import handshake_failure
 from gateway.http.response_head import MalformedMessage, parse_head
+from gateway.origin import DEFAULT_PORTS, bracketed, origin_of
 from gateway.text import connect_failure
 
 # ── Resolves host names in threads, within a time limit. Concurrent callers share the look-up of a name.

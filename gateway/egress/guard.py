@@ -10,9 +10,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, Protocol
 
-from gateway.authority import bracketed
 from gateway.egress.egress_errors import AddressRefused, EgressError
-from gateway.http.origin import parse_host
+from gateway.origin import bracketed, parse_host
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network

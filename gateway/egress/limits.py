@@ -10,8 +10,8 @@ from typing import Final, Literal
 import structlog
 
 from gateway import clock
-from gateway.authority import origin_of
 from gateway.egress.egress_errors import CallNotAttempted
+from gateway.origin import origin_of
 
 # ── Stops calling a provider that is down, so that callers do not wait for a response that cannot come.
 #

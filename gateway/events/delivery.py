@@ -29,10 +29,10 @@ from gateway.errors import GatewayError, exc_info_of
 from gateway.events.event_body import build_message, webhook_size
 from gateway.events.signatures import SigningKeyCache, signature_fields
 from gateway.generation import Current
-from gateway.http.origin import parse_url
 from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.origin import parse_url
 from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryOutcome, DeliveryState
 from gateway.records.operation import Operation, RecordOperation
 from gateway.records.proxied_call import UpstreamRequest

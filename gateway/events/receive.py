@@ -12,8 +12,8 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.config import WebhooksConfig
 from gateway.events.event_body import is_forwarded
-from gateway.http.origin import parse_url
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.origin import parse_url
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused, WebhookRouting

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.http.origin import ABSOLUTE, ParsedUrl, parse_authority
 from gateway.http.url import parameter_name
+from gateway.origin import ABSOLUTE, ParsedUrl, parse_authority
 
 # ── Parses a Link field (RFC 8288 §3), in linear time for any input.
 

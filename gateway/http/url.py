@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from gateway.errors import InvalidRequest
-from gateway.http.origin import ABSOLUTE, ParsedUrl, parse_authority
+from gateway.origin import ABSOLUTE, ParsedUrl, parse_authority
 
 # ── Finds dot segments. A segment counts even if only a very lenient server reads it as one.
 #

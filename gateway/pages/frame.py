@@ -10,10 +10,10 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from gateway import resources
-from gateway.authority import DEFAULT_PORTS
 from gateway.authorization.trusted_pages import is_registered, trusts_loopback
 from gateway.errors import NotFound
 from gateway.generation import Generation
+from gateway.origin import DEFAULT_PORTS
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 

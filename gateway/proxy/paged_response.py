@@ -15,7 +15,6 @@ from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.origin import covers
 from gateway.http.paging.next_page import CycleDetector, PageResult, PageUrl, parse_page, parse_page_url
 from gateway.http.paging.page_document import NO_RECORDS, Records
 from gateway.http.paging.resume_position import ForbiddenPageOrigin, encode_position, point_at_page
@@ -24,6 +23,7 @@ from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
 from gateway.middleware.key_limits import check_rules
 from gateway.middleware.upstream import place_credential
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.origin import covers
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.no_response import error_for_caller

@@ -14,7 +14,6 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import abort_connection
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, MalformedResponse, decoded_fields, response_fields
-from gateway.http.origin import ParsedUrl
 from gateway.http.passed_head import (
     ATTEMPTS,
     CONNECT_URL_FIELD,
@@ -30,6 +29,7 @@ from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODE
 from gateway.middleware.key_limits import add_rate_limit_headers
 from gateway.middleware.response_shape import REQUEST_ID_FIELD, add_cors_headers
 from gateway.middleware.who_calls import REFERRER_POLICY, with_referrer_policy
+from gateway.origin import ParsedUrl
 from gateway.runtime import generation_of
 
 # ── The caller gets the head as the provider wrote it, with the gateway's framing.

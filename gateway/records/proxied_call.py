@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.authority import origin_of
+from gateway.origin import origin_of
 from gateway.records.provider_call import ClientIdentity
 from gateway.records.trace import CallTrace
 

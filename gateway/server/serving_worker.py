@@ -21,7 +21,6 @@ from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import CHECKED_CONFIGURATION, METRICS_PAGE, PARENT, create
 from gateway.app.generations import CheckedConfiguration
-from gateway.authority import ANY_ADDRESS, origin_of
 from gateway.background import beside
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
@@ -29,6 +28,7 @@ from gateway.errors import StartRefused
 from gateway.integrations.declared import Examined, integrations
 from gateway.observe import logs
 from gateway.observe.metrics_page import SharedPages
+from gateway.origin import ANY_ADDRESS, origin_of
 from gateway.process.admin import process_samples
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now

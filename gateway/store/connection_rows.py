@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import InvalidRequest, Issue
-from gateway.http.origin import parse_url
+from gateway.origin import parse_url
 from gateway.records.access import KeyLimits
 from gateway.records.connection import (
     Account,

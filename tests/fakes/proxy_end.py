@@ -25,11 +25,11 @@ from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
-from gateway.http.origin import ParsedUrl
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from gateway.middleware.response_shape import cors
 from gateway.middleware.upstream import connection, credentials, upstream
 from gateway.middleware.wanted_response import decompress
+from gateway.origin import ParsedUrl
 from gateway.process.sockets import BACKLOG
 from gateway.proxy import forward
 from gateway.records.access import Environment

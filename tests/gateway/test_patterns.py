@@ -69,6 +69,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.scripts": HEAD,
     "gateway.server": HEAD,
     "gateway.http": HEAD,
+    "gateway.origin": HEAD,
     "gateway.http.body_members": BODY,
     "gateway.http.json_scan": BODY,
     "gateway.events.webhook_keys": FIELD,

@@ -14,10 +14,10 @@ from multidict import CIMultiDict
 
 from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
-from gateway.http.origin import ParsedUrl, parse_url
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CONNECTION, PROXY_OPTIONS, UPSTREAM
 from gateway.middleware.upstream import place_credential, upstream
+from gateway.origin import ParsedUrl, parse_url
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.proxy_end import Live, gateway_to, opened_at

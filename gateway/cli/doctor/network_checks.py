@@ -16,7 +16,6 @@ import aiohttp
 
 from gateway import clock
 from gateway.api.health import INSTANCE_HEADER
-from gateway.authority import local_url
 from gateway.catalog.template import TemplateError
 from gateway.catalog.url_template import parse_url_template
 from gateway.cli.doctor.findings import (
@@ -31,6 +30,7 @@ from gateway.cli.doctor.machine_checks import JOURNAL, RISK
 from gateway.cli.terminal import configuration_option, program
 from gateway.config.exposed import SQLITE
 from gateway.egress.egress_errors import EgressError
+from gateway.origin import local_url
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import connect_failure, counted
 from gateway.vault import Keyring, instance

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.authority import local_url
 from gateway.cli.terminal import program
 from gateway.cli.try_ import TrialFailed
 from gateway.client import Client
+from gateway.origin import local_url
 from gateway.secret import Secret
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote, unquote_plus
 
-from gateway.authority import DEFAULT_PORTS, origin_of
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.origin import ABSOLUTE, parse_authority
 from gateway.http.paging.page_document import NO_RECORDS, NonScalar, PageDocument, Records, Value
 from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, parameter_name
+from gateway.origin import ABSOLUTE, DEFAULT_PORTS, origin_of, parse_authority
 from gateway.records.proxied_call import PagingScheme, Position
 
 # ── Finds the URL of the next page in a Link field (RFC 8288), and resolves a relative URL (RFC 3986 §5).

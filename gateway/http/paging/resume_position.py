@@ -10,9 +10,9 @@ from dataclasses import asdict, fields
 from typing import Final
 from urllib.parse import quote
 
-from gateway.http.origin import covers
 from gateway.http.paging.next_page import parse_page_url
 from gateway.http.url import with_query
+from gateway.origin import covers
 from gateway.records.proxied_call import PagingScheme, Position, UpstreamRequest
 
 VERSION: Final = 1

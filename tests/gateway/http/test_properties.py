@@ -17,9 +17,9 @@ from gateway.http.headers import (
     request_fields,
     response_fields,
 )
-from gateway.http.origin import ParsedUrl
 from gateway.http.references import LinkRewriter
 from gateway.http.url import ProxiedTarget, has_dot_segment, join_target, origin_form, parse_proxied_target, with_query
+from gateway.origin import ParsedUrl
 
 KNOWN_NAMES = sorted(
     HOP_BY_HOP | FRAMING | FOR_GATEWAY | {"authorization", "nango-x", "gateway-y", "x-forwarded-for", "cookie"}

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.http.origin import ParsedUrl
 from gateway.http.references import LinkRewriter, mask_secrets
+from gateway.origin import ParsedUrl
 from tests.fakes.scaling import linear_fault
 
 REWRITER = LinkRewriter(ParsedUrl("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")

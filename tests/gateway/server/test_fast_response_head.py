@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gateway.http import passed_head
 from gateway.http.headers import MalformedResponse
-from gateway.http.origin import ParsedUrl
 from gateway.http.passed_head import PlainHead, plain_head
 from gateway.http.response_head import MalformedMessage, parse_head
+from gateway.origin import ParsedUrl
 from gateway.server.fast_response_head import response_head
 
 NAMES = (
