@@ -44,12 +44,11 @@ from gateway.api.shapes import (
 from gateway.auth.revocation import RevocationOutcome
 from gateway.connections.lacking_scopes import find_lacking
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, joined_issues
-from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import AuditAction
-from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.connection import CONNECTION_ID, Connection, ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import Edit, ListFilter, MetadataUnfit, UnknownConnection, cursor_after
 from gateway.text import counted

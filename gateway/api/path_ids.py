@@ -10,10 +10,9 @@ from gateway.access.refusals import no_integration_error
 from gateway.api.request_body import wrong_query
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import check_reach, check_tags
-from gateway.records.connection import ConnectionRef
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, ConnectionRef, id_fault
 from gateway.runtime import Runtime
 
 MAX_ID_LENGTH: Final = 255

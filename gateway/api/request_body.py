@@ -12,11 +12,11 @@ from pydantic_core import ErrorDetails
 
 from gateway.documents.pydantic_messages import keys_at, pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.json_depth import MAX_LEVELS, nests_deeper
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.text import counted, did_you_mean, whole_number
 from gateway.timestamps import ago
 

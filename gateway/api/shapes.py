@@ -8,9 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from gateway.api.request_body import Strict
 from gateway.config import values
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.http.url import has_dot_segment
-from gateway.records.connection import EndUser
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, EndUser
 from gateway.text import counted
 
 EMAIL_FORM: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")

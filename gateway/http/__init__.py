@@ -1,7 +1,7 @@
 """Pure functions on HTTP messages: no I/O, no aiohttp application. Each rule cites its RFC section.
 
     headers                                   which header fields pass from the caller to the provider, and back
-    url, ids                                  paths and queries byte for byte; characters of ids
+    url                                       paths and queries byte for byte
     request_head, response_head, passed_head  the heads of requests, of providers' responses, of responses to callers
     chunks, content_coding                    decode chunked framing and content codings, within limits
     body_members, strict_json, json_scan      add members to a body; parse JSON strictly; find the end of a JSON value

@@ -11,10 +11,10 @@ from typing import Final
 from multidict import CIMultiDictProxy
 
 from gateway.errors import InvalidRequest, Issue
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.http.retry import MAX_RETRIES
 from gateway.http.url import has_dot_segment
 from gateway.origin import ParsedUrl, parse_url
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.text import nearest
 
 _COUNT: Final = re.compile(r"[0-9]{1,9}")

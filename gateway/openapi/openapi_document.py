@@ -17,10 +17,10 @@ from gateway.api import responses
 from gateway.api.responses import Error, ErrorText
 from gateway.catalog.listing import ListingBody
 from gateway.errors import MARK, Code
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.openapi.codes import COMMON_ERRORS, JSON_BODY_ERRORS, KEY_ERRORS, SESSION_ERRORS, STATUS, WEBHOOK_SIGNATURE
 from gateway.openapi.import_models import IMPORTED, credentials_schema
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY
 
 REF: Final = "#/components/schemas/{model}"
 ALL_METHODS: Final = ("get", "post", "put", "patch", "delete")

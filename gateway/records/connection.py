@@ -1,10 +1,12 @@
-"""A connection: one end user's authorized link to one integration. Also its lease, and the history of an imported
-connection."""
+"""A connection: one end user's authorized link to one integration. Also its ids, its lease, and the history of an
+imported connection."""
 
+import re
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from gateway.records.states import State
 
@@ -17,6 +19,34 @@ class ConnectionRef(NamedTuple):
     integration_id: str
     connection_id: str
 
+
+# ── The characters of integration and connection ids.
+
+# OpenAPI publishes these patterns. So they must be valid in ECMA-262 with the flag `u`, in which a backslash before a
+# quote is a syntax error.
+CONNECTION_ID: Final = r"""^[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+$"""
+PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
+_MARKS: Final = {CONNECTION_ID: ",.;:=+~[]|@${}\"'\\/_-", PROVIDER_CONFIG_KEY: "~:.@_-"}
+_FORMS: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _MARKS}
+_PLAIN: Final = string.ascii_letters + string.digits + " "
+
+
+def id_fault(text: str, pattern: str) -> str | None:
+    """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if `text` matches.
+
+    `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.
+    """
+    if _FORMS[pattern].fullmatch(text):
+        return None
+    marks = _MARKS[pattern]
+    wrong = next((char for char in text if char not in _PLAIN + marks), None)
+    if wrong is None:
+        return "is empty"
+    shown = f"'{wrong}'" if wrong.isprintable() else f"U+{ord(wrong):04X}"
+    return f"holds {shown}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
+
+
+# ── The parts of a connection.
 
 Mark: TypeAlias = tuple[int, datetime]
 """Version and time of a row's last change. If a row has a different mark than before, the row has changed."""

@@ -63,6 +63,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.oauth": 256 * 1024,
     "gateway.openapi": OPERATOR,
     "gateway.pages": NAME,
+    "gateway.records.connection": HEAD,  # ids in a request's headers
     "gateway.sandbox": OPERATOR,  # a provider for tests only
     "gateway.authoring": OPERATOR,
     "gateway.documents": OPERATOR,

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.connections.opened import Placement
-from gateway.http.ids import CONNECTION_ID, id_fault
+from gateway.records.connection import CONNECTION_ID, id_fault
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.server import fast_message, known_heads
 from gateway.server.fast_message import KnownMessage

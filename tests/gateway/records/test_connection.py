@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
+from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 
 
 @pytest.mark.parametrize(
