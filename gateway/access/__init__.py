@@ -5,7 +5,7 @@
 
     scopes         the scopes of keys, and which scopes include other scopes
     key_policy     decides whether one key's scopes, limits and rules allow a request
-    key_rule, rule_paths    parse a rule, and match a request's path with it in linear time
+    key_rule       parses a rule, and matches a request's path with it in linear time
     ambiguous_requests      finds requests that two servers can read as different methods, paths or objects
     body_rules     rules about the body (tools of an MCP server, GraphQL fields), and a strict parser of bodies
     tool_filter    selects the tools of an MCP server's list that a key is allowed to call
