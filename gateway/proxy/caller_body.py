@@ -176,11 +176,12 @@ def arrives_inflated(request: web.Request) -> bool:
     if server is None:
         return False
     if server not in _inflating:
-        _inflating[server] = _is_inflating(server)
+        _inflating[server] = inflates_uploads(server)
     return _inflating[server]
 
 
-def _is_inflating(server: Any) -> bool:
+def inflates_uploads(server: Any) -> bool:
+    """Return whether the connections of `server` decompress request bodies. Tests this with one message."""
     coded = zlib.compress(b"probe", wbits=31)
     head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
     messages, _, _ = server()._parser.feed_data(head.encode() + coded)

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
 from gateway.http.abort import abort_connection
 from gateway.observe.metrics import REFUSED_CONNECTIONS, Sample
+from gateway.proxy.caller_body import inflates_uploads
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import fast_path_of
@@ -345,12 +345,7 @@ def refuse_without_c_parser() -> None:
 
 def refuse_inflated(server: Server) -> None:
     """Raise StartRefused if the parser decompresses uploads, because this would break signatures and lengths."""
-    coded = zlib.compress(b"probe", wbits=31)
-    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
-    parser = server()._parser
-    assert parser is not None
-    messages, _, _ = parser.feed_data(head.encode() + coded)
-    if messages[0][1].read_nowait() != coded:
+    if inflates_uploads(server):
         raise StartRefused(
             "This version of aiohttp decompresses uploads despite auto_decompress=False. Install the pinned version."
         )
