@@ -10,8 +10,8 @@ grant becomes a connection. Read in this order:
     typed_credentials     connects without a redirect: the end user types a key, a password or an OAuth client
     session_connections   stores the connection, or keeps it pending if the session has a code challenge
     results               the possible results of an authorization: connection, choice, failure
-    outcomes              reports the result to the waiting window, other nodes, the application and the log; limits
-                          how many attempts a session makes without success
+    outcomes              reports the result to the waiting window, other nodes, the application and the log
+    open_authorizations   limits how many attempts a session makes without success
     reconnect_links       the link that the error of a failed call contains, so that the end user can reconnect
     return_url            the signed redirect to the application's `return_url`
     trusted_pages         which pages may embed the connect page and receive the redirect back

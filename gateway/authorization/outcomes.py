@@ -3,8 +3,6 @@
 The browser's WebSocket can be connected to one worker, and another worker can receive the callback. Therefore the
 outcome is stored first. The change feed then makes every worker read the outcome and wake the windows that wait in this
 worker (ADR 25).
-
-`OpenAuthorizations` also limits how many attempts of a connect session may be without success.
 """
 
 import asyncio
@@ -22,11 +20,12 @@ from gateway import clock
 from gateway.access.refusals import rule_and_fix
 from gateway.access.window_counter import WindowCounter
 from gateway.auth.provider_responses import safe_text
+from gateway.authorization.open_authorizations import OpenAuthorizations
 from gateway.authorization.results import LIFETIME, CallbackRequest, ConnectedResult, SiteChoice, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
-from gateway.records.connecting import ConnectSession, Flow, Outcome, PendingAuthorization
+from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import Event
 from gateway.records.operation import Operation, RecordOperation, current_request_id
@@ -93,42 +92,6 @@ def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[s
 def _masked_text(words: object) -> str | None:
     """Shorten the text, then mask the secrets in it. Return None if there is no text."""
     return masked_text(safe_text(words[:MAX_TEXT])) if isinstance(words, str) and words else None
-
-
-# ── Limits how many attempts to connect a connect session may make without success.
-
-MAX_OPEN: Final = 100
-"""Maximum number of attempts without success that a session may make within `ATTEMPTS_WINDOW_S` seconds, counted in this
-process. The number is limited because each attempt takes up to 8 KB of the database for up to an hour. A failed
-authorization also sends an event to the application."""
-ATTEMPTS_WINDOW_S: Final = LIFETIME.total_seconds()
-
-
-class OpenAuthorizations:
-    """Counts each connect session's attempts that have not succeeded, in this process. An attempt is an authorization
-    that was started, or a credential that was typed in."""
-
-    def __init__(self) -> None:
-        self._open: WindowCounter[str] = WindowCounter(ATTEMPTS_WINDOW_S)
-
-    def add(self, session: ConnectSession) -> None:
-        """Count an attempt that `session` begins. Raises TooManyRequests if `MAX_OPEN` attempts of the session are open
-        or failed."""
-        self._open.restart_if_over()
-        if self._open[session.digest] >= MAX_OPEN:
-            wait_s = self._open.left_s
-            fix = f"Finish one that is open in another window, or try again in {wait_s} s."
-            raise TooManyRequests(
-                "too_many_request",
-                f"More than {MAX_OPEN} attempts to connect with this link did not succeed. {fix}",
-                payload={"limit": MAX_OPEN, **rule_and_fix("authorizations_open", fix)},
-                retry_after_s=wait_s,
-            )
-        self._open.add(session.digest)
-
-    def succeed(self, session_digest: str) -> None:
-        """Stop counting one attempt of the session, because the attempt made a connection."""
-        self._open.subtract(session_digest)
 
 
 # ── Publishes outcomes, and wakes the windows that wait for them.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.authorization import outcomes
+from gateway.authorization import open_authorizations
 from gateway.authorization.connect_sessions import SESSION_PREFIX
 from gateway.store import pending_authorizations
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
@@ -241,7 +241,7 @@ async def test_failed_attempts_of_a_session_are_limited_and_hide_no_connection(
     write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
     running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
     await running.restart()
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 3)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 3)
     monkeypatch.setattr(pending_authorizations, "MAX_RESULTS", 2)
     monkeypatch.setattr(pending_authorizations, "MAX_KEPT_FAILURES", 2)
     session = await create_session(running, max_connections=1)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 from structlog.testing import capture_logs
 
-from gateway.authorization import outcomes
+from gateway.authorization import open_authorizations, outcomes
 from gateway.errors import Unavailable
 from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
@@ -140,7 +140,7 @@ async def stored_counts(running: RunningGateway) -> tuple[int, int]:
 async def test_a_session_starts_a_limited_number_of_authorizations(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any, query: str, stored: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 2)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
     token, other = await running.session_token(), await running.session_token()
 
     async def begin(token: str, accept: str = "*/*", query: str = query) -> tuple[int, str, bool]:
@@ -165,7 +165,7 @@ async def test_authorizations_that_the_end_user_refuses_count_as_started(
 ) -> None:
     """One link could begin and refuse authorizations without limit: each stored a result and sent the application an
     event."""
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 2)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
     token = await running.session_token(webhook_url_override="https://hook.example.com/x")
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     for _ in range(2):
@@ -196,7 +196,7 @@ async def test_callbacks_without_the_browsers_cookie_store_a_limited_number_of_f
 async def test_finished_authorizations_do_not_count(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch, tracker: Tracker
 ) -> None:
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 1)
+    monkeypatch.setattr(open_authorizations, "MAX_OPEN", 1)
     token = await running.session_token()
     for _ in range(3):
         async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:

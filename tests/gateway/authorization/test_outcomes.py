@@ -1,17 +1,11 @@
 """A failed authorization logs one warning with environment, integration, the provider's message and the request id."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from gateway.authorization import outcomes
-from gateway.authorization.outcomes import ATTEMPTS_WINDOW_S, OpenAuthorizations
-from gateway.errors import TooManyRequests
-from gateway.records.connecting import ConnectSession
-from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, write_entry
 from tests.fakes.pages import submit
 from tests.fakes.tracker import Tracker
@@ -108,38 +102,3 @@ async def test_an_authorization_that_succeeds_is_not_logged_as_failed(
     with capture_logs() as logs:
         assert (await walk_flow(running, await running.session_token()))[0] == 200
     assert not [line for line in logs if line["event"] == "authorization_failed"]
-
-
-# ── The limit of attempts that a connect session makes without success.
-
-
-def session(digest: str) -> ConnectSession:
-    return ConnectSession(digest=digest, environment="dev", expires_at=datetime(2030, 1, 1, tzinfo=UTC))
-
-
-@pytest.mark.usefixtures("clock")
-def test_authorizations_that_succeed_and_other_sessions_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 2)
-    authorizations = OpenAuthorizations()
-    for _ in range(3):
-        authorizations.add(session("a"))
-        authorizations.succeed("a")
-    authorizations.add(session("a"))
-    authorizations.add(session("a"))
-    with pytest.raises(TooManyRequests) as refused:
-        authorizations.add(session("a"))
-    assert refused.value.payload is not None
-    assert refused.value.payload["limit"] == 2
-    authorizations.add(session("b"))
-
-
-def test_the_limit_restarts_with_the_window(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    monkeypatch.setattr(outcomes, "MAX_OPEN", 1)
-    authorizations = OpenAuthorizations()
-    authorizations.add(session("a"))
-    with pytest.raises(TooManyRequests):
-        authorizations.add(session("a"))
-    clock.ahead_s += ATTEMPTS_WINDOW_S
-    authorizations.add(session("a"))
-    with pytest.raises(TooManyRequests):
-        authorizations.add(session("a"))
