@@ -4,6 +4,7 @@ tasks."""
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -74,23 +75,14 @@ def build_runtime(
     page: MetricsPage | None = None,
     tracing: Tracing | None = None,
 ) -> Runtime:
-    """Build the runtime on an open store. No background task runs yet.
-
-    The hot path reads a few values at every request: limits, and whether calls are stored. Each replacement of the
-    generation sets these values. All other code reads settings from `current`.
-    """
+    """Build the runtime on an open store. No background task runs yet."""
     minted = MintedKeyCache(store)
     current = Current(build_generation(checked, minted, managed))
-
-    def is_known(environment: str, integration_id: str) -> bool:
-        return current.generation.integrations.has(environment, integration_id)
-
-    metrics = Metrics(is_known, page)
+    metrics = Metrics(partial(_is_known, current), page)
     calls = CallQueue(observe=metrics.observe, tracing=tracing)
     egress_limits, retired = EgressLimits(concurrency_settings(checked.config.egress)), RetiredEgress()
     _apply_each_generation(current, metrics, calls, store, egress_limits, retired)
-    journals = Journals()
-    exchange = _token_exchange(current, journals, parent)
+    journals, exchange = _token_exchange(current, parent)
     dialogues = AuthDialogueRunner(current, exchange)
     deliverer = Deliverer(store, current, metrics, calls.record_operation)
     sessions = ConnectSessions(store, current)
@@ -137,6 +129,10 @@ def build_runtime(
     )
 
 
+def _is_known(current: Current, environment: str, integration_id: str) -> bool:
+    return current.generation.integrations.has(environment, integration_id)
+
+
 def _apply_each_generation(
     current: Current,
     metrics: Metrics,
@@ -145,7 +141,10 @@ def _apply_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """Copy the settings that every request reads to where they are read, now and after each reload of the configuration."""
+    """Copy the settings that every request reads to where they are read, now and after each reload of the configuration.
+
+    These are limits, and whether calls are stored. All other code reads settings from `current`.
+    """
 
     def set_(config: Config) -> None:
         _apply_call_log_settings(config.call_log, calls, store)
@@ -162,10 +161,15 @@ def _apply_each_generation(
     current.follow(replaced)
 
 
-def _token_exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
+def _token_exchange(current: Current, parent: ParentLink | None) -> tuple[Journals, TokenExchange]:
+    """Return what calls token endpoints for refreshes, and the journals of this process.
+
+    With a parent, the parent calls them and writes its own journals.
+    """
+    journals = Journals()
     if parent is None:
-        return LocalExchange(journals, lambda: current.generation.egress)
-    return ParentExchange(parent, lambda: _egress_route(current.generation.config.egress))
+        return journals, LocalExchange(journals, lambda: current.generation.egress)
+    return journals, ParentExchange(parent, lambda: _egress_route(current.generation.config.egress))
 
 
 def _egress_route(egress: EgressConfig) -> EgressRoute:

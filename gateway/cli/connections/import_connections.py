@@ -414,8 +414,6 @@ def import_connections(
             intake = reporting_importer(runtime, options, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
-            if test_refresh:
-                warn_about_test_refresh(runtime, name)
             await _import_all(feed, intake)
         return print_import_result(intake, as_json=as_json)
 
@@ -424,6 +422,8 @@ def import_connections(
 
 async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None:
     """Import the connections of `feed`. After Ctrl-C, print how many are imported, and how to continue."""
+    if intake.test_refresh:
+        warn_about_test_refresh(intake.runtime, intake.options.environment)
     try:
         await feed.into(intake)
     except asyncio.CancelledError:  # Ctrl-C

@@ -11,17 +11,25 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 
+ROW_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
 def upgrade() -> None:
-    row_id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    _create_records()
+    _create_state()
+    _create_use_counts()
+
+
+def _create_records() -> None:
     op.create_table(
         "audit_pending",
-        sa.Column("id", row_id, primary_key=True, autoincrement=True),
+        sa.Column("id", ROW_ID, primary_key=True, autoincrement=True),
         sa.Column("body", sa.Text, nullable=False),
         sqlite_autoincrement=True,
     )
     op.create_table(
         "audit_records",
-        sa.Column("sequence", row_id, primary_key=True, autoincrement=False),
+        sa.Column("sequence", ROW_ID, primary_key=True, autoincrement=False),
         sa.Column("hash", sa.Text, nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("environment", sa.Text, nullable=False),
@@ -39,9 +47,12 @@ def upgrade() -> None:
     op.create_index(
         "audit_records_by_key", "audit_records", ["key_id", "sequence"], sqlite_where=by_key, postgresql_where=by_key
     )
+
+
+def _create_state() -> None:
     op.create_table(
         "audit_state",
-        sa.Column("id", row_id, primary_key=True, autoincrement=False),
+        sa.Column("id", ROW_ID, primary_key=True, autoincrement=False),
         sa.Column("store_id", sa.Text, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("hash", sa.Text, nullable=False),
@@ -52,7 +63,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "audit_checkpoints",
-        sa.Column("sequence", row_id, primary_key=True, autoincrement=False),
+        sa.Column("sequence", ROW_ID, primary_key=True, autoincrement=False),
         sa.Column("hash", sa.Text, nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("public_key", sa.Text, nullable=False),
@@ -65,6 +76,9 @@ def upgrade() -> None:
         sa.Column("end_user_id", sa.Text, primary_key=True),
         sa.Column("secret", sa.Text, nullable=False),
     )
+
+
+def _create_use_counts() -> None:
     op.create_table(
         "credential_uses",
         sa.Column("environment", sa.Text, primary_key=True),
