@@ -19,12 +19,11 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.abort import abort_connection, unread_bytes
 from gateway.http.request_head import check_head
-from gateway.middleware.facts import CONNECTION, READ_BODY, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.response_shape import error_response, new_id, unhandled_error
+from gateway.middleware.facts import CONNECTION, READ_BODY, TIMING, UPSTREAM
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
 from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest, Room
-from gateway.server.early_refusals import connections_full_response, record_refusal
+from gateway.server.early_refusals import connections_full_response, response_outside_chain
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_message import FastMessage
 from gateway.server.in_process_exchange import InProcessClient, wait_for_response
@@ -743,20 +742,10 @@ class ClientProtocol(RequestHandler):
         """
         if isinstance(exc, ConnectionError) and (self.transport is None or self.transport.is_closing()):
             raise exc
-        if REQUEST_ID not in request:
-            request[REQUEST_ID] = new_id()
-        fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])
-        if fault is exc:
-            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
-        else:
-            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
-        if request.writer.output_size > 0:
+        response = response_outside_chain(self._server.app, request, exc)
+        if response is None:
             abort_connection(self.transport)
             raise ConnectionError("part of a response has been sent")
-        response = error_response(request, fault)
-        response.force_close()
-        if fault is exc:
-            record_refusal(self._server.app, request, fault, response)
         return response
 
     def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:

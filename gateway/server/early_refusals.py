@@ -1,11 +1,12 @@
-"""Refusals that the middleware chain does not see: of a connection above the limit, and of a request that cannot be read.
+"""Errors that the middleware chain does not see: for a connection above the limit, and for a request that cannot be read.
 
-Both responses have the gateway's error format. A refused request is recorded in the call log and the metrics; a
-refused connection is only counted (`GatewayServer.count_refused_connection`).
+All responses have the gateway's error format. A refused request is recorded in the call log and the metrics; a refused
+connection is only counted (`GatewayServer.count_refused_connection`).
 """
 
 import json
 
+import structlog
 from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 
@@ -13,10 +14,12 @@ from gateway import clock
 from gateway.errors import GatewayError, Unavailable
 from gateway.middleware.access_log import MAX_PATH_CHARS
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, new_id
+from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled_error
 from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
+
+log = structlog.get_logger(__name__)
 
 
 def connections_full_response() -> bytes:
@@ -37,7 +40,30 @@ def connections_full_response() -> bytes:
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-def record_refusal(
+def response_outside_chain(
+    app: web.Application, request: web.BaseRequest, exc: BaseException | None
+) -> web.StreamResponse | None:
+    """Return the response for a refusal, or for an exception that the middleware chain did not handle, and log it.
+
+    Return None if part of a response has been sent already.
+    """
+    if REQUEST_ID not in request:
+        request[REQUEST_ID] = new_id()
+    fault = exc if isinstance(exc, GatewayError) else unhandled_error(request[REQUEST_ID])
+    if fault is exc:
+        log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
+    else:
+        log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
+    if request.writer.output_size > 0:
+        return None
+    response = error_response(request, fault)
+    response.force_close()
+    if fault is exc:
+        _record_refusal(app, request, fault, response)
+    return response
+
+
+def _record_refusal(
     app: web.Application, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse
 ) -> None:
     """Record the refusal in the call log and the metrics. The method and the path of an unreadable request are empty."""
