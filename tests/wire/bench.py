@@ -154,8 +154,8 @@ class Bench:
             writer.transport.abort()
 
     def set(self, script: ScriptedHttpResponse | Script) -> None:
-        self.recorder.says = script
-        self.recorder.heard.clear()
+        self.recorder.script = script
+        self.recorder.requests.clear()
         self.recorder.faults.clear()
 
     async def passes(
@@ -168,10 +168,10 @@ class Bench:
             response = await caller.response(pieces[0].split(b" ", 1)[0])
             assert not response.code, (response.code, response.body.data)
             await self.goes_on(caller, kept=kept)
-        heard = self.recorder.heard[0]
-        assert [other.target for other in self.recorder.heard[1:]] == ([self.last_target] if kept else [])
+        received = self.recorder.requests[0]
+        assert [other.target for other in self.recorder.requests[1:]] == ([self.last_target] if kept else [])
         self.check_arrivals()
-        return heard, response
+        return received, response
 
     @asynccontextmanager
     async def talk(self, *pieces: bytes, script: ScriptedHttpResponse | Script = FINE) -> AsyncIterator[Caller]:
@@ -192,7 +192,7 @@ class Bench:
         assert response.head.one("connection") == b"close"
         check_ours(response)
         await self.serves_others()
-        assert [heard.target for heard in self.recorder.heard] == [self.last_target]
+        assert [received.target for received in self.recorder.requests] == [self.last_target]
         return response
 
     async def refuses(self, *pieces: bytes, status: int, code: str, kept: bool = False) -> Response:
@@ -207,7 +207,7 @@ class Bench:
         check_ours(response)
         if not kept:
             await self.serves_others()
-        assert [heard.target for heard in self.recorder.heard] == [self.last_target]
+        assert [received.target for received in self.recorder.requests] == [self.last_target]
         return response
 
     async def responded(
@@ -246,13 +246,13 @@ class Bench:
 
     def check_arrivals(self) -> None:
         assert self.recorder.faults == []
-        for heard in self.recorder.heard:
-            check_arrival(heard, self.recorder.authority)
+        for received in self.recorder.requests:
+            check_arrival(received, self.recorder.authority)
 
 
-def check_arrival(heard: RecordedRequest, authority: bytes) -> None:
+def check_arrival(received: RecordedRequest, authority: bytes) -> None:
     """Check the rules that hold for every request to a provider."""
-    head = heard.head
+    head = received.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
     assert head.one("host") == authority
@@ -262,22 +262,22 @@ def check_arrival(heard: RecordedRequest, authority: bytes) -> None:
         plain = name.lower().replace(b"_", b"-")
         assert plain not in STAYS_HERE, head.raw
         assert not plain.startswith(STAYS_HERE_PREFIXES), head.raw
-    if heard.partial is None:
-        check_second_reader(heard)
+    if received.partial is None:
+        check_second_reader(received)
 
 
-def check_second_reader(heard: RecordedRequest) -> None:
+def check_second_reader(received: RecordedRequest) -> None:
     """Check that h11 reads the same message, up to the last byte."""
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
-    reader.receive_data(heard.head.raw + (heard.body.raw or heard.body.data))
+    reader.receive_data(received.head.raw + (received.body.raw or received.body.data))
     seen = reader.next_event()
     assert isinstance(seen, h11.Request)
-    assert (seen.method, seen.target) == (heard.method, heard.target)
+    assert (seen.method, seen.target) == (received.method, received.target)
     body = bytearray()
     while not isinstance(event := reader.next_event(), h11.EndOfMessage):
         assert isinstance(event, h11.Data), event
         body += event.data
-    assert bytes(body) == heard.body.data
+    assert bytes(body) == received.body.data
     assert reader.trailing_data[0] == b""
 
 

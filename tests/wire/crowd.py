@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.wire.bench import Bench, Caller
 from tests.wire.messages import CHUNKED, Misframed, request, upload
-from tests.wire.recorder import RecordedRequest, ScriptedHttpResponse, ok, says, turns
+from tests.wire.recorder import RecordedRequest, ScriptedHttpResponse, ok, sends, turns
 
 CONNECTIONS: Final = 50
 ABORTS: Final = 0.03  # share of the batches with a disconnect
@@ -34,20 +34,20 @@ class Tally:
     odd: Counter[str] = field(default_factory=Counter)
 
 
-def response_to(heard: RecordedRequest) -> ScriptedHttpResponse:
+def response_to(received: RecordedRequest) -> ScriptedHttpResponse:
     """Return a response with path and body of the request. Its framing depends on the number of the request."""
-    body = heard.target + b"|" + heard.body.data
-    match int(heard.target[1:]) % 5:
+    body = received.target + b"|" + received.body.data
+    match int(received.target[1:]) % 5:
         case 0:
-            return says(
+            return sends(
                 b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
             )
         case 1:
-            return says(ok(body)[:-3], ok(body)[-3:])
+            return sends(ok(body)[:-3], ok(body)[-3:])
         case 2:
-            return says(ok(body, b"Connection: close\r\n"), then="close")
+            return sends(ok(body, b"Connection: close\r\n"), then="close")
         case _:
-            return says(ok(body))
+            return sends(ok(body))
 
 
 def message(number: int) -> tuple[bytes, bytes]:

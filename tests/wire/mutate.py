@@ -75,12 +75,12 @@ def mutate_request(chance: random.Random) -> bytes:
 
 async def forwarded_requests(bench: Bench, data: bytes) -> list[RecordedRequest]:
     """Send `data` to the gateway. Return the requests that the gateway forwards."""
-    bench.set(bench.recorder.says)
+    bench.set(bench.recorder.script)
     async with bench.dial() as caller:
         await caller.send(data)
         await until_quiet(caller.reader)
     await turns()
-    return [heard for heard in bench.recorder.heard if heard.partial is None]
+    return [received for received in bench.recorder.requests if received.partial is None]
 
 
 def read_by_h11(data: bytes) -> Reading:
@@ -159,20 +159,20 @@ async def run(seconds: float, seed: int) -> int:
 
 async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[str]) -> int:
     counts["sent"] += 1
-    heard = await forwarded_requests(bench, data)
+    received = await forwarded_requests(bench, data)
     faults = list(bench.recorder.faults)
     try:
-        for item in heard:
+        for item in received:
             check_arrival(item, bench.recorder.authority)
     except (AssertionError, Misframed, h11.ProtocolError) as fault:
         faults.append(repr(fault))
     if faults:
         return print_finding("what left us is not plain", data, faults=faults)
-    if not heard:
+    if not received:
         counts["refused or unfinished"] += 1
         return 0
     counts["forwarded"] += 1
-    forwarded = [(entry.method, entry.target, entry.body.data) for entry in heard]
+    forwarded = [(entry.method, entry.target, entry.body.data) for entry in received]
     readers = {"h11": read_by_h11(data)}
     if nginx is not None:
         readers["nginx"] = await nginx.read(data)

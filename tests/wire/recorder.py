@@ -28,7 +28,9 @@ class ScriptedHttpResponse:
     early: bool = False
 
 
-def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> ScriptedHttpResponse:
+def sends(
+    *pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False
+) -> ScriptedHttpResponse:
     return ScriptedHttpResponse(pieces, then, early)
 
 
@@ -36,8 +38,8 @@ def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
     return b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-FINE: Final = says(ok())
-FINE_HEAD: Final = says(ok().removesuffix(b"ok"))
+FINE: Final = sends(ok())
+FINE_HEAD: Final = sends(ok().removesuffix(b"ok"))
 Script = Callable[["RecordedRequest", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -69,16 +71,18 @@ class RecordedRequest:
 
 @dataclass
 class Recorder:
-    """A provider that records requests. `heard`: the requests in order. `faults`: messages that a strict reader
+    """A provider that records requests.
+
+    `script`: how it responds. `requests`: the requests, in order of arrival. `faults`: messages that a strict reader
     refuses.
 
     If `response_to` is set, its result is the response to each request, and no request is recorded.
     """
 
-    says: ScriptedHttpResponse | Script = FINE
+    script: ScriptedHttpResponse | Script = FINE
     response_to: Callable[[RecordedRequest], ScriptedHttpResponse] | None = None
     port: int = 0
-    heard: list[RecordedRequest] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
     dialled: int = 0
@@ -127,48 +131,48 @@ class Recorder:
             if fault.partial:
                 self.faults.append(f"half a head: {fault.partial!r}")
             return False
-        heard = RecordedRequest(number, parse_head(raw))
+        received = RecordedRequest(number, parse_head(raw))
         if self.response_to is not None:
-            return await self._response(heard, self.response_to, reader, writer)
-        self.heard.append(heard)
-        script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
-        if heard.target.startswith(AFTER):
-            script = says(ok(heard.target))
+            return await self._response(received, self.response_to, reader, writer)
+        self.requests.append(received)
+        script = FINE_HEAD if self.script is FINE and received.method == b"HEAD" else self.script
+        if received.target.startswith(AFTER):
+            script = sends(ok(received.target))
         if not isinstance(script, ScriptedHttpResponse):
-            await script(heard, reader, writer)
+            await script(received, reader, writer)
             return False
         if script.early:
-            await self._say(script, writer)
+            await self._send(script, writer)
             if script.then != "keep":
                 return False
         try:
-            heard.body = await read_body(reader, heard.head, without="none")
+            received.body = await read_body(reader, received.head, without="none")
         except asyncio.IncompleteReadError as fault:
-            heard.partial = fault.partial
+            received.partial = fault.partial
             return False
         except ConnectionError:
-            heard.partial = b""
+            received.partial = b""
             raise
         if not script.early:
-            await self._say(script, writer)
+            await self._send(script, writer)
         return script.then == "keep"
 
     async def _response(
         self,
-        heard: RecordedRequest,
+        received: RecordedRequest,
         response_to: Callable[[RecordedRequest], ScriptedHttpResponse],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
         try:
-            heard.body = await read_body(reader, heard.head, without="none")
+            received.body = await read_body(reader, received.head, without="none")
         except asyncio.IncompleteReadError:
             return False  # the caller disconnected
-        script = response_to(heard)
-        await self._say(script, writer)
+        script = response_to(received)
+        await self._send(script, writer)
         return script.then == "keep"
 
-    async def _say(self, script: ScriptedHttpResponse, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, script: ScriptedHttpResponse, writer: asyncio.StreamWriter) -> None:
         for n, piece in enumerate(script.pieces):
             if n:
                 await turns()

@@ -26,9 +26,9 @@ ACCEPTED_KEY_LINES = table(
 @pytest.mark.parametrize("line", ACCEPTED_KEY_LINES)
 async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     copy = b"X-Copy: %s\r\n" % SECRET
-    heard, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming() + copy))
-    assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
-    assert SECRET not in heard.head.raw
+    received, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming() + copy))
+    assert received.head.all("authorization") == [b"Bearer " + CREDENTIAL]
+    assert SECRET not in received.head.raw
 
 
 REFUSED_KEY_LINES = table(
@@ -163,14 +163,16 @@ async def test_a_credential_is_sent_to_no_other_origin(bench: Bench, url: bytes)
     line = b"Base-Url-Override: " + url.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
     response = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
     assert CREDENTIAL not in response.head.raw + response.body.data
-    assert [heard.target for heard in bench.recorder.heard] == [bench.last_target], "only what came after it has left"
+    assert [received.target for received in bench.recorder.requests] == [bench.last_target], (
+        "only what came after it has left"
+    )
 
 
 @pytest.mark.parametrize(("path", "arrives"), table(("no path", b"", b"/x"), ("a path of its own", b"/v9", b"/v9/x")))
 async def test_an_override_of_the_own_origin_keeps_its_path(bench: Bench, path: bytes, arrives: bytes) -> None:
     line = b"Base-Url-Override: http://" + bench.recorder.authority + path + b"\r\n"
-    heard, _ = await bench.passes(request(fields=line))
-    assert heard.target == arrives
+    received, _ = await bench.passes(request(fields=line))
+    assert received.target == arrives
 
 
 async def test_a_refused_upload_closes_its_connection(bench: Bench) -> None:

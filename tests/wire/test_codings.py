@@ -9,7 +9,7 @@ import zstandard
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import HOST, KEY, naming, request
-from tests.wire.recorder import ok, says
+from tests.wire.recorder import ok, sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,7 +35,7 @@ CODED_BODIES = table(
 
 @pytest.mark.parametrize(("coding", "coded"), CODED_BODIES)
 async def test_a_compressed_response_is_forwarded_unchanged(bench: Bench, coding: bytes, coded: bytes) -> None:
-    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
+    response = await bench.responded(sends(ok(coded, b"Content-Encoding: " + coding + b"\r\n")))
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
@@ -45,7 +45,7 @@ async def test_a_compressed_response_is_decoded_on_request(
     bench: Bench, coding: bytes, coded: bytes, cut: bool
 ) -> None:
     said = ok(coded, b'ETag: "x"\r\nContent-Encoding: ' + coding + b"\r\n")
-    script = says(said[: -len(coded) // 2], said[-len(coded) // 2 : -1], said[-1:]) if cut else says(said)
+    script = sends(said[: -len(coded) // 2], said[-len(coded) // 2 : -1], said[-1:]) if cut else sends(said)
     response = await bench.responded(script, DECODING_REQUEST)
     assert response.body.data == TEXT
     assert response.head.all("content-encoding") == []
@@ -65,12 +65,12 @@ async def test_a_response_that_cannot_be_decoded_is_forwarded_unchanged(
     bench: Bench, status: bytes, coding: bytes, coded: bytes
 ) -> None:
     said = ok(coded, b"Content-Encoding: " + coding + b"\r\n").replace(b"200 OK", status)
-    response = await bench.responded(says(said), DECODING_REQUEST)
+    response = await bench.responded(sends(said), DECODING_REQUEST)
     assert (response.body.data, response.head.one("content-encoding")) == (coded, coding)
 
 
 async def test_the_caller_can_request_and_refuse_decoding(bench: Bench) -> None:
-    coded = says(ok(GZIP, b"Content-Encoding: gzip\r\n"))
+    coded = sends(ok(GZIP, b"Content-Encoding: gzip\r\n"))
     assert (await bench.responded(coded, request(fields=b"Decompress: true\r\n"))).body.data == TEXT
     declined = request(fields=b"Decompress: false\r\n", ours=HOST + KEY + naming(b"decoding"))
     assert (await bench.responded(coded, declined)).body.data == GZIP
@@ -92,7 +92,7 @@ BROKEN_BODIES = table(
 async def test_a_response_with_an_invalid_coding_never_looks_complete(
     bench: Bench, coding: bytes, coded: bytes
 ) -> None:
-    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
+    response = await bench.responded(sends(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
     assert response.end == "torn" or (response.status, response.code) == (502, "upstream_protocol")
 
 
@@ -102,6 +102,6 @@ async def test_a_decompression_bomb_is_cut_while_it_is_decoded(bench: Bench, cod
     coded = {b"gzip": gzip.compress, b"br": lambda text: brotli.compress(text, quality=1), b"zstd": zstandard.compress}[
         coding
     ](zeros)
-    response = await bench.responded(says(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
+    response = await bench.responded(sends(ok(coded, b"Content-Encoding: " + coding + b"\r\n")), DECODING_REQUEST)
     assert response.end == "torn" or response.status == 502
     assert len(response.body.data) < 8 << 20

@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CHUNKED, CLOSE, HOST, KEY, naming, request, sized_upload, upload
-from tests.wire.recorder import ok, says, turns
+from tests.wire.recorder import ok, sends, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -66,7 +66,7 @@ async def test_messages_on_one_connection(
             assert await caller.rest() == b""
         else:
             await bench.goes_on(caller, kept=True)
-    targets = [heard.target for heard in bench.recorder.heard]
+    targets = [received.target for received in bench.recorder.requests]
     assert targets == [entry for entry in expected if isinstance(entry, bytes)] + (
         [] if closed else [bench.last_target]
     )
@@ -84,7 +84,7 @@ async def test_a_hundred_uploads_one_after_the_other(bench: Bench) -> None:
         for n in range(100):
             await caller.send(upload(CHUNKED, b"2\r\nab\r\n0\r\n\r\n", target=b"/proxy/after-%d" % n))
             assert (await caller.response(b"POST")).body.data == b"/after-%d" % n
-    assert len({heard.connection for heard in bench.recorder.heard}) == 1
+    assert len({received.connection for received in bench.recorder.requests}) == 1
 
 
 async def test_an_accepted_upload_gets_100_continue(bench: Bench) -> None:
@@ -93,7 +93,7 @@ async def test_an_accepted_upload_gets_100_continue(bench: Bench) -> None:
         await caller.send(b"abc")
         assert (await caller.response(b"POST")).status == 200
         await bench.goes_on(caller, kept=True)
-    assert bench.recorder.heard[0].body.data == b"abc"
+    assert bench.recorder.requests[0].body.data == b"abc"
     bench.check_arrivals()
 
 
@@ -120,7 +120,7 @@ async def test_a_refused_upload_gets_no_100_continue_and_its_connection_ends(
         await caller.send(b"abc" + A)
         assert await caller.rest() == b""
     await bench.serves_others()
-    assert [heard.target for heard in bench.recorder.heard] == [bench.last_target]
+    assert [received.target for received in bench.recorder.requests] == [bench.last_target]
 
 
 ARRIVED_BODIES = table(
@@ -136,12 +136,12 @@ ARRIVED_BODIES = table(
 async def test_a_body_that_has_arrived_gets_no_100_continue(bench: Bench, data: bytes) -> None:
     async with bench.talk(data) as caller:
         assert (await caller.response(b"POST")).status == 200
-    assert bench.recorder.heard[0].body.data == b"abc"
+    assert bench.recorder.requests[0].body.data == b"abc"
     bench.check_arrivals()
 
 
 async def test_a_refusal_before_the_body_has_arrived_reaches_the_caller(bench: Bench) -> None:
-    early = says(ok(b"no").replace(b"200 OK", b"403 Forbidden"), early=True, then="close")
+    early = sends(ok(b"no").replace(b"200 OK", b"403 Forbidden"), early=True, then="close")
     async with bench.talk(upload(EXPECTING + b"Content-Length: 3\r\n"), script=early) as caller:
         response = await caller.response(b"POST")
         assert (response.status, response.code) == (403, "")

@@ -45,8 +45,8 @@ UNCHANGED_FIELDS = table(
 
 @pytest.mark.parametrize("lines", UNCHANGED_FIELDS)
 async def test_an_end_to_end_field_arrives_as_sent(bench: Bench, lines: bytes) -> None:
-    heard, _ = await bench.passes(request(fields=lines))
-    assert b"".join(line + b"\r\n" for line in heard.passed_on) == lines
+    received, _ = await bench.passes(request(fields=lines))
+    assert b"".join(line + b"\r\n" for line in received.passed_on) == lines
 
 
 TRIMMED_FIELDS = table(
@@ -58,8 +58,8 @@ TRIMMED_FIELDS = table(
 
 @pytest.mark.parametrize(("lines", "arrives"), TRIMMED_FIELDS)
 async def test_white_space_around_a_value_is_removed(bench: Bench, lines: bytes, arrives: bytes) -> None:
-    heard, _ = await bench.passes(request(fields=lines))
-    assert heard.passed_on == [arrives]
+    received, _ = await bench.passes(request(fields=lines))
+    assert received.passed_on == [arrives]
 
 
 GATEWAY_FIELDS = table(
@@ -78,8 +78,8 @@ GATEWAY_FIELDS = table(
 
 @pytest.mark.parametrize("line", GATEWAY_FIELDS)
 async def test_fields_for_the_gateway_are_never_forwarded(bench: Bench, line: bytes) -> None:
-    heard, _ = await bench.passes(request(fields=b"X-Before: 1\r\n" + line + b"X-After: 2\r\n"))
-    assert heard.passed_on == [b"X-Before: 1", b"X-After: 2"]
+    received, _ = await bench.passes(request(fields=b"X-Before: 1\r\n" + line + b"X-After: 2\r\n"))
+    assert received.passed_on == [b"X-Before: 1", b"X-After: 2"]
 
 
 HOP_BY_HOP = table(
@@ -108,14 +108,14 @@ HOP_BY_HOP = table(
 
 @pytest.mark.parametrize("lines", HOP_BY_HOP)
 async def test_hop_by_hop_fields_are_not_forwarded(bench: Bench, lines: bytes) -> None:
-    heard, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
-    assert heard.passed_on == [b"X-Kept: 1"]
-    assert heard.head.one("authorization") == b"Bearer " + CREDENTIAL
+    received, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
+    assert received.passed_on == [b"X-Kept: 1"]
+    assert received.head.one("authorization") == b"Bearer " + CREDENTIAL
 
 
 async def test_a_framing_field_named_by_connection_still_frames_the_upload(bench: Bench) -> None:
-    heard, _ = await bench.passes(sized_upload(b"hello", b"Connection: Content-Length\r\n"))
-    assert (heard.body.framing, heard.body.data) == ("length", b"hello")
+    received, _ = await bench.passes(sized_upload(b"hello", b"Connection: Content-Length\r\n"))
+    assert (received.body.framing, received.body.data) == ("length", b"hello")
 
 
 NANGO_PROXY_FIELDS = table(
@@ -156,9 +156,9 @@ NANGO_PROXY_FIELDS = table(
 async def test_nango_proxy_fields_become_end_to_end_fields_only(
     bench: Bench, lines: bytes, arrives: list[bytes]
 ) -> None:
-    heard, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
-    assert sorted(heard.passed_on) == sorted([*arrives, b"X-Kept: 1"])
-    assert heard.head.all("authorization") == [b"Bearer " + CREDENTIAL]
+    received, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
+    assert sorted(received.passed_on) == sorted([*arrives, b"X-Kept: 1"])
+    assert received.head.all("authorization") == [b"Bearer " + CREDENTIAL]
 
 
 INVALID_VALUES = table(
@@ -196,13 +196,13 @@ DEFAULT_FIELD_CASES = table(
 async def test_the_credential_replaces_fields_and_defaults_fill_missing_ones(
     bench: Bench, lines: bytes, expected: dict[str, list[bytes]]
 ) -> None:
-    heard, _ = await bench.passes(request(fields=lines, ours=HOST + KEY + naming(b"slotted")))
-    assert {name: heard.head.all(name) for name in expected} == expected
+    received, _ = await bench.passes(request(fields=lines, ours=HOST + KEY + naming(b"slotted")))
+    assert {name: received.head.all(name) for name in expected} == expected
 
 
 async def test_a_default_content_type_is_added_only_with_a_body(bench: Bench) -> None:
     message = request(
         b"/proxy/x", b"Content-Length: 2\r\n", b"{}", method=b"POST", ours=HOST + KEY + naming(b"slotted")
     )
-    heard, _ = await bench.passes(message)
-    assert heard.head.all("content-type") == [b"application/wire"]
+    received, _ = await bench.passes(message)
+    assert received.head.all("content-type") == [b"application/wire"]

@@ -138,7 +138,7 @@ async def test_a_body_with_invalid_chunks_never_arrives_complete(bench: Bench, b
         assert (response.status, response.code) == (400, "bad_framing")
         assert await caller.rest() == b""
     await bench.serves_others()
-    whole = [heard.target for heard in bench.recorder.heard if heard.partial is None]
+    whole = [received.target for received in bench.recorder.requests if received.partial is None]
     assert whole == [bench.last_target]
     assert bench.recorder.faults == []
 
@@ -146,22 +146,22 @@ async def test_a_body_with_invalid_chunks_never_arrives_complete(bench: Bench, b
 @pytest.mark.parametrize("at", [1, 4, 9, 15, 30, 60, 100, 140])
 async def test_a_message_is_the_same_wherever_it_is_split(bench: Bench, at: int) -> None:
     data = request(b"/proxy/cut%2Fhere?a", b"X-A: 1\r\n")
-    heard, _ = await bench.passes(data[:at], data[at:])
-    assert (heard.target, heard.passed_on) == (b"/cut%2Fhere?a", [b"X-A: 1"])
+    received, _ = await bench.passes(data[:at], data[at:])
+    assert (received.target, received.passed_on) == (b"/cut%2Fhere?a", [b"X-A: 1"])
 
 
 async def test_a_message_sent_byte_by_byte_is_the_same_message(bench: Bench) -> None:
     data = upload(CHUNKED, b"3;a=b\r\nabc\r\n0\r\nX: 1\r\n\r\n")
-    heard, _ = await bench.passes(*(data[n : n + 1] for n in range(len(data))))
-    assert heard.body.data == b"abc"
+    received, _ = await bench.passes(*(data[n : n + 1] for n in range(len(data))))
+    assert received.body.data == b"abc"
 
 
 @pytest.mark.parametrize("at", [100_000, 3000, 300])
 async def test_a_long_chunk_extension_is_dropped(bench: Bench, at: int) -> None:
     """This holds up to 16 KB, whether the extension arrives with the head or in several pieces."""
     data = upload(CHUNKED, b"3\r\nabc\r\n3;" + b"x" * 10_000 + b"\r\ndef\r\n0\r\n\r\n")
-    heard, _ = await bench.passes(*filter(None, (data[:at], data[at:])))
-    assert heard.body.data == b"abcdef"
+    received, _ = await bench.passes(*filter(None, (data[:at], data[at:])))
+    assert received.body.data == b"abcdef"
 
 
 async def test_a_request_line_in_pieces_is_checked_too(bench: Bench) -> None:

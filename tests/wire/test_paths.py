@@ -61,8 +61,8 @@ QUERIES = table(
 
 @pytest.mark.parametrize("target", [*UNCHANGED_TARGETS, *QUERIES])
 async def test_the_target_arrives_byte_for_byte(bench: Bench, target: bytes) -> None:
-    heard, _ = await bench.passes(request(b"/proxy" + target))
-    assert heard.target == target
+    received, _ = await bench.passes(request(b"/proxy" + target))
+    assert received.target == target
 
 
 MOUNTED_TARGETS = table(
@@ -81,9 +81,9 @@ MOUNTED_TARGETS = table(
 async def test_the_path_after_the_mount_is_appended_to_the_base_url(
     bench: Bench, integration: bytes, asked: bytes, arrives: bytes
 ) -> None:
-    heard, _ = await bench.passes(request(asked, ours=HOST + KEY + naming(integration)))
+    received, _ = await bench.passes(request(asked, ours=HOST + KEY + naming(integration)))
     # The follow-up request on the same connection uses `wire`. So the last target shows that requests are not mixed up.
-    assert heard.target == arrives
+    assert received.target == arrives
 
 
 QUERY_CREDENTIAL_CASES = table(
@@ -102,8 +102,8 @@ QUERY_CREDENTIAL_CASES = table(
 async def test_the_credential_in_the_query_replaces_what_the_caller_sent(
     bench: Bench, asked: bytes, arrives: bytes
 ) -> None:
-    heard, _ = await bench.passes(request(b"/proxy" + asked, ours=HOST + KEY + naming(b"slotted")))
-    assert heard.target == arrives.replace(b"C", b"wire-credential-0123")
+    received, _ = await bench.passes(request(b"/proxy" + asked, ours=HOST + KEY + naming(b"slotted")))
+    assert received.target == arrives.replace(b"C", b"wire-credential-0123")
 
 
 DOT_SEGMENT_PATHS = table(

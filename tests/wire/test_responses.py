@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import HOST, KEY, naming, request, sized_upload
-from tests.wire.recorder import ScriptedHttpResponse, ok, says
+from tests.wire.recorder import ScriptedHttpResponse, ok, sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,13 +23,13 @@ STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", stat
 
 @pytest.mark.parametrize(("status", "reason"), STATUSES)
 async def test_a_status_is_forwarded_with_its_reason(bench: Bench, status: bytes, reason: bytes) -> None:
-    response = await bench.responded(says(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
+    response = await bench.responded(sends(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
     assert response.head.start in (b"HTTP/1.1 " + status + b" " + reason, b"HTTP/1.1 " + status + b" tabinside")
     assert (response.body.data, response.code) == (b"ok", "")
 
 
 async def test_a_status_without_a_reason_is_forwarded(bench: Bench) -> None:
-    response = await bench.responded(says(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
+    response = await bench.responded(sends(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
     assert (response.status, response.body.data) == (200, b"ok")
 
 
@@ -64,14 +64,14 @@ FORWARDED_FIELDS = table(
 
 @pytest.mark.parametrize("lines", FORWARDED_FIELDS)
 async def test_a_response_field_is_forwarded_unchanged(bench: Bench, lines: bytes) -> None:
-    response = await bench.responded(says(ok(fields=lines)))
+    response = await bench.responded(sends(ok(fields=lines)))
     assert b"".join(line + b"\r\n" for line in response.passed_on) == lines
 
 
 async def test_a_date_is_forwarded_or_added(bench: Bench) -> None:
-    theirs = await bench.responded(says(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
+    theirs = await bench.responded(sends(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
     assert theirs.head.one("date") == b"Mon, 01 Jan 2024 00:00:00 GMT"
-    assert (await bench.responded(says(ok()))).head.one("date")
+    assert (await bench.responded(sends(ok()))).head.one("date")
 
 
 DROPPED_FIELDS = table(*((line.decode(), line + b"\r\n") for line in (
@@ -90,7 +90,7 @@ DROPPED_FIELDS = table(*((line.decode(), line + b"\r\n") for line in (
 
 @pytest.mark.parametrize("lines", DROPPED_FIELDS)
 async def test_hop_by_hop_and_site_wide_response_fields_are_dropped(bench: Bench, lines: bytes) -> None:
-    response = await bench.responded(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
+    response = await bench.responded(sends(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
     assert response.passed_on == [b"X-Before: 1", b"X-After: 2"]
     assert response.head.one("gateway-error") is None
     assert b"forged" not in response.head.raw
@@ -104,7 +104,7 @@ async def test_hop_by_hop_and_site_wide_response_fields_are_dropped(bench: Bench
 async def test_no_response_runs_script_on_our_origin(bench: Bench, kind: bytes, theirs: bytes) -> None:
     for _ in range(2):
         fields = theirs + (b"Content-Type: " + kind + b"\r\n" if kind else b"")
-        response = await bench.responded(says(ok(fields=fields)))
+        response = await bench.responded(sends(ok(fields=fields)))
         assert b"sandbox" in response.head.all("content-security-policy")
         assert response.head.all("x-content-type-options") == [b"nosniff"]
 
@@ -119,7 +119,7 @@ VARY = table(
 @pytest.mark.parametrize(("theirs", "first"), VARY)
 async def test_a_response_varies_by_key_and_connection(bench: Bench, theirs: bytes, first: bytes) -> None:
     for _ in range(2):
-        response = await bench.responded(says(ok(fields=b"Cache-Control: public, max-age=60\r\n" + theirs)))
+        response = await bench.responded(sends(ok(fields=b"Cache-Control: public, max-age=60\r\n" + theirs)))
         ours = b"Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
         assert response.head.all("vary") == [first + ours]
 
@@ -127,7 +127,7 @@ async def test_a_response_varies_by_key_and_connection(bench: Bench, theirs: byt
 async def test_cookies_are_forwarded_if_the_integration_says_so(bench: Bench) -> None:
     cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: __Host-gw-connect-x=1\r\nSet-Cookie: gw-flow-1=x\r\n"
     cookies += b"Set-Cookie: c=d, e\r\n"
-    assert (await bench.responded(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
+    assert (await bench.responded(sends(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
         b"a=b; HttpOnly",
         b"c=d, e",
     ]
@@ -169,34 +169,34 @@ async def test_a_link_below_the_base_url_is_rewritten_to_the_gateway(
         return result.replace(b"{us}", bench.public_url.encode())
 
     said = ok(fields=name + b": " + filled(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
-    response = await bench.responded(says(said), BASED)
+    response = await bench.responded(sends(said), BASED)
     assert response.passed_on == [name + b": " + filled(ours)]
 
 
 FRAMED_BODIES = table(
-    ("a length", says(ok(b"abc")), b"abc", "length"),
-    ("a length of nothing", says(ok(b"")), b"", "length"),
-    ("chunks", says(CHUNKED_OK + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), b"abc", "chunks"),
-    ("chunks with extensions", says(CHUNKED_OK + b'3;a="b"\r\nabc\r\n0;x\r\n\r\n'), b"abc", "chunks"),
-    ("chunks with trailers", says(CHUNKED_OK + b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nGateway-Error: x\r\n\r\n"), b"abc", "chunks"),
-    ("chunks of nothing", says(CHUNKED_OK + b"0\r\n\r\n"), b"", "chunks"),
-    ("chunks with sizes in capitals", says(CHUNKED_OK + b"0A\r\n0123456789\r\n0\r\n\r\n"), b"0123456789", "chunks"),
-    ("the connection's end", says(b"HTTP/1.1 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
-    ("the connection's end, after nothing", says(b"HTTP/1.1 200 OK\r\n\r\n", then="close"), b"", "chunks"),
-    ("HTTP/1.0 and the connection's end", says(b"HTTP/1.0 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
-    ("HTTP/1.0 and a length", says(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", then="close"), b"abc", "length"),
-    ("a length and Connection: close", says(ok(b"abc", b"Connection: close\r\n"), then="close"), b"abc", "length"),
+    ("a length", sends(ok(b"abc")), b"abc", "length"),
+    ("a length of nothing", sends(ok(b"")), b"", "length"),
+    ("chunks", sends(CHUNKED_OK + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), b"abc", "chunks"),
+    ("chunks with extensions", sends(CHUNKED_OK + b'3;a="b"\r\nabc\r\n0;x\r\n\r\n'), b"abc", "chunks"),
+    ("chunks with trailers", sends(CHUNKED_OK + b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nGateway-Error: x\r\n\r\n"), b"abc", "chunks"),
+    ("chunks of nothing", sends(CHUNKED_OK + b"0\r\n\r\n"), b"", "chunks"),
+    ("chunks with sizes in capitals", sends(CHUNKED_OK + b"0A\r\n0123456789\r\n0\r\n\r\n"), b"0123456789", "chunks"),
+    ("the connection's end", sends(b"HTTP/1.1 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
+    ("the connection's end, after nothing", sends(b"HTTP/1.1 200 OK\r\n\r\n", then="close"), b"", "chunks"),
+    ("HTTP/1.0 and the connection's end", sends(b"HTTP/1.0 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
+    ("HTTP/1.0 and a length", sends(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", then="close"), b"abc", "length"),
+    ("a length and Connection: close", sends(ok(b"abc", b"Connection: close\r\n"), then="close"), b"abc", "length"),
     ("a head and a body in pieces",
-     says(b"HTTP/1.1 2", b"00 OK\r\nContent-Le", b"ngth: 3\r\n\r", b"\na", b"bc"), b"abc", "length"),
-    ("chunks in pieces", says(CHUNKED_OK, b"3", b"\r", b"\nab", b"c\r\n0\r", b"\n\r", b"\n"), b"abc", "chunks"),
-    ("a body that looks like a response", says(ok(ok(b"evil"))), ok(b"evil"), "length"),
+     sends(b"HTTP/1.1 2", b"00 OK\r\nContent-Le", b"ngth: 3\r\n\r", b"\na", b"bc"), b"abc", "length"),
+    ("chunks in pieces", sends(CHUNKED_OK, b"3", b"\r", b"\nab", b"c\r\n0\r", b"\n\r", b"\n"), b"abc", "chunks"),
+    ("a body that looks like a response", sends(ok(ok(b"evil"))), ok(b"evil"), "length"),
     ("a chunk that looks like a response",
-     says(CHUNKED_OK + b"%x\r\n%s\r\n0\r\n\r\n" % (len(ok()), ok())), ok(), "chunks"),
-    ("200 KB", says(ok(bytes(range(256)) * 800)), bytes(range(256)) * 800, "length"),
-    ("an interim response first", says(b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc")), b"abc", "length"),
-    ("early hints first", says(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", ok(b"abc")), b"abc", "length"),
+     sends(CHUNKED_OK + b"%x\r\n%s\r\n0\r\n\r\n" % (len(ok()), ok())), ok(), "chunks"),
+    ("200 KB", sends(ok(bytes(range(256)) * 800)), bytes(range(256)) * 800, "length"),
+    ("an interim response first", sends(b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc")), b"abc", "length"),
+    ("early hints first", sends(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", ok(b"abc")), b"abc", "length"),
     ("several interim responses first",
-     says(b"HTTP/1.1 102 Processing\r\n\r\n" * 5 + b"HTTP/1.1 100 Continue\r\n\r\n", ok(b"abc")), b"abc", "length"),
+     sends(b"HTTP/1.1 102 Processing\r\n\r\n" * 5 + b"HTTP/1.1 100 Continue\r\n\r\n", ok(b"abc")), b"abc", "length"),
 )  # fmt: skip
 
 
@@ -213,7 +213,7 @@ async def test_a_body_is_forwarded_in_every_framing(
 
 async def test_two_equal_lengths_are_merged_or_refused(bench: Bench) -> None:
     """RFC 9112 §6.3 allows both."""
-    response = await bench.responded(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
+    response = await bench.responded(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
     assert (response.status, response.body.data) == (200, b"ok") or response.code == "upstream_protocol"
 
 
@@ -233,12 +233,12 @@ BODILESS_RESPONSES = table(
 async def test_a_response_without_a_body_has_none(
     bench: Bench, method: bytes, said: bytes, length: bytes | None
 ) -> None:
-    response = await bench.responded(says(said), request(method=method))
+    response = await bench.responded(sends(said), request(method=method))
     assert response.head.one("content-length") == length
     assert response.head.all("transfer-encoding") == []
 
 
 async def test_the_connection_of_an_upload_serves_the_next_request(bench: Bench) -> None:
-    response = await bench.responded(says(ok(b"abc")), sized_upload(b"hello"))
+    response = await bench.responded(sends(ok(b"abc")), sized_upload(b"hello"))
     assert response.body.data == b"abc"
-    assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection
+    assert bench.recorder.requests[0].connection == bench.recorder.requests[-1].connection

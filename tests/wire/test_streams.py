@@ -124,7 +124,7 @@ async def test_a_caller_that_disconnects_frees_the_providers_connection(bench: B
     async with bench.talk(request(), script=script) as caller:
         if when == "in the body":
             await caller.reader.readuntil(b"abc")
-        while not bench.recorder.heard:
+        while not bench.recorder.requests:
             await turns(1)
         if leaves == "closed":
             caller.writer.close()
@@ -133,7 +133,7 @@ async def test_a_caller_that_disconnects_frees_the_providers_connection(bench: B
         async with asyncio.timeout(PATIENCE_S):
             await left.wait()
     await bench.serves_others()
-    abandoned, after = [heard.connection for heard in bench.recorder.heard]
+    abandoned, after = [received.connection for received in bench.recorder.requests]
     assert abandoned != after
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CHUNKED, request, sized_upload, upload
-from tests.wire.recorder import ok, says, turns
+from tests.wire.recorder import ok, sends, turns
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,9 +30,9 @@ BODIES = table(
 
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_body_of_declared_length_arrives_complete(bench: Bench, body: bytes) -> None:
-    heard, _ = await bench.passes(sized_upload(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
-    assert (heard.body.data, heard.body.framing) == (body, "length")
-    assert heard.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
+    received, _ = await bench.passes(sized_upload(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
+    assert (received.body.data, received.body.framing) == (body, "length")
+    assert received.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -40,8 +40,8 @@ async def test_a_chunked_body_arrives_complete(bench: Bench, body: bytes) -> Non
     chunks = b"".join(
         b"%X\r\n%s\r\n" % (len(body[at : at + 999]), body[at : at + 999]) for at in range(0, len(body), 999)
     )
-    heard, _ = await bench.passes(upload(CHUNKED, chunks + b"0\r\n\r\n"))
-    assert (heard.body.data, heard.body.framing) == (body, "chunks")
+    received, _ = await bench.passes(upload(CHUNKED, chunks + b"0\r\n\r\n"))
+    assert (received.body.data, received.body.framing) == (body, "chunks")
 
 
 CHUNKS = table(
@@ -59,16 +59,16 @@ CHUNKS = table(
 
 @pytest.mark.parametrize(("chunks", "body"), CHUNKS)
 async def test_only_the_data_of_chunks_is_forwarded(bench: Bench, chunks: bytes, body: bytes) -> None:
-    heard, _ = await bench.passes(upload(CHUNKED, chunks))
-    assert heard.body.data == body
-    assert heard.body.trailers == ()
-    assert b";" not in heard.body.raw
+    received, _ = await bench.passes(upload(CHUNKED, chunks))
+    assert received.body.data == body
+    assert received.body.trailers == ()
+    assert b";" not in received.body.raw
 
 
 @pytest.mark.parametrize("coding", [b"chunked", b"CHUNKED", b"Chunked", b"  chunked  "])
 async def test_the_transfer_coding_is_case_insensitive(bench: Bench, coding: bytes) -> None:
-    heard, _ = await bench.passes(upload(b"Transfer-Encoding: " + coding + b"\r\n", b"3\r\nabc\r\n0\r\n\r\n"))
-    assert heard.body.data == b"abc"
+    received, _ = await bench.passes(upload(b"Transfer-Encoding: " + coding + b"\r\n", b"3\r\nabc\r\n0\r\n\r\n"))
+    assert received.body.data == b"abc"
 
 
 REQUESTS_WITHOUT_BODY = table(
@@ -87,19 +87,19 @@ REQUESTS_WITHOUT_BODY = table(
 async def test_a_request_without_a_body_is_forwarded_without_one(
     bench: Bench, method: bytes, fields: bytes, framing: str
 ) -> None:
-    heard, _ = await bench.passes(request(fields=fields, method=method))
-    assert (heard.body.data, heard.body.framing) == (b"", framing)
+    received, _ = await bench.passes(request(fields=fields, method=method))
+    assert (received.body.data, received.body.framing) == (b"", framing)
 
 
 async def test_a_body_sent_in_pieces_arrives_while_it_is_sent(bench: Bench) -> None:
     async with bench.talk(upload(b"Content-Length: 6\r\n")) as caller:
         await turns()
-        assert [heard.target for heard in bench.recorder.heard] == [b"/x"]
+        assert [received.target for received in bench.recorder.requests] == [b"/x"]
         await caller.send(b"abc")
         await turns()
         await caller.send(b"def")
         assert (await caller.response()).status == 200
-    assert bench.recorder.heard[0].body.data == b"abcdef"
+    assert bench.recorder.requests[0].body.data == b"abcdef"
 
 
 INCOMPLETE_BODIES = table(
@@ -129,7 +129,7 @@ async def test_a_body_that_breaks_off_never_arrives_complete(
             caller.reset()
         await turns()
     await bench.serves_others()
-    assert all(heard.target != b"/x" or heard.partial is not None for heard in bench.recorder.heard)
+    assert all(received.target != b"/x" or received.partial is not None for received in bench.recorder.requests)
     assert bench.recorder.faults == []
 
 
@@ -145,7 +145,7 @@ EARLY_RESPONSES = table(
 async def test_a_response_before_the_end_of_the_upload_is_forwarded_immediately(
     bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
 ) -> None:
-    early = says(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)
+    early = sends(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)
     async with bench.talk(upload(fields, first), script=early) as caller:
         response = await caller.response()
         assert (response.status, response.code, response.body.data) == (413, "", b"no")
@@ -153,4 +153,4 @@ async def test_a_response_before_the_end_of_the_upload_is_forwarded_immediately(
         if response.head.one("connection") != b"close":
             await bench.goes_on(caller, kept=True)
     await bench.serves_others()
-    assert b"/evil" not in [heard.target for heard in bench.recorder.heard]
+    assert b"/evil" not in [received.target for received in bench.recorder.requests]

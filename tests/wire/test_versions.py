@@ -4,7 +4,7 @@ import pytest
 
 from tests.wire.bench import Bench, table
 from tests.wire.messages import HOST, KEY, naming, request
-from tests.wire.recorder import says
+from tests.wire.recorder import sends
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,8 +32,8 @@ TARGET_FORMS = table(
 
 @pytest.mark.parametrize(("data", "arrives"), TARGET_FORMS)
 async def test_the_gateways_authority_is_replaced_by_the_providers(bench: Bench, data: bytes, arrives: bytes) -> None:
-    heard, _ = await bench.passes(data)
-    assert heard.target == arrives
+    received, _ = await bench.passes(data)
+    assert received.target == arrives
 
 
 REFUSED_REQUESTS = table(
@@ -86,16 +86,16 @@ METHODS = table(*((name, name.encode()) for name in (
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_method_is_forwarded_unchanged(bench: Bench, method: bytes) -> None:
-    heard, response = await bench.passes(request(method=method))
-    assert (heard.method, response.status) == (method, 200)
+    received, response = await bench.passes(request(method=method))
+    assert (received.method, response.status) == (method, 200)
 
 
 @pytest.mark.parametrize(
     "method", table(*((name.decode(), name) for name in (b"GET", b"DELETE", b"OPTIONS", b"PATCH")))
 )
 async def test_a_method_may_have_a_body(bench: Bench, method: bytes) -> None:
-    heard, _ = await bench.passes(request(fields=b"Content-Length: 3\r\n", body=b"abc", method=method))
-    assert (heard.body.data, heard.body.framing) == (b"abc", "length")
+    received, _ = await bench.passes(request(fields=b"Content-Length: 3\r\n", body=b"abc", method=method))
+    assert (received.body.data, received.body.framing) == (b"abc", "length")
 
 
 PREFLIGHTS = table(
@@ -111,7 +111,7 @@ async def test_options_gets_a_response_or_is_forwarded(bench: Bench, fields: byt
     async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
         response = await caller.response()
     assert response.status == (200 if arrives else 204)
-    assert len(bench.recorder.heard) == arrives
+    assert len(bench.recorder.requests) == arrives
     if not arrives:
         assert response.head.one("access-control-allow-origin") == b"*"
         assert response.head.one("content-length") is None
@@ -130,12 +130,12 @@ HTTP_1_0_CASES = table(
 async def test_http_1_0_requests_and_responses_are_translated(
     bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool
 ) -> None:
-    heard, response = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
-    assert heard.head.start == b"GET /x HTTP/1.1"
+    received, response = await bench.passes(request(version=V10, fields=fields), script=sends(said), kept=kept)
+    assert received.head.start == b"GET /x HTTP/1.1"
     assert (response.body.data, response.end) == (body, end)
     assert response.head.all("transfer-encoding") == []
 
 
 async def test_http_1_0_without_host_is_accepted(bench: Bench) -> None:
-    heard, _ = await bench.passes(request(version=V10, ours=NAMES), kept=False)
-    assert heard.head.one("host") == bench.recorder.authority
+    received, _ = await bench.passes(request(version=V10, ours=NAMES), kept=False)
+    assert received.head.one("host") == bench.recorder.authority
