@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.http.scope_challenge import MAX_SCOPES
 from gateway.records.states import State
 from gateway.refresh.backoff import API_DEGRADED
-from tests.fakes.agents import Responding, agents
+from tests.fakes.agent_gateway import Responding, agent_gateway
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -213,7 +213,7 @@ async def connections_that_lack_scopes(running: RunningGateway, **query: str) ->
 
 
 async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: Path) -> None:
-    async with agents(tmp_path, base="/base/bot${apiKey}") as gateway:
+    async with agent_gateway(tmp_path, base="/base/bot${apiKey}") as gateway:
         gateway.provider.responding = refusing("admin")
         key = await gateway.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
         bearer = {"Authorization": f"Bearer {key}"}
@@ -227,7 +227,7 @@ async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: 
 
 
 async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_path: Path) -> None:
-    async with agents(tmp_path) as gateway:
+    async with agent_gateway(tmp_path) as gateway:
         written = []
         for n in range(MAX_SCOPES + 5):
             gateway.provider.responding = refusing(f"scope-{n}")
@@ -240,7 +240,7 @@ async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_
 
 
 async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
-    async with agents(tmp_path) as gateway:
+    async with agent_gateway(tmp_path) as gateway:
         gateway.running.document["connect"] = {"sessions_per_minute": 4}
         gateway.running.document["environments"]["dev"]["connect_links_in_errors"] = True
         await gateway.running.restart()

@@ -61,7 +61,7 @@ async def by_langchain(url: str, key: str, _mode: str) -> Found:
     from langchain_mcp_adapters.client import MultiServerMCPClient
 
     server = {"transport": "streamable_http", "url": url, "headers": bearer(key)}
-    tools = {tool.name: tool for tool in await MultiServerMCPClient({"door": server}).get_tools()}
+    tools = {tool.name: tool for tool in await MultiServerMCPClient({"gateway": server}).get_tools()}
     results = []
     for name, arguments in CALLS:
         if name not in tools:  # call_api is not listed for a key with rules, and this client calls only listed tools

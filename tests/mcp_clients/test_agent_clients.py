@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.agents import CONNECT, agents
+from tests.fakes.agent_gateway import CONNECT, agent_gateway
 from tests.mcp_clients import environments
 
 HERE = Path(__file__).parent
@@ -57,22 +57,22 @@ async def responded(client: str, url: str, key: str) -> dict[str, Any]:
 @pytest.mark.parametrize("client", [*OF_PYTHON, *OF_NODE])
 async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, client: str) -> None:
     environments.only_when_asked()
-    async with agents(tmp_path) as door:
+    async with agent_gateway(tmp_path) as gateway:
         scopes = ["environment:proxy", CONNECT]
-        whole = await door.key(*RULES, scopes=scopes)
-        found = await responded(client, door.running.url, whole)
+        whole = await gateway.key(*RULES, scopes=scopes)
+        found = await responded(client, gateway.running.url, whole)
         assert found["tools"] == ["search_issues", "get_me"]
         search, refused, me = found["results"]
         assert (search["error"], me["error"]) == (False, False), found
         assert "/base/v1/search?q=x" in search["text"]
         assert refused["error"] is True
         assert "Rule: rules" in refused["text"] or '"rule":"rules"' in refused["text"]
-        assert [path for _, path, _, _ in door.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
-        lost = await door.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
-        found = await responded(client, door.running.url, lost)
+        assert [path for _, path, _, _ in gateway.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
+        lost = await gateway.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
+        found = await responded(client, gateway.running.url, lost)
         last = found["results"][2]
         assert last["error"] is True
-        assert f"{door.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])
+        assert f"{gateway.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])
         assert bool(found["asked"]) is (client in OPENS_LINKS)
 
 
@@ -80,8 +80,8 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
 async def test_a_published_client_shows_why_its_key_is_refused(tmp_path: Path, client: str) -> None:
     environments.only_when_asked()
     interpreter = await asyncio.to_thread(environments.python, OF_PYTHON[client])
-    async with agents(tmp_path) as door:
-        script = (HERE / "agent_calls.py", client, f"{door.running.url}/mcp", "gw_sk_replaced", "--raised")
+    async with agent_gateway(tmp_path) as gateway:
+        script = (HERE / "agent_calls.py", client, f"{gateway.running.url}/mcp", "gw_sk_replaced", "--raised")
         found = json.loads((await run_program(interpreter, *script, folder=HERE)).splitlines()[-1])
     assert "This secret key is mistyped or incomplete" in found["raised"], found
 
@@ -91,9 +91,9 @@ async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Pat
     page = (HERE.parents[1] / "docs" / "agents.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     interpreter = await asyncio.to_thread(environments.python, "fastmcp")
-    async with agents(tmp_path) as door:
-        key = await door.key(*RULES, scopes=["environment:proxy"])
-        named = {"https://gateway.example.com/mcp": f"{door.running.url}/mcp", "gw_sk_…": key}
+    async with agent_gateway(tmp_path) as gateway:
+        key = await gateway.key(*RULES, scopes=["environment:proxy"])
+        named = {"https://gateway.example.com/mcp": f"{gateway.running.url}/mcp", "gw_sk_…": key}
         for shown, real in named.items():
             assert shown in example
             example = example.replace(shown, real)
@@ -106,13 +106,13 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
     environments.only_when_asked()
     node, modules = await asyncio.to_thread(environments.node)
     inspector = modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
-    async with agents(tmp_path) as door:
-        key = await door.key(*RULES)
+    async with agent_gateway(tmp_path) as gateway:
+        key = await gateway.key(*RULES)
 
         async def asked(*more: str) -> Any:
             address = (
                 "--cli",
-                f"{door.running.url}/mcp",
+                f"{gateway.running.url}/mcp",
                 "--transport",
                 "http",
                 "--header",
@@ -124,6 +124,6 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
         assert [tool["name"] for tool in listed["tools"]] == ["search_issues", "get_me"]
         called = await asked("--method", "tools/call", "--tool-name", "get_me")
         assert called["structuredContent"]["path"] == "/base/v1/me"
-        key = await door.key(*RULES, limits={"connections": ["lane/c9"]})
+        key = await gateway.key(*RULES, limits={"connections": ["lane/c9"]})
         refused = await asked("--method", "tools/call", "--tool-name", "get_me")
         assert "unknown_connection" in json.dumps(refused)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.agents import agents
+from tests.fakes.agent_gateway import agent_gateway
 from tests.mcp_clients import environments
 from tests.mcp_clients.conformance_application import conformance_application
 
@@ -63,10 +63,10 @@ async def test_scenarios_without_their_own_tools_pass_at_the_mcp_endpoint(
     tmp_path: Path, revision: str, scenario: str
 ) -> None:
     environments.only_when_asked()
-    async with agents(tmp_path) as door:
+    async with agent_gateway(tmp_path) as gateway:
         rules = ["GET /base/v1/search as search_issues"]
         wish = {"kind": "capability", "display_name": "suite", "limits": {"connections": ["lane/c1"], "rules": rules}}
-        made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-        url = f"{door.running.url}/c/{made['data']['secret']}/mcp"
+        made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+        url = f"{gateway.running.url}/c/{made['data']['secret']}/mcp"
         status, out = await suite(tmp_path, url, "--scenario", scenario, "--spec-version", revision, "--force")
     assert status == 0, out[-6000:]

@@ -18,7 +18,7 @@ from aiohttp import web
 from yarl import URL
 
 from gateway.access.key_policy import Breach, Policy, SentRequest
-from tests.fakes.agents import Agents, agents
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 
 TOOLS = "POST /base/v1/mcp with tools search_*,get_issue"
 QUERY = "POST /base/v1/graphql with query issues,viewer"
@@ -27,13 +27,13 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(params=["lane", "chain"])
-async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Agents]:
-    async with agents(tmp_path, fast_path=request.param == "lane") as made:
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentGateway]:
+    async with agent_gateway(tmp_path, fast_path=request.param == "lane") as made:
         yield made
 
 
 async def post(
-    door: Agents,
+    gateway: AgentGateway,
     key: str,
     path: str,
     body: bytes,
@@ -43,8 +43,8 @@ async def post(
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     given = [*named.items(), *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items()]
     given += headers if isinstance(headers, list) else []
-    url = URL(f"{door.running.url}/proxy{path}", encoded=True)
-    async with door.running.http.request(
+    url = URL(f"{gateway.running.url}/proxy{path}", encoded=True)
+    async with gateway.running.http.request(
         method, url, data=BytesIO(body), headers=given, skip_auto_headers=["Content-Type"]
     ) as response:
         text = await response.text()
@@ -187,14 +187,14 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
 )
 
 
-async def test_no_other_tool_is_called(door: Agents) -> None:
-    key = await door.key(TOOLS)
+async def test_no_other_tool_is_called(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS)
     assert len(MCP_WAYS) >= 40
     for name, body, headers, end in MCP_WAYS:
-        status, response = await post(door, key, f"/mcp{end}", body, headers)
+        status, response = await post(gateway, key, f"/mcp{end}", body, headers)
         assert status in {400, 403, 404, 413}, (name, status)
         assert response["error"]["code"], name
-        assert door.provider.calls == [], name
+        assert gateway.provider.calls == [], name
 
 
 def graphql_body(query: Any, **more: Any) -> bytes:
@@ -278,18 +278,18 @@ GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
 )
 
 
-async def test_no_other_field_is_requested(door: Agents) -> None:
-    key = await door.key(QUERY, MUTATION)
+async def test_no_other_field_is_requested(gateway: AgentGateway) -> None:
+    key = await gateway.key(QUERY, MUTATION)
     assert len(GRAPHQL_WAYS) >= 40
     for name, body, headers, end in GRAPHQL_WAYS:
-        status, response = await post(door, key, f"/graphql{end}", body, headers)
+        status, response = await post(gateway, key, f"/graphql{end}", body, headers)
         assert status in {400, 403, 404, 413}, (name, status)
         assert response["error"]["code"], name
-        assert door.provider.calls == [], name
+        assert gateway.provider.calls == [], name
 
 
-async def test_keys_allow_their_tools_and_the_exact_bytes_are_sent(door: Agents) -> None:
-    key = await door.key(TOOLS, QUERY, MUTATION)
+async def test_keys_allow_their_tools_and_the_exact_bytes_are_sent(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS, QUERY, MUTATION)
     spaced = json.dumps(json.loads(GOOD), indent=3).encode()
     for path, body, headers in (
         ("/mcp", GOOD, None),
@@ -331,14 +331,14 @@ async def test_keys_allow_their_tools_and_the_exact_bytes_are_sent(door: Agents)
             None,
         ),
     ):
-        status, _ = await post(door, key, path, body, headers)
+        status, _ = await post(gateway, key, path, body, headers)
         assert status == 200, (path, body[:80])
-        assert door.provider.calls.pop()[3] == body
-        assert door.provider.calls == []
+        assert gateway.provider.calls.pop()[3] == body
+        assert gateway.provider.calls == []
 
 
-async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
-    status, response = await post(door, await door.key(TOOLS), "/mcp", EVIL)
+async def test_a_refusal_names_the_tool_and_the_rules(gateway: AgentGateway) -> None:
+    status, response = await post(gateway, await gateway.key(TOOLS), "/mcp", EVIL)
     error = response["error"]
     assert (status, error["code"], error["payload"]["rule"]) == (403, "forbidden", "body")
     assert "it calls the tool 'delete_issue'" in error["message"]
@@ -346,13 +346,13 @@ async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
 
 
 async def test_many_names_are_compared_with_many_patterns_away_from_the_event_loop(
-    door: Agents, monkeypatch: pytest.MonkeyPatch
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The comparison must not block the event loop. A body of 1 KB blocked it for 60 ms with one key, and for 300 ms
     with a chain of five keys.
     """
     patterns = ",".join(f"*0{number}*1" for number in range(60))
-    key = await door.key(*(f"POST /base/v1/graphql with query {patterns},{n}*" for n in range(40)), QUERY)
+    key = await gateway.key(*(f"POST /base/v1/graphql with query {patterns},{n}*" for n in range(40)), QUERY)
     threads: list[threading.Thread] = []
     compare = Policy.decision
 
@@ -363,13 +363,13 @@ async def test_many_names_are_compared_with_many_patterns_away_from_the_event_lo
 
     monkeypatch.setattr(Policy, "decision", decision)
     for document, expected in (("{ viewer issues }", 200), (f"{{ {' '.join(f'f{n}' for n in range(100))} }}", 403)):
-        status, _ = await post(door, key, "/graphql", graphql_body(document))
+        status, _ = await post(gateway, key, "/graphql", graphql_body(document))
         assert status == expected
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
-async def test_chunked_body_and_body_with_expect_100_continue_are_checked(door: Agents) -> None:
-    key = await door.key(TOOLS)
+async def test_chunked_body_and_body_with_expect_100_continue_are_checked(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS)
 
     async def pieces(body: bytes) -> AsyncIterator[bytes]:
         for at in range(0, len(body), 7):
@@ -378,29 +378,29 @@ async def test_chunked_body_and_body_with_expect_100_continue_are_checked(door: 
     for body, expected in ((GOOD, 200), (EVIL, 403)):
         named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
         for more in ({}, {"Expect": "100-continue"}):
-            url = f"{door.running.url}/proxy/mcp"
+            url = f"{gateway.running.url}/proxy/mcp"
             expects = "Expect" in more
-            async with door.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as response:
+            async with gateway.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as response:
                 assert response.status == expected
-    assert [call[3] for call in door.provider.calls] == [GOOD, GOOD]
+    assert [call[3] for call in gateway.provider.calls] == [GOOD, GOOD]
 
 
-async def test_retry_sends_the_bytes_that_were_checked(door: Agents) -> None:
-    key, seen = await door.key(TOOLS), []
+async def test_retry_sends_the_bytes_that_were_checked(gateway: AgentGateway) -> None:
+    key, seen = await gateway.key(TOOLS), []
     long = GOOD.replace(b"{}", b'{"a":"' + b"x" * 200_000 + b'"}')
 
     async def fails(request: web.Request) -> web.Response:
         seen.append(await request.read())
         return web.Response(status=503 if len(seen) == 1 else 200)
 
-    door.provider.responding = fails
+    gateway.provider.responding = fails
     headers = {**JSON, "Retries": "1", "Retry-On": "503", "Idempotency-Key": "k"}
-    status, _ = await post(door, key, "/mcp", long, headers)
+    status, _ = await post(gateway, key, "/mcp", long, headers)
     assert status == 200
     assert seen == [long, long]
 
 
-async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> None:
+async def test_the_list_of_tools_has_those_that_can_be_called(gateway: AgentGateway) -> None:
     tools = [{"name": name} for name in ("get_issue", "delete_issue", "search_users")]
     listed = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}})
     responses = {
@@ -410,7 +410,7 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
         ),
         "events": web.Response(text=f"event: message\ndata: {listed}\n\n", content_type="text/event-stream"),
     }
-    key, plain = await door.key(TOOLS), await door.key("POST /base/v1/mcp")
+    key, plain = await gateway.key(TOOLS), await gateway.key("POST /base/v1/mcp")
     for kind, response in responses.items():
 
         async def responding(_request: web.Request, response: web.Response = response) -> web.StreamResponse:
@@ -418,14 +418,14 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
                 body=response.body, headers={k: v for k, v in response.headers.items() if k != "Content-Length"}
             )
 
-        door.provider.responding = responding
+        gateway.provider.responding = responding
         for item, expected in (
             (key, ["get_issue", "search_users"]),
             (plain, ["get_issue", "delete_issue", "search_users"]),
         ):
             named = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
-            url, body = f"{door.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-            async with door.running.http.post(url, data=body, headers=named) as got:
+            url, body = f"{gateway.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+            async with gateway.running.http.post(url, data=body, headers=named) as got:
                 raw = await got.read()
                 text = (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode()
                 assert got.status == 200, kind
@@ -433,8 +433,8 @@ async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> N
             assert [tool["name"] for tool in found["result"]["tools"]] == expected, kind
 
 
-async def test_an_ambiguous_tool_list_is_not_passed_on(door: Agents) -> None:
-    key = await door.key(TOOLS)
+async def test_an_ambiguous_tool_list_is_not_passed_on(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS)
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
     for text, headers in (
         ('{"result":{"tools":[],"tools":[{"name":"delete_issue"}]}}', JSON),
@@ -445,27 +445,27 @@ async def test_an_ambiguous_tool_list_is_not_passed_on(door: Agents) -> None:
         async def responding(_: web.Request, text: str = text, headers: dict[str, str] = headers) -> web.Response:
             return web.Response(body=text.encode(), headers=headers)
 
-        door.provider.responding = responding
-        status, response = await post(door, key, "/mcp", body)
+        gateway.provider.responding = responding
+        status, response = await post(gateway, key, "/mcp", body)
         assert (status, response["error"]["code"]) == (502, "upstream_protocol"), text
 
 
-async def test_dry_run_gets_the_same_decision_as_the_call(door: Agents) -> None:
-    key = await door.key(TOOLS)
+async def test_dry_run_gets_the_same_decision_as_the_call(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS)
     headers = {**JSON, "Gateway-Dry-Run": "true"}
-    assert [(await post(door, key, "/mcp", body, headers))[0] for body in (GOOD, EVIL)] == [200, 403]
-    assert door.provider.calls == []
+    assert [(await post(gateway, key, "/mcp", body, headers))[0] for body in (GOOD, EVIL)] == [200, 403]
+    assert gateway.provider.calls == []
 
 
-async def test_the_mcp_endpoint_offers_graphql_but_not_the_tools_of_an_mcp_server(door: Agents) -> None:
-    key = await door.key(TOOLS, f"{QUERY} as ask")
-    assert list(await door.tools(key)) == ["ask"]
-    assert (await door.call(key, "ask", {"body": {"query": "{ viewer { id } }"}}))["isError"] is False
-    assert (await door.call(key, "ask", {"body": {"query": "{ users { id } }"}}))["isError"] is True
-    assert (await door.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(EVIL)}))[
+async def test_the_mcp_endpoint_offers_graphql_but_not_the_tools_of_an_mcp_server(gateway: AgentGateway) -> None:
+    key = await gateway.key(TOOLS, f"{QUERY} as ask")
+    assert list(await gateway.tools(key)) == ["ask"]
+    assert (await gateway.call(key, "ask", {"body": {"query": "{ viewer { id } }"}}))["isError"] is False
+    assert (await gateway.call(key, "ask", {"body": {"query": "{ users { id } }"}}))["isError"] is True
+    assert (await gateway.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(EVIL)}))[
         "isError"
     ] is True
-    assert (await door.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(GOOD)}))[
+    assert (await gateway.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(GOOD)}))[
         "isError"
     ] is False
-    assert len(door.provider.calls) == 2
+    assert len(gateway.provider.calls) == 2

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.agents import Agents, agents
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Agents]:
-    async with agents(tmp_path) as made:
+async def gateway(tmp_path: Path) -> AsyncIterator[AgentGateway]:
+    async with agent_gateway(tmp_path) as made:
         yield made

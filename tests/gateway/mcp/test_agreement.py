@@ -13,7 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from gateway.access.key_rule import parse_rule
-from tests.fakes.agents import BASE, Agents
+from tests.fakes.agent_gateway import BASE, AgentGateway
 
 PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000"))
 KEYS: Final = 40
@@ -87,42 +87,42 @@ def random_path(draw: random.Random, rules: list[str]) -> str:
 Left = tuple[str, str, bytes]
 
 
-async def by_proxy(door: Agents, key: str, method: str, path: str, body: bytes | None = None) -> Left | None:
+async def by_proxy(gateway: AgentGateway, key: str, method: str, path: str, body: bytes | None = None) -> Left | None:
     """Return method, path and body as the provider received them, or None if it received nothing."""
-    before = len(door.provider.calls)
+    before = len(gateway.provider.calls)
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     if body:
         headers["Content-Type"] = "application/json"
-    url = URL(f"{door.running.url}/proxy{path}", encoded=True)
-    async with door.running.http.request(method, url, data=body or None, headers=headers) as response:
+    url = URL(f"{gateway.running.url}/proxy{path}", encoded=True)
+    async with gateway.running.http.request(method, url, data=body or None, headers=headers) as response:
         await response.read()
-    return last_provider_call(door, before)
+    return last_provider_call(gateway, before)
 
 
-async def by_agent(door: Agents, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
-    before = len(door.provider.calls)
-    await door.call(key, name, arguments)
-    return last_provider_call(door, before)
+async def by_agent(gateway: AgentGateway, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
+    before = len(gateway.provider.calls)
+    await gateway.call(key, name, arguments)
+    return last_provider_call(gateway, before)
 
 
-def last_provider_call(door: Agents, before: int) -> Left | None:
-    calls = door.provider.calls[before:]
+def last_provider_call(gateway: AgentGateway, before: int) -> Left | None:
+    calls = gateway.provider.calls[before:]
     assert len(calls) <= 1
     return (*calls[0][:2], calls[0][3]) if calls else None
 
 
-async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(door: Agents) -> None:
+async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(gateway: AgentGateway) -> None:
     async def short_response(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    door.provider.responding = short_response
+    gateway.provider.responding = short_response
     draw = random.Random(SEED)
     sent = refused = of_tools = by_body = 0
     for _ in range(KEYS):
         rules = [random_rule(draw, n) for n in range(draw.randint(1, 5))]
         rules += [random_body_rule(draw) for _ in range(draw.randint(0, 2))]
-        key = await door.key(*rules)
-        tools = await door.tools(key)
+        key = await gateway.key(*rules)
+        tools = await gateway.tools(key)
         for _ in range(PAIRS // KEYS // 2):
             method, path = draw.choice(METHODS), random_path(draw, rules)
             if draw.random() < 0.3 and " with " in rules[-1]:
@@ -131,14 +131,14 @@ async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(door: Agents
             if wire.isascii() and wire.isprintable() and not {" ", "#", "\\"} & set(wire):
                 body = draw.choice([None, *BODIES]) if method == "POST" else None
                 raw = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-                direct = await by_proxy(door, key, method, wire, raw)
+                direct = await by_proxy(gateway, key, method, wire, raw)
                 arguments = {"method": method, "path": wire, **({} if body is None else {"body": body})}
-                assert await by_agent(door, key, "call_api", arguments) == direct, (rules, wire, body)
+                assert await by_agent(gateway, key, "call_api", arguments) == direct, (rules, wire, body)
                 by_body += direct is not None and not any(fits_plainly(rule, direct) for rule in rules)
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
                 tool = tools[draw.choice(sorted(tools))]
-                of_tools += await check_tool(door, key, rules, tool, draw)
+                of_tools += await check_tool(gateway, key, rules, tool, draw)
     assert min(sent, refused, of_tools) > PAIRS // 20, (sent, refused, of_tools)
     assert by_body > PAIRS // 2000, by_body
 
@@ -149,7 +149,9 @@ def fits_plainly(rule: str, call: Left) -> bool:
     return parsed.body is None and parsed.fits(*call[:2])
 
 
-async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random) -> bool:
+async def check_tool(
+    gateway: AgentGateway, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random
+) -> bool:
     """Check that a listed tool sends a request that a rule of the key allows, and that `/proxy` allows it too."""
     properties = tool["inputSchema"]["properties"]
     arguments: dict[str, Any] = {
@@ -160,7 +162,7 @@ async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, A
         arguments["body"] = draw.choice(BODIES)
     if "method" in properties:
         arguments["method"] = draw.choice(properties["method"]["enum"])
-    got = await by_agent(door, key, tool["name"], arguments)
+    got = await by_agent(gateway, key, tool["name"], arguments)
     plain = all(
         value in (*WORDS, "A-1", "ä", "a b", "a:b", "@me") for value in arguments.values() if isinstance(value, str)
     )
@@ -170,7 +172,7 @@ async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, A
         return False
     method, path, body = got
     assert any(parse_rule(rule).fits(method, path) for rule in rules), (rules, got)
-    assert await by_proxy(door, key, method, path.removeprefix(BASE), body) == got
+    assert await by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
     if tool["annotations"]["readOnlyHint"]:
         assert method in ("GET", "HEAD", "OPTIONS")
     return True

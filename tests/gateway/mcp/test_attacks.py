@@ -18,7 +18,7 @@ from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_results import provider_result
 from gateway.records.proxied_call import ExchangeRecord
-from tests.fakes.agents import CONNECT, Agents, agents, text_of
+from tests.fakes.agent_gateway import CONNECT, AgentGateway, agent_gateway, text_of
 from tests.fakes.patience import PATIENCE_S
 
 READ = "GET /base/v1/issue/{issue} as get_issue"
@@ -44,13 +44,13 @@ READ = "GET /base/v1/issue/{issue} as get_issue"
         ("call_tool", {"name": "call_tool", "arguments": {"name": "call_api", "arguments": {}}}),
     ],
 )
-async def test_no_tool_goes_past_the_rules(door: Agents, name: str, arguments: dict[str, Any]) -> None:
-    assert (await door.call(await door.key(READ), name, arguments))["isError"] is True
-    assert door.provider.calls == []
+async def test_no_tool_goes_past_the_rules(gateway: AgentGateway, name: str, arguments: dict[str, Any]) -> None:
+    assert (await gateway.call(await gateway.key(READ), name, arguments))["isError"] is True
+    assert gateway.provider.calls == []
 
 
-async def test_no_argument_sets_a_header_or_another_host(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_no_argument_sets_a_header_or_another_host(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     elsewhere = "https://attacker.example"
     names = (
         "Base-Url-Override",
@@ -64,12 +64,12 @@ async def test_no_argument_sets_a_header_or_another_host(door: Agents) -> None:
     )
     for extra in ({"headers": {"Base-Url-Override": elsewhere}}, *({name: elsewhere} for name in names)):
         for name, arguments in (("get_issue", {"issue": "1"}), ("call_api", {"method": "GET", "path": "/issue/1"})):
-            assert (await door.call(key, name, {**arguments, **extra}))["isError"] is True
-    assert door.provider.calls == []
+            assert (await gateway.call(key, name, {**arguments, **extra}))["isError"] is True
+    assert gateway.provider.calls == []
 
 
-async def test_headers_of_the_agents_request_are_not_forwarded(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_headers_of_the_agents_request_are_not_forwarded(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -81,104 +81,106 @@ async def test_headers_of_the_agents_request_are_not_forwarded(door: Agents) -> 
         "X-HTTP-Method-Override": "DELETE",
         "Connection-Id": "c2",
     }
-    status, body = await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **override})
+    status, body = await gateway.post_message(
+        json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **override}
+    )
     assert (status, body["result"]["isError"]) == (200, False)
-    assert door.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
+    assert gateway.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
 
 
-async def test_a_connection_outside_the_key_looks_like_a_missing_one(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_a_connection_outside_the_key_looks_like_a_missing_one(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     other, none = [
-        await door.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")
+        await gateway.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")
     ]
     assert text_of(other).replace("c2", "nobody") == text_of(none)
-    assert door.provider.calls == []
+    assert gateway.provider.calls == []
 
 
-async def test_a_router_and_the_gateway_read_the_same_message(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_a_router_and_the_gateway_read_the_same_message(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     meta = {mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}}
     params = {"name": "get_issue", "arguments": {"issue": "1"}, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": mcp.MODERN, "Mcp-Method": "tools/list"}
-    status, body = await door.post_message(json.dumps(message).encode(), headers)
+    status, body = await gateway.post_message(json.dumps(message).encode(), headers)
     assert (status, body["error"]["code"]) == (400, mcp.HEADER_MISMATCH)
     twice = json.dumps(message)[:-1] + ',"method":"tools/list"}'
-    assert (await door.post_message(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
-    assert door.provider.calls == []
+    assert (await gateway.post_message(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
+    assert gateway.provider.calls == []
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_a_large_body_is_sent_completely_by_mcp_and_by_http(tmp_path: Path, fast_path: bool) -> None:
-    async with agents(tmp_path, fast_path=fast_path) as door:
-        key, body = await door.key("POST /base/v1/issues as add"), {"text": "x" * 600_000}
-        result = await door.call(key, "add", {"body": body})
+    async with agent_gateway(tmp_path, fast_path=fast_path) as gateway:
+        key, body = await gateway.key("POST /base/v1/issues as add"), {"text": "x" * 600_000}
+        result = await gateway.call(key, "add", {"body": body})
         assert result["isError"] is False
-        assert [json.loads(sent) for _, _, _, sent in door.provider.calls] == [body]
+        assert [json.loads(sent) for _, _, _, sent in gateway.provider.calls] == [body]
 
 
-async def test_a_query_that_is_too_long_for_a_request_line_is_refused(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_a_query_that_is_too_long_for_a_request_line_is_refused(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     for query in ({"a": [1] * 9000}, {"a" * 5000: [1, 2]}):
-        refused = await door.call(key, "get_issue", {"issue": "1", "query": query})
+        refused = await gateway.call(key, "get_issue", {"issue": "1", "query": query})
         assert "'query' has more than 8190 characters" in text_of(refused)
-    assert door.provider.calls == []
+    assert gateway.provider.calls == []
 
 
-async def test_a_search_for_thousands_of_words_is_refused(door: Agents) -> None:
-    refused = await door.call(await door.key(READ), "find_tools", {"query": "a " * 300})
+async def test_a_search_for_thousands_of_words_is_refused(gateway: AgentGateway) -> None:
+    refused = await gateway.call(await gateway.key(READ), "find_tools", {"query": "a " * 300})
     assert "at most 512 characters" in text_of(refused)
 
 
-async def test_no_result_contains_the_credential(door: Agents) -> None:
+async def test_no_result_contains_the_credential(gateway: AgentGateway) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": f"{request.url.origin()}/base/v1/next"})
 
-    key = await door.key(READ)
-    listed = await door.request_result(key, "tools/list")
-    shown = await door.call(key, "get_issue", {"issue": "1"})
-    door.provider.responding = echo
-    redirected = await door.call(key, "get_issue", {"issue": "1"})
+    key = await gateway.key(READ)
+    listed = await gateway.request_result(key, "tools/list")
+    shown = await gateway.call(key, "get_issue", {"issue": "1"})
+    gateway.provider.responding = echo
+    redirected = await gateway.call(key, "get_issue", {"issue": "1"})
     assert "key-of-c1" not in json.dumps([listed, shown, redirected])
-    assert len(door.provider.calls) == 2
+    assert len(gateway.provider.calls) == 2
 
 
-async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(door: Agents) -> None:
+async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(gateway: AgentGateway) -> None:
     async def binary(_request: web.Request) -> web.Response:
         return web.Response(body=b"\xff" * 64, content_type="application/octet-stream")
 
-    door.provider.responding = binary
-    key = await door.key(READ)
+    gateway.provider.responding = binary
+    key = await gateway.key(READ)
     (link,) = [
-        b for b in (await door.call(key, "get_issue", {"issue": "1"}))["content"] if b["type"] == "resource_link"
+        b for b in (await gateway.call(key, "get_issue", {"issue": "1"}))["content"] if b["type"] == "resource_link"
     ]
-    (shown,) = (await door.running.json("GET", "/environment/api-keys"))["data"]
-    await door.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
+    (shown,) = (await gateway.running.json("GET", "/environment/api-keys"))["data"]
+    await gateway.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
     for method, params in (("tools/list", {}), ("resources/read", {"uri": link["uri"]})):
-        assert (await door.send_message(key, method, **params))[0] == 401
+        assert (await gateway.send_message(key, method, **params))[0] == 401
 
 
-async def test_the_uri_of_a_kept_response_cannot_be_forged(door: Agents) -> None:
-    key = await door.key(READ)
+async def test_the_uri_of_a_kept_response_cannot_be_forged(gateway: AgentGateway) -> None:
+    key = await gateway.key(READ)
     for uri in (
         "gateway://answers/1",
         "file:///etc/passwd",
         "http://169.254.169.254/",
         "gateway://answers/" + "A" * 300,
     ):
-        assert (await door.request_result(key, "resources/read", uri=uri))["code"] == mcp.INVALID_PARAMS
-    assert door.provider.calls == []
+        assert (await gateway.request_result(key, "resources/read", uri=uri))["code"] == mcp.INVALID_PARAMS
+    assert gateway.provider.calls == []
 
 
-async def test_only_keys_with_the_scope_get_a_link(door: Agents) -> None:
+async def test_only_keys_with_the_scope_get_a_link(gateway: AgentGateway) -> None:
     limits = {"connections": ["lane/c9"]}
-    with_scope = await door.key(READ, limits=limits, scopes=["environment:proxy", CONNECT])
-    without = await door.key(READ, limits=limits)
+    with_scope = await gateway.key(READ, limits=limits, scopes=["environment:proxy", CONNECT])
+    without = await gateway.key(READ, limits=limits)
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
-    assert "/connect" in json.dumps(await door.call(with_scope, "get_issue", {"issue": "1"}))
-    refused = await door.call(without, "get_issue", {"issue": "1"}, **able)
+    assert "/connect" in json.dumps(await gateway.call(with_scope, "get_issue", {"issue": "1"}))
+    refused = await gateway.call(without, "get_issue", {"issue": "1"}, **able)
     assert refused["resultType"] == "complete"
-    assert f"{door.running.url}/connect" not in json.dumps(refused)
+    assert f"{gateway.running.url}/connect" not in json.dumps(refused)
 
 
 EXPLODING = (
@@ -275,7 +277,7 @@ def test_comparisons_and_texts_of_ordinary_size_are_allowed(expression: str, val
     assert evaluate(parse_expression(expression), {"l": ["a", "b"]}, 10) == value
 
 
-async def test_a_huge_response_takes_no_more_memory_than_a_bound(door: Agents) -> None:
+async def test_a_huge_response_takes_no_more_memory_than_a_bound(gateway: AgentGateway) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -283,11 +285,11 @@ async def test_a_huge_response_takes_no_more_memory_than_a_bound(door: Agents) -
             await response.write(b"[" + b" " * 65535)
         return response
 
-    door.provider.responding = endless
-    key = await door.key(READ)
+    gateway.provider.responding = endless
+    key = await gateway.key(READ)
     tracemalloc.start()
     try:
-        result = await door.call(key, "get_issue", {"issue": "1"})
+        result = await gateway.call(key, "get_issue", {"issue": "1"})
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -332,9 +334,9 @@ TOOLS = ("get_issue", "call_api", "find_tools", "describe_tool", "call_tool")
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_message_causes_an_internal_error(door: Agents, seed: int) -> None:
+async def test_no_message_causes_an_internal_error(gateway: AgentGateway, seed: int) -> None:
     draw = random.Random(seed)
-    key = await door.key(READ, "POST /base/v1/{kind} as make")
+    key = await gateway.key(READ, "POST /base/v1/{kind} as make")
     for _ in range(250):
         params: dict[str, Any] = {name: draw.choice(ODD) for name in draw.sample(FIELDS, draw.randint(0, 4))}
         if draw.random() < 0.8:
@@ -345,12 +347,12 @@ async def test_no_message_causes_an_internal_error(door: Agents, seed: int) -> N
         message = {"jsonrpc": "2.0", "id": draw.choice([1, "a"]), "method": draw.choice(METHODS), "params": params}
         if draw.random() < 0.7:
             message["method"] = "tools/call"
-        status, body = await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+        status, body = await gateway.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
         assert status < 500, (message, body)
         assert "result" in body or "error" in body
 
 
-async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
+async def test_an_agent_that_leaves_ends_its_call(gateway: AgentGateway) -> None:
     begun, noted = asyncio.Event(), asyncio.Queue[ExchangeRecord]()
     done = asyncio.Event()
 
@@ -359,10 +361,10 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
         await done.wait()
         return web.Response()
 
-    key = await door.key(READ)
-    door.running.runtime.call_queue.record = noted.put_nowait  # type: ignore[method-assign]
-    door.provider.responding = silent
-    call = asyncio.create_task(door.call(key, "get_issue", {"issue": "1"}))
+    key = await gateway.key(READ)
+    gateway.running.runtime.call_queue.record = noted.put_nowait  # type: ignore[method-assign]
+    gateway.provider.responding = silent
+    call = asyncio.create_task(gateway.call(key, "get_issue", {"issue": "1"}))
     async with asyncio.timeout(PATIENCE_S):
         await begun.wait()
         call.cancel()
@@ -376,29 +378,29 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
     )
 
 
-async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(door: Agents) -> None:
+async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(gateway: AgentGateway) -> None:
     """The fast path handles requests below a capability URL, but not its MCP endpoint."""
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
-    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
     for _ in range(3):
-        async with door.running.http.get(f"{door.running.url}{path}/issue/1") as response:
+        async with gateway.running.http.get(f"{gateway.running.url}{path}/issue/1") as response:
             assert response.status == 200
             await response.read()
-    taken = door.running.fast_path.taken
+    taken = gateway.running.fast_path.taken
     assert taken > 0
-    assert list(await door.tools("unused", path=f"{path}/mcp")) == ["get_issue"]
-    assert door.running.fast_path.taken == taken
-    assert len(door.provider.calls) == 3
+    assert list(await gateway.tools("unused", path=f"{path}/mcp")) == ["get_issue"]
+    assert gateway.running.fast_path.taken == taken
+    assert len(gateway.provider.calls) == 3
 
 
 async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
-    door: Agents, monkeypatch: pytest.MonkeyPatch
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
-    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    _, body = await door.send_message("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    _, body = await gateway.send_message("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
 
 
@@ -409,24 +411,24 @@ async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/\xff\r\nContent-Length: 3",
     ],
 )
-async def test_binary_response_causes_no_internal_error(door: Agents, head: bytes) -> None:
+async def test_binary_response_causes_no_internal_error(gateway: AgentGateway, head: bytes) -> None:
     async def responding(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.write(head + b"\r\nConnection: close\r\n\r\n" + b"\0" * int(head[-1:]))
         request.transport.close()
         return web.Response()
 
-    door.provider.responding = responding
-    key = await door.key("GET /base/v1/**")
-    status, body = await door.send_message(
+    gateway.provider.responding = responding
+    key = await gateway.key("GET /base/v1/**")
+    status, body = await gateway.send_message(
         key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"}
     )
     assert (status, body["result"]["isError"]) == (200, False), body
 
 
 @pytest.mark.parametrize("connection", [" lane/c1", "lane/c1 ", "lane/ c1\t", "lane/\x0bc1", "lane/c1\r\nX: y"])
-async def test_a_connection_is_named_exactly(door: Agents, connection: str) -> None:
+async def test_a_connection_is_named_exactly(gateway: AgentGateway, connection: str) -> None:
     """A header field would strip the white space around its value, so rules and errors would refer to another name."""
-    key = await door.key("GET /base/v1/**")
-    result = await door.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})
-    assert (result["isError"], door.provider.calls) == (True, [])
+    key = await gateway.key("GET /base/v1/**")
+    result = await gateway.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})
+    assert (result["isError"], gateway.provider.calls) == (True, [])

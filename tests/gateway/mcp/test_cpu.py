@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.agents import agents
+from tests.fakes.agent_gateway import agent_gateway
 
 CALLS = 60
 ROUNDS = 5
@@ -18,25 +18,25 @@ PAGE = json.dumps({"items": [{"key": f"A-{n}", "summary": "an issue with a title
 
 
 async def test_a_tool_call_costs_little_more_cpu_than_the_same_post(tmp_path: Path) -> None:
-    async with agents(tmp_path) as door:
+    async with agent_gateway(tmp_path) as gateway:
 
         async def page(_: web.Request) -> web.Response:
             return web.Response(text=PAGE, content_type="application/json")
 
-        door.provider.responding = page
-        key = await door.key("POST /base/v1/issue/{issue}/comment as comment")
+        gateway.provider.responding = page
+        key = await gateway.key("POST /base/v1/issue/{issue}/comment as comment")
         body = {"text": "x" * 600}
         names = {"Provider-Config-Key": "lane", "Connection-Id": "c1"}
         headers = {"Authorization": f"Bearer {key}", **names}
 
         async def posted() -> None:
-            url = f"{door.running.url}/proxy/issue/A-1/comment"
-            async with door.running.http.post(url, json=body, headers=headers) as response:
+            url = f"{gateway.running.url}/proxy/issue/A-1/comment"
+            async with gateway.running.http.post(url, json=body, headers=headers) as response:
                 assert response.status == 200
                 await response.read()
 
         async def called() -> None:
-            result = await door.call(key, "comment", {"issue": "A-1", "body": body})
+            result = await gateway.call(key, "comment", {"issue": "A-1", "body": body})
             assert result["isError"] is False
 
         await _cpu_seconds(posted), await _cpu_seconds(called)

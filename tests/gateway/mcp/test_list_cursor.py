@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.fakes.agents import agents, text_of
+from tests.fakes.agent_gateway import agent_gateway, text_of
 
 ITEMS = [{"id": n, "text": f"item {n} " + "x" * (n % 40)} for n in range(57)]
 PAGE = 20
@@ -48,14 +48,14 @@ def cursor_in(result: Any) -> str | None:
 @pytest.mark.parametrize("paginate", [CURSOR, OFFSET, LINK, BODY_LINK], ids=["cursor", "offset", "link", "body_link"])
 @pytest.mark.parametrize("max_bytes", [400, 100_000])
 async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_bytes: int, tmp_path: Path) -> None:
-    async with agents(tmp_path, paginate=paginate) as door:
-        door.provider.responding = pages
-        key = await door.key("GET /base/v1/items as list_items")
-        assert "cursor" in (await door.tools(key))["list_items"]["inputSchema"]["properties"]
+    async with agent_gateway(tmp_path, paginate=paginate) as gateway:
+        gateway.provider.responding = pages
+        key = await gateway.key("GET /base/v1/items as list_items")
+        assert "cursor" in (await gateway.tools(key))["list_items"]["inputSchema"]["properties"]
         arguments: dict[str, Any] = {"query": {"limit": PAGE, "sort": "id"}, "max_bytes": max_bytes}
         seen: list[Any] = []
         for _ in range(80):
-            result = await door.call(key, "list_items", arguments)
+            result = await gateway.call(key, "list_items", arguments)
             assert result["isError"] is False, result
             seen += result["structuredContent"]["items"]
             cursor = cursor_in(result)
@@ -63,32 +63,32 @@ async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_by
                 break
             arguments["cursor"] = cursor
         assert seen == ITEMS
-        assert all(path.startswith("/base/v1/items?") and "sort=id" in path for _, path, _, _ in door.provider.calls)
+        assert all(path.startswith("/base/v1/items?") and "sort=id" in path for _, path, _, _ in gateway.provider.calls)
         if max_bytes > 400:
-            assert len(door.provider.calls) in (3, 4)  # with an offset, the last page is empty
+            assert len(gateway.provider.calls) in (3, 4)  # with an offset, the last page is empty
 
 
 async def test_a_cursor_is_valid_only_for_its_key_and_call(tmp_path: Path) -> None:
-    async with agents(tmp_path, paginate=CURSOR) as door:
-        door.provider.responding = pages
+    async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
+        gateway.provider.responding = pages
         rules = ("GET /base/v1/items as list_items", "GET /base/v1/others as list_others")
-        key, other = await door.key(*rules), await door.key(*rules)
-        cursor = cursor_in(await door.call(key, "list_items", {"query": {"limit": PAGE}}))
-        door.provider.calls.clear()
+        key, other = await gateway.key(*rules), await gateway.key(*rules)
+        cursor = cursor_in(await gateway.call(key, "list_items", {"query": {"limit": PAGE}}))
+        gateway.provider.calls.clear()
         for item, name, arguments in (
             (other, "list_items", {"query": {"limit": PAGE}}),
             (key, "list_others", {"query": {"limit": PAGE}}),
             (key, "list_items", {"query": {"limit": 5}}),
             (key, "list_items", {}),
         ):
-            refused = await door.call(item, name, {**arguments, "cursor": cursor})
+            refused = await gateway.call(item, name, {**arguments, "cursor": cursor})
             assert refused["isError"] is True, (name, arguments)
-        made_up = await door.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": "made up"})
+        made_up = await gateway.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": "made up"})
         assert made_up["isError"] is True
-        assert door.provider.calls == []
+        assert gateway.provider.calls == []
         for page in (2, 3):
-            result = await door.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": cursor})
-            assert (result["isError"], len(door.provider.calls)) == (False, page - 1)
+            result = await gateway.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": cursor})
+            assert (result["isError"], len(gateway.provider.calls)) == (False, page - 1)
             cursor = cursor_in(result)
         assert cursor is None
 
@@ -97,9 +97,9 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
     async def elsewhere(_: web.Request) -> web.Response:
         return web.json_response({"items": ITEMS, "meta": {"url": "https://attacker.example/base/v1/items?start=20"}})
 
-    async with agents(tmp_path, paginate=BODY_LINK) as door:
-        door.provider.responding = elsewhere
-        result = await door.call(await door.key("GET /base/v1/items as list_items"), "list_items", {})
+    async with agent_gateway(tmp_path, paginate=BODY_LINK) as gateway:
+        gateway.provider.responding = elsewhere
+        result = await gateway.call(await gateway.key("GET /base/v1/items as list_items"), "list_items", {})
         assert (result["isError"], cursor_in(result)) == (False, None)
 
 
@@ -108,41 +108,41 @@ async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
         there = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
         return web.json_response({"items": ITEMS, "meta": {"url": there}})
 
-    async with agents(tmp_path, paginate=BODY_LINK) as door:
-        door.provider.responding = outside
-        key = await door.key("GET /base/v1/items as list_items")
-        cursor = cursor_in(await door.call(key, "list_items", {}))
-        door.provider.calls.clear()
-        result = await door.call(key, "list_items", {"cursor": cursor})
+    async with agent_gateway(tmp_path, paginate=BODY_LINK) as gateway:
+        gateway.provider.responding = outside
+        key = await gateway.key("GET /base/v1/items as list_items")
+        cursor = cursor_in(await gateway.call(key, "list_items", {}))
+        gateway.provider.calls.clear()
+        result = await gateway.call(key, "list_items", {"cursor": cursor})
         assert result["isError"] is True
         assert result["structuredContent"]["error"]["payload"]["rule"] == "rules"
-        assert door.provider.calls == []
+        assert gateway.provider.calls == []
 
 
 async def test_a_selected_page_continues_at_the_next_page(tmp_path: Path) -> None:
-    async with agents(tmp_path, paginate=CURSOR) as door:
-        door.provider.responding = pages
-        key = await door.key("GET /base/v1/items as list_items")
+    async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
+        gateway.provider.responding = pages
+        key = await gateway.key("GET /base/v1/items as list_items")
         arguments: dict[str, Any] = {"select": "items[].id"}
         seen: list[int] = []
         while True:
-            result = await door.call(key, "list_items", arguments)
+            result = await gateway.call(key, "list_items", arguments)
             seen += json.loads(result["content"][0]["text"])
             if (cursor := cursor_in(result)) is None:
                 break
             arguments["cursor"] = cursor
         assert seen == [item["id"] for item in ITEMS]
-        cut = await door.call(key, "list_items", {"select": "items[].text", "max_bytes": 100})
+        cut = await gateway.call(key, "list_items", {"select": "items[].text", "max_bytes": 100})
         assert cursor_in(cut) is None
 
 
 async def test_only_lists_have_a_cursor(tmp_path: Path) -> None:
-    async with agents(tmp_path, paginate=CURSOR) as door:
+    async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
         rules = (
             "GET /base/v1/items as a",
             "GET /base/v1/items/{item} as b",
             "POST /base/v1/items as c",
             "GET /base/v1/** as d",
         )
-        tools = await door.tools(await door.key(*rules))
+        tools = await gateway.tools(await gateway.key(*rules))
         assert [name for name, tool in tools.items() if "cursor" in tool["inputSchema"]["properties"]] == ["a"]

@@ -15,7 +15,7 @@ from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_provider_call import MAX_RESPONSE_BYTES
 from gateway.records.proxied_call import ExchangeRecord
-from tests.fakes.agents import CONNECT, Agents, agents, text_of
+from tests.fakes.agent_gateway import CONNECT, AgentGateway, agent_gateway, text_of
 
 RULES = (
     "GET /base/v1/search as search_issues",
@@ -24,9 +24,9 @@ RULES = (
 )
 
 
-async def test_the_rules_of_a_key_are_its_tools(door: Agents) -> None:
-    key = await door.key(*RULES)
-    tools = await door.tools(key)
+async def test_the_rules_of_a_key_are_its_tools(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
+    tools = await gateway.tools(key)
     assert list(tools) == ["search_issues", "comment", "get_issue"]
     assert tools["comment"]["inputSchema"]["required"] == ["issue"]
     assert "connection" not in tools["comment"]["inputSchema"]["properties"]
@@ -34,85 +34,85 @@ async def test_the_rules_of_a_key_are_its_tools(door: Agents) -> None:
     assert "body" not in tools["search_issues"]["inputSchema"]["properties"]
 
 
-async def test_a_call_is_the_request_of_its_rule(door: Agents) -> None:
-    key = await door.key(*RULES)
+async def test_a_call_is_the_request_of_its_rule(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
     arguments = {"issue": "A-1", "query": {"notify": False, "tag": ["a", "b c"]}, "body": {"text": "hé"}}
-    result = await door.call(key, "comment", arguments)
+    result = await gateway.call(key, "comment", arguments)
     assert result["isError"] is False
     assert result["structuredContent"]["method"] == "POST"
     expected = '{"text":"hé"}'.encode()
     path = "/base/v1/issue/A-1/comment?notify=false&tag=a&tag=b%20c"
-    assert door.provider.calls == [("POST", path, "Bearer key-of-c1", expected)]
+    assert gateway.provider.calls == [("POST", path, "Bearer key-of-c1", expected)]
     assert json.loads(text_of(result)) == result["structuredContent"]
 
 
-async def test_a_form_is_sent_as_one(door: Agents) -> None:
-    key = await door.key("POST /base/v1/charges")
-    await door.call(key, "post_charges", {"body": {"amount": 5, "items[0]": "a&b"}, "body_as": "form"})
-    assert door.provider.calls[0][3] == b"amount=5&items[0]=a%26b"
+async def test_a_form_is_sent_as_one(gateway: AgentGateway) -> None:
+    key = await gateway.key("POST /base/v1/charges")
+    await gateway.call(key, "post_charges", {"body": {"amount": 5, "items[0]": "a&b"}, "body_as": "form"})
+    assert gateway.provider.calls[0][3] == b"amount=5&items[0]=a%26b"
 
 
-async def test_the_raw_api_is_under_the_same_rules(door: Agents) -> None:
-    key = await door.key(*RULES)
-    allowed = await door.call(key, "call_api", {"method": "GET", "path": "/search", "query": {"q": "x"}})
+async def test_the_raw_api_is_under_the_same_rules(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
+    allowed = await gateway.call(key, "call_api", {"method": "GET", "path": "/search", "query": {"q": "x"}})
     assert allowed["structuredContent"]["path"] == "/base/v1/search?q=x"
-    refused = await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
+    refused = await gateway.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
     assert refused["isError"] is True
     error = refused["structuredContent"]["error"]
     assert (error["status"], error["payload"]["rule"]) == (403, "rules")
     assert "Changed by" in text_of(refused)
-    assert len(door.provider.calls) == 1
+    assert len(gateway.provider.calls) == 1
 
 
-async def test_a_key_without_rules_lists_only_call_api(door: Agents) -> None:
-    key = await door.key()
-    assert list(await door.tools(key)) == ["call_api"]
-    assert (await door.call(key, "call_api", {"method": "PUT", "path": "/x"}))["isError"] is False
+async def test_a_key_without_rules_lists_only_call_api(gateway: AgentGateway) -> None:
+    key = await gateway.key()
+    assert list(await gateway.tools(key)) == ["call_api"]
+    assert (await gateway.call(key, "call_api", {"method": "PUT", "path": "/x"}))["isError"] is False
 
 
-async def test_the_mcp_endpoint_refuses_a_key_of_gateway_yaml(door: Agents) -> None:
-    key = door.running.headers["Authorization"].removeprefix("Bearer ")
-    status, body = await door.send_message(key, "tools/list")
+async def test_the_mcp_endpoint_refuses_a_key_of_gateway_yaml(gateway: AgentGateway) -> None:
+    key = gateway.running.headers["Authorization"].removeprefix("Bearer ")
+    status, body = await gateway.send_message(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
 
 
-async def test_a_long_list_is_searched(door: Agents) -> None:
+async def test_a_long_list_is_searched(gateway: AgentGateway) -> None:
     rules = [f"GET /base/v1/thing{n}/*" for n in range(20)]
-    key = await door.key(*rules, "POST /base/v1/pinned as make_it")
-    tools = await door.tools(key)
+    key = await gateway.key(*rules, "POST /base/v1/pinned as make_it")
+    tools = await gateway.tools(key)
     assert list(tools) == ["make_it", "find_tools", "describe_tool", "call_tool"]
     assert tools["call_tool"]["annotations"]["readOnlyHint"] is False
-    found = text_of(await door.call(key, "find_tools", {"query": "thing17"}))
+    found = text_of(await gateway.call(key, "find_tools", {"query": "thing17"}))
     assert found.splitlines()[0] == "get_thing17: GET /thing17/{thing17}"
-    about = await door.call(key, "describe_tool", {"name": "get_thing17"})
+    about = await gateway.call(key, "describe_tool", {"name": "get_thing17"})
     assert about["structuredContent"]["inputSchema"]["required"] == ["thing17"]
-    result = await door.call(key, "call_tool", {"name": "get_thing17", "arguments": {"thing17": "x"}})
+    result = await gateway.call(key, "call_tool", {"name": "get_thing17", "arguments": {"thing17": "x"}})
     assert result["structuredContent"]["path"] == "/base/v1/thing17/x"
-    assert (await door.call(key, "call_tool", {"name": "get_thing99", "arguments": {}}))["isError"] is True
+    assert (await gateway.call(key, "call_tool", {"name": "get_thing99", "arguments": {}}))["isError"] is True
 
 
-async def test_the_time_to_retry_is_shown_to_the_agent(door: Agents) -> None:
+async def test_the_time_to_retry_is_shown_to_the_agent(gateway: AgentGateway) -> None:
     async def busy(_: web.Request) -> web.Response:
         return web.json_response({"message": "slow down"}, status=429, headers={"Retry-After": "30"})
 
-    door.provider.responding = busy
-    result = await door.call(await door.key("GET /base/v1/me"), "get_me")
+    gateway.provider.responding = busy
+    result = await gateway.call(await gateway.key("GET /base/v1/me"), "get_me")
     assert text_of(result).splitlines()[0] == "The provider returned 429 Too Many Requests."
     assert text_of(result).splitlines()[-1] == "Retry-After: 30. Wait before you call again."
 
 
-async def test_a_search_says_how_many_tools_match(door: Agents) -> None:
-    key = await door.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
-    found = text_of(await door.call(key, "find_tools", {"query": "thing"}))
+async def test_a_search_says_how_many_tools_match(gateway: AgentGateway) -> None:
+    key = await gateway.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
+    found = text_of(await gateway.call(key, "find_tools", {"query": "thing"}))
     assert len(found.splitlines()) == 11
     assert found.endswith("\n10 of 20 tools are shown. Search with more specific words.")
-    nothing = text_of(await door.call(key, "find_tools", {"query": "sprint board"}))
+    nothing = text_of(await gateway.call(key, "find_tools", {"query": "sprint board"}))
     assert nothing == "No tool matches. Use other English words, or an empty query to see the first tools."
-    assert "tools are shown" not in text_of(await door.call(key, "find_tools", {"query": "thing17"}))
+    assert "tools are shown" not in text_of(await gateway.call(key, "find_tools", {"query": "thing17"}))
 
 
-async def test_a_wrong_argument_of_the_search_is_named(door: Agents) -> None:
-    key = await door.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
+async def test_a_wrong_argument_of_the_search_is_named(gateway: AgentGateway) -> None:
+    key = await gateway.key(*[f"GET /base/v1/thing{n}/*" for n in range(20)])
     for name, arguments, fix in (
         ("find_tools", {"q": "thing17"}, "Unknown argument 'q'. Valid arguments: query."),
         ("describe_tool", {"tool": "x"}, "Unknown argument 'tool'. Valid arguments: name."),
@@ -129,191 +129,193 @@ async def test_a_wrong_argument_of_the_search_is_named(door: Agents) -> None:
         ),
         ("describe_tool", {"name": "zzz"}, "Unknown tool 'zzz'. Use find_tools to search this key's tools."),
     ):
-        result = await door.call(key, name, arguments)
+        result = await gateway.call(key, name, arguments)
         assert (result["isError"], text_of(result)) == (True, fix)
 
 
-async def test_several_connections_are_never_guessed(door: Agents) -> None:
-    key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c1", "lane/c2"]})
-    tool = (await door.tools(key))["get_me"]["inputSchema"]
+async def test_several_connections_are_never_guessed(gateway: AgentGateway) -> None:
+    key = await gateway.key("GET /base/v1/me", limits={"connections": ["lane/c1", "lane/c2"]})
+    tool = (await gateway.tools(key))["get_me"]["inputSchema"]
     assert tool["properties"]["connection"] == {"enum": ["lane/c1", "lane/c2"]}
     assert "connection" in tool["required"]
-    asked = await door.call(key, "get_me")
+    asked = await gateway.call(key, "get_me")
     assert asked["isError"] is True
     assert "lane/c1, lane/c2" in text_of(asked)
-    assert door.provider.calls == []
-    await door.call(key, "get_me", {"connection": "lane/c2"})
-    assert door.provider.calls[0][2] == "Bearer key-of-c2"
+    assert gateway.provider.calls == []
+    await gateway.call(key, "get_me", {"connection": "lane/c2"})
+    assert gateway.provider.calls[0][2] == "Bearer key-of-c2"
 
 
 @pytest.mark.parametrize("connections", [["lane/c1"], ["lane/c1", "lane/c2"]])
 @pytest.mark.parametrize("rules", [(*RULES, "GET,POST /base/v1/both as both"), ()])
 async def test_an_unknown_argument_is_answered_with_those_of_the_schema(
-    door: Agents, rules: tuple[str, ...], connections: list[str]
+    gateway: AgentGateway, rules: tuple[str, ...], connections: list[str]
 ) -> None:
-    key = await door.key(*rules, limits={"connections": connections})
-    tools = await door.tools(key)
+    key = await gateway.key(*rules, limits={"connections": connections})
+    tools = await gateway.tools(key)
     for name, tool in tools.items():
-        result = await door.call(key, name, {"wrong": 1})
+        result = await gateway.call(key, name, {"wrong": 1})
         valid = ", ".join(sorted(tool["inputSchema"]["properties"]))
         assert text_of(result) == f"Unknown argument 'wrong'. Valid arguments: {valid}."
     assert ("both" in tools) == bool(rules)
 
 
-async def test_only_keys_that_may_list_connections_see_their_names(door: Agents) -> None:
-    blind = await door.key("GET /base/v1/me", limits={"connections": None, "tags": {"team": "red"}})
-    assert "environment:connections:list" in text_of(await door.call(blind, "get_me"))
-    seeing = await door.key(
+async def test_only_keys_that_may_list_connections_see_their_names(gateway: AgentGateway) -> None:
+    blind = await gateway.key("GET /base/v1/me", limits={"connections": None, "tags": {"team": "red"}})
+    assert "environment:connections:list" in text_of(await gateway.call(blind, "get_me"))
+    seeing = await gateway.key(
         "GET /base/v1/me",
         limits={"connections": None, "tags": {"team": "red"}},
         scopes=["environment:proxy", "environment:connections:list"],
     )
-    assert (await door.call(seeing, "get_me"))["isError"] is False
-    assert door.provider.calls[0][2] == "Bearer key-of-c1"
+    assert (await gateway.call(seeing, "get_me"))["isError"] is False
+    assert gateway.provider.calls[0][2] == "Bearer key-of-c1"
 
 
-async def test_several_connections_are_named_with_their_accounts(door: Agents) -> None:
-    with closing(sqlite3.connect(door.running.folder / "gateway.db")) as db:
+async def test_several_connections_are_named_with_their_accounts(gateway: AgentGateway) -> None:
+    with closing(sqlite3.connect(gateway.running.folder / "gateway.db")) as db:
         db.execute("UPDATE connections SET account_label = 'ada@example.com' WHERE connection_id = 'c2'")
         db.commit()
     limits = {"connections": ["lane/c1", "lane/c2"]}
     scopes = ["environment:proxy", "environment:connections:list"]
-    seeing = await door.key("GET /base/v1/me", limits=limits, scopes=scopes)
-    assert "lane/c1, lane/c2 (ada@example.com)." in text_of(await door.call(seeing, "get_me"))
-    blind = await door.key("GET /base/v1/me", limits=limits)
-    assert "ada" not in text_of(await door.call(blind, "get_me"))
-    assert door.provider.calls == []
+    seeing = await gateway.key("GET /base/v1/me", limits=limits, scopes=scopes)
+    assert "lane/c1, lane/c2 (ada@example.com)." in text_of(await gateway.call(seeing, "get_me"))
+    blind = await gateway.key("GET /base/v1/me", limits=limits)
+    assert "ada" not in text_of(await gateway.call(blind, "get_me"))
+    assert gateway.provider.calls == []
 
 
-async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None:
+async def test_a_missing_connection_gives_its_link_as_text(gateway: AgentGateway) -> None:
     limits = {"connections": ["lane/c9"]}
-    key = await door.key("GET /base/v1/me", limits=limits, scopes=["environment:proxy", CONNECT])
-    result = await door.call(key, "get_me")
+    key = await gateway.key("GET /base/v1/me", limits=limits, scopes=["environment:proxy", CONNECT])
+    result = await gateway.call(key, "get_me")
     assert result["isError"] is True
     url = result["structuredContent"]["error"]["payload"]["connect_url"]
     assert f"open {url}" in text_of(result)
     assert "call again" in text_of(result)
-    await door.connect("c9")
-    assert (await door.call(key, "get_me"))["isError"] is False
+    await gateway.connect("c9")
+    assert (await gateway.call(key, "get_me"))["isError"] is False
 
 
-async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Agents) -> None:
+async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(gateway: AgentGateway) -> None:
     async def refusing(_: web.Request) -> web.Response:
         challenge = 'Bearer error="insufficient_scope", scope="admin"'
         return web.json_response({"error": "no"}, status=403, headers={"WWW-Authenticate": challenge})
 
-    door.provider.responding = refusing
-    key = await door.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
-    result = await door.call(key, "get_me")
+    gateway.provider.responding = refusing
+    key = await gateway.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
+    result = await gateway.call(key, "get_me")
     assert (result["isError"], result["structuredContent"]["status"]) == (True, 403)
     assert "Ask the user to open this link, then call again: http" in text_of(result)
-    narrow = await door.key("GET /base/v1/me")
-    assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
+    narrow = await gateway.key("GET /base/v1/me")
+    assert "Ask the user" not in text_of(await gateway.call(narrow, "get_me"))
 
 
-async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(door: Agents) -> None:
-    key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT])
+async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(gateway: AgentGateway) -> None:
+    key = await gateway.key(
+        "GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT]
+    )
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
-    asked = await door.call(key, "get_me", **able)
+    asked = await gateway.call(key, "get_me", **able)
     assert asked["resultType"] == "input_required"
     (wanted,) = asked["inputRequests"].values()
     assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
     assert "/connect" in wanted["params"]["url"]
     again = {**able, "requestState": asked["requestState"]}
-    declined = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "decline"}})
+    declined = await gateway.call(key, "get_me", **again, inputResponses={"connect": {"action": "decline"}})
     assert "did not connect" in text_of(declined)
-    missing = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
+    missing = await gateway.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
     assert missing["isError"] is True
-    await door.connect("c9")
-    done = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
+    await gateway.connect("c9")
+    done = await gateway.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
     assert done["isError"] is False
 
 
-async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(door: Agents) -> None:
+async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(gateway: AgentGateway) -> None:
     limits = {"connections": ["lane/c9"]}
     scopes = ["environment:proxy", CONNECT]
-    key = await door.key("GET /base/v1/*", limits=limits, scopes=scopes)
-    other = await door.key("GET /base/v1/*", limits=limits, scopes=scopes)
+    key = await gateway.key("GET /base/v1/*", limits=limits, scopes=scopes)
+    other = await gateway.key("GET /base/v1/*", limits=limits, scopes=scopes)
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
-    state = (await door.call(key, "get", {"v1": "a"}, **able))["requestState"]
+    state = (await gateway.call(key, "get", {"v1": "a"}, **able))["requestState"]
     for bearer, arguments, given in (
         (other, {"v1": "a"}, state),
         (key, {"v1": "b"}, state),
         (key, {"v1": "a"}, state[:-2]),
     ):
-        error = await door.call(bearer, "get", arguments, **able, requestState=given)
+        error = await gateway.call(bearer, "get", arguments, **able, requestState=given)
         assert error["code"] == mcp.INVALID_PARAMS
 
 
-async def test_a_response_of_the_provider_that_is_an_error_is_one(door: Agents) -> None:
+async def test_a_response_of_the_provider_that_is_an_error_is_one(gateway: AgentGateway) -> None:
     async def no(_request: web.Request) -> web.Response:
         return web.json_response({"why": "no such issue"}, status=404)
 
-    door.provider.responding = no
-    key = await door.key(*RULES)
-    result = await door.call(key, "get_issue", {"issue": "x"})
+    gateway.provider.responding = no
+    key = await gateway.key(*RULES)
+    result = await gateway.call(key, "get_issue", {"issue": "x"})
     assert result["isError"] is True
     assert result["structuredContent"] == {"status": 404, "body": {"why": "no such issue"}}
     assert "404 Not Found" in text_of(result)
 
 
-async def test_a_large_response_is_cut_to_whole_items_with_a_link_to_the_rest(door: Agents) -> None:
+async def test_a_large_response_is_cut_to_whole_items_with_a_link_to_the_rest(gateway: AgentGateway) -> None:
     issues = [{"id": n, "text": "x" * 1000} for n in range(1000)]
 
     async def large(_request: web.Request) -> web.Response:
         return web.json_response({"total": 1000, "issues": issues})
 
-    door.provider.responding = large
-    key = await door.key(*RULES)
-    result = await door.call(key, "search_issues")
+    gateway.provider.responding = large
+    key = await gateway.key(*RULES)
+    result = await gateway.call(key, "search_issues")
     shown = result["structuredContent"]["issues"]
     assert 0 < len(shown) < 25
     assert shown == issues[: len(shown)]
     assert len(result["content"][0]["text"].encode()) <= 20_000
     assert f"{len(shown)} of 1000 of 'issues'" in text_of(result)
     (link,) = [block for block in result["content"] if block["type"] == "resource_link"]
-    read = await door.request_result(key, "resources/read", uri=link["uri"])
+    read = await gateway.request_result(key, "resources/read", uri=link["uri"])
     assert json.loads(read["contents"][0]["text"])["issues"] == issues
-    other = await door.key(*RULES)
-    assert (await door.request_result(other, "resources/read", uri=link["uri"]))["code"] == mcp.INVALID_PARAMS
-    few = await door.call(key, "search_issues", {"select": "issues[?id > `990`].id", "max_bytes": 500})
+    other = await gateway.key(*RULES)
+    assert (await gateway.request_result(other, "resources/read", uri=link["uri"]))["code"] == mcp.INVALID_PARAMS
+    few = await gateway.call(key, "search_issues", {"select": "issues[?id > `990`].id", "max_bytes": 500})
     assert json.loads(text_of(few)) == list(range(991, 1000))
 
 
 async def test_a_worker_without_the_whole_response_fetches_it_again(
-    door: Agents, monkeypatch: pytest.MonkeyPatch
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=b"\x00\xff" * 100, content_type="application/octet-stream")
 
-    door.provider.responding = large
-    key = await door.key(*RULES)
-    (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
+    gateway.provider.responding = large
+    key = await gateway.key(*RULES)
+    (link,) = [b for b in (await gateway.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
     monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
-    read = await door.request_result(key, "resources/read", uri=link["uri"])
+    read = await gateway.request_result(key, "resources/read", uri=link["uri"])
     assert read["contents"][0]["mimeType"] == "application/octet-stream"
-    assert len(door.provider.calls) == 2
+    assert len(gateway.provider.calls) == 2
 
 
 async def test_a_whole_response_that_cannot_be_fetched_again_counts_once(
-    door: Agents, monkeypatch: pytest.MonkeyPatch
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def once(_request: web.Request) -> web.Response:
-        if len(door.provider.calls) > 1:
+        if len(gateway.provider.calls) > 1:
             return web.Response(status=500)
         return web.Response(body=b"\x00\xff" * 100, content_type="application/octet-stream")
 
-    door.provider.responding = once
-    key = await door.key(*RULES, limits={"rate": 3})
-    (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
+    gateway.provider.responding = once
+    key = await gateway.key(*RULES, limits={"rate": 3})
+    (link,) = [b for b in (await gateway.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
     monkeypatch.setattr("gateway.mcp.kept_responses.KeptResponses.get", lambda *_: None)
-    failed = await door.request_result(key, "resources/read", uri=link["uri"])
+    failed = await gateway.request_result(key, "resources/read", uri=link["uri"])
     assert failed["code"] == mcp.INTERNAL_ERROR
-    assert (await door.send_message(key, "tools/list"))[0] == 200
-    assert (await door.send_message(key, "tools/list"))[0] == 429
+    assert (await gateway.send_message(key, "tools/list"))[0] == 200
+    assert (await gateway.send_message(key, "tools/list"))[0] == 429
 
 
-async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
+async def test_response_above_the_memory_limit_is_dropped(gateway: AgentGateway) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -321,15 +323,15 @@ async def test_response_above_the_memory_limit_is_dropped(door: Agents) -> None:
             await response.write(b" " * 65536)
         return response
 
-    door.provider.responding = endless
-    key = await door.key(*RULES)
-    result = await door.call(key, "search_issues")
+    gateway.provider.responding = endless
+    key = await gateway.key(*RULES)
+    result = await gateway.call(key, "search_issues")
     assert result["isError"] is True
     assert "more than 8 MiB" in text_of(result)
-    assert door.running.runtime.page_memory.reserved == 0
+    assert gateway.running.runtime.page_memory.reserved == 0
 
 
-async def test_a_response_that_breaks_off_is_not_shown(door: Agents) -> None:
+async def test_a_response_that_breaks_off_is_not_shown(gateway: AgentGateway) -> None:
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "100"})
         await response.prepare(request)
@@ -338,45 +340,45 @@ async def test_a_response_that_breaks_off_is_not_shown(door: Agents) -> None:
         request.transport.close()
         return response
 
-    door.provider.responding = broken
-    result = await door.call(await door.key(*RULES), "search_issues")
+    gateway.provider.responding = broken
+    result = await gateway.call(await gateway.key(*RULES), "search_issues")
     assert result["isError"] is True
     assert "half" not in json.dumps(result)
 
 
-async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -> None:
-    key = await door.key(*RULES, limits={"budget": 2, "rate": 5})
+async def test_rate_and_budget_are_counted_as_for_a_proxied_call(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES, limits={"budget": 2, "rate": 5})
     for _ in range(2):
-        assert (await door.call(key, "search_issues"))["isError"] is False
-    spent = await door.call(key, "search_issues")
+        assert (await gateway.call(key, "search_issues"))["isError"] is False
+    spent = await gateway.call(key, "search_issues")
     assert spent["structuredContent"]["error"]["payload"]["rule"] == "budget"
-    await door.tools(key)
-    assert len(door.provider.calls) == 2
-    assert (await door.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
-    status, body = await door.send_message(key, "tools/list")
+    await gateway.tools(key)
+    assert len(gateway.provider.calls) == 2
+    assert (await gateway.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
+    status, body = await gateway.send_message(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
-async def test_a_refused_request_counts_once(door: Agents) -> None:
-    key = await door.key(*RULES, limits={"rate": 4})
+async def test_a_refused_request_counts_once(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES, limits={"rate": 4})
     for method, params in (
         ("prompts/list", {}),
         ("tools/list", {"cursor": "x"}),
         ("resources/read", {"uri": "gateway://answers/x"}),
         ("ping", {}),
     ):
-        status, body = await door.send_message(key, method, **params)
+        status, body = await gateway.send_message(key, method, **params)
         assert (status, body["error"]["code"] < 0) in {(400, True), (404, True)}
-    status, body = await door.send_message(key, "tools/list")
+    status, body = await gateway.send_message(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 
-async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> None:
+async def test_a_call_is_recorded_with_key_connection_and_rule(gateway: AgentGateway) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-    key = await door.key(*RULES)
+    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    key = await gateway.key(*RULES)
     noted.clear()
-    await door.call(key, "search_issues", {"query": {"secret": "x"}})
+    await gateway.call(key, "search_issues", {"query": {"secret": "x"}})
     inner, outer = noted
     assert (inner.path, inner.connection_id, inner.rule, inner.status) == ("/search", "c1", RULES[0], 200)
     assert (outer.path, outer.status) == ("/mcp", 200)
@@ -389,44 +391,47 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
     """Its Accept has ``text/event-stream``. A program without it gets the errors of the HTTP API."""
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     both, plain = {"Accept": "application/json, text/event-stream"}, {"Accept": "application/json"}
-    async with agents(tmp_path, fast_path=fast_path) as door:
-        spent, named = await door.key(*RULES, limits={"rate": 1}), {"Authorization": f"Bearer {await door.key(*RULES)}"}
-        await door.tools(spent)
+    async with agent_gateway(tmp_path, fast_path=fast_path) as gateway:
+        spent, named = (
+            await gateway.key(*RULES, limits={"rate": 1}),
+            {"Authorization": f"Bearer {await gateway.key(*RULES)}"},
+        )
+        await gateway.tools(spent)
         for headers, status, code in (
             ({"Authorization": "Bearer gw_sk_replaced"}, 401, "unknown_account"),
-            (dict(door.running.headers), 403, "forbidden"),
+            (dict(gateway.running.headers), 403, "forbidden"),
             ({**named, "Origin": "https://attacker.example"}, 403, "forbidden"),
             ({**named, "Content-Type": "text/plain"}, 415, "invalid_content_type"),
             ({"Authorization": f"Bearer {spent}"}, 429, "too_many_request"),
         ):
-            got, ours = await door.post_message(message, {**headers, **plain})
+            got, ours = await gateway.post_message(message, {**headers, **plain})
             assert (got, ours["error"]["code"]) == (status, code)
-            got, body = await door.post_message(message, {**headers, **both})
+            got, body = await gateway.post_message(message, {**headers, **both})
             assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
             assert body["error"]["message"].partition(" in ")[0] == ours["error"]["message"].partition(" in ")[0]
             assert body["error"]["data"].keys() | {"message"} == ours["error"].keys()
             assert body["error"]["data"]["code"] == code
 
 
-async def test_capability_and_session_endpoints_also_refuse_in_json_rpc(door: Agents) -> None:
+async def test_capability_and_session_endpoints_also_refuse_in_json_rpc(gateway: AgentGateway) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
-    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     mcp_client = {"Accept": "application/json, text/event-stream"}
-    named = {**mcp_client, "Authorization": f"Bearer {await door.key(*RULES)}"}
+    named = {**mcp_client, "Authorization": f"Bearer {await gateway.key(*RULES)}"}
     for path, headers, status, code in (
         (f"/c/{made['data']['secret']}/mcp", {**mcp_client, "Origin": "https://attacker.example"}, 403, "forbidden"),
         (f"/c/gw_cap_{'A' * 49}/mcp", mcp_client, 401, "unknown_account"),
         ("/session/1/mcp", mcp_client, 401, "missing_auth_header"),
         ("/session/999999/mcp", named, 404, "session_not_found"),
     ):
-        got, body = await door.post_message(message, headers, path)
+        got, body = await gateway.post_message(message, headers, path)
         assert (got, body["jsonrpc"], body["id"], body["error"]["code"]) == (status, "2.0", None, -32010), body
         assert body["error"]["data"]["code"] == code
 
 
-async def test_a_client_of_a_providers_own_mcp_server_also_gets_a_readable_refusal(door: Agents) -> None:
-    key = await door.key("POST /base/v1/mcp with tools search_*")
+async def test_a_client_of_a_providers_own_mcp_server_also_gets_a_readable_refusal(gateway: AgentGateway) -> None:
+    key = await gateway.key("POST /base/v1/mcp with tools search_*")
     params = {"name": "delete_issue", "arguments": {}}
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {
@@ -435,71 +440,73 @@ async def test_a_client_of_a_providers_own_mcp_server_also_gets_a_readable_refus
         "Connection-Id": "c1",
         "Accept": "application/json, text/event-stream",
     }
-    status, body = await door.post_message(message, headers, "/proxy/mcp")
+    status, body = await gateway.post_message(message, headers, "/proxy/mcp")
     assert (status, body["error"]["code"], body["error"]["data"]["payload"]["rule"]) == (403, -32010, "body")
     assert "delete_issue" in body["error"]["message"]
-    assert door.provider.calls == []
-    status, body = await door.post_message(message, headers, "/proxy/events")  # a path that names no MCP server
+    assert gateway.provider.calls == []
+    status, body = await gateway.post_message(message, headers, "/proxy/events")  # a path that names no MCP server
     assert (status, body["error"]["code"]) == (403, "forbidden")
     revision = {"MCP-Protocol-Version": "2025-06-18"}
-    assert (await door.post_message(message, {**headers, **revision}, "/proxy/events"))[1]["error"]["code"] == -32010
+    assert (await gateway.post_message(message, {**headers, **revision}, "/proxy/events"))[1]["error"]["code"] == -32010
 
 
-async def test_a_page_of_another_origin_is_refused(door: Agents) -> None:
-    key = await door.key(*RULES)
+async def test_a_page_of_another_origin_is_refused(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
     bearer = {"Authorization": f"Bearer {key}"}
-    assert (await door.post_message(message, {**bearer, "Origin": "https://attacker.example"}))[0] == 403
-    assert (await door.post_message(message, {**bearer, "Origin": door.running.url}))[0] == 200
+    assert (await gateway.post_message(message, {**bearer, "Origin": "https://attacker.example"}))[0] == 403
+    assert (await gateway.post_message(message, {**bearer, "Origin": gateway.running.url}))[0] == 200
 
 
-async def test_other_methods_of_http_are_405_and_notifications_202(door: Agents) -> None:
-    key = await door.key(*RULES)
+async def test_other_methods_of_http_are_405_and_notifications_202(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
     bearer = {"Authorization": f"Bearer {key}"}
     for method in ("GET", "DELETE"):
-        async with door.running.http.request(method, f"{door.running.url}/mcp", headers=bearer) as response:
+        async with gateway.running.http.request(method, f"{gateway.running.url}/mcp", headers=bearer) as response:
             assert response.status == 405
             assert "POST" in response.headers["Allow"]
     note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
-    assert await door.post_message(note, bearer) == (202, None)
+    assert await gateway.post_message(note, bearer) == (202, None)
 
 
-async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> None:
-    key = await door.key(*RULES)
-    begun = await door.request_result(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
+async def test_a_client_of_2025_is_served_without_a_session(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
+    begun = await gateway.request_result(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
     assert begun["protocolVersion"] == "2025-06-18"
-    tools = await door.tools(key, revision="2025-06-18")
+    tools = await gateway.tools(key, revision="2025-06-18")
     assert "search_issues" in tools
-    result = await door.call(key, "search_issues", revision="2025-06-18")
+    result = await gateway.call(key, "search_issues", revision="2025-06-18")
     assert "resultType" not in result
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 
-async def test_a_capability_url_has_the_mcp_endpoint_below_it(door: Agents) -> None:
+async def test_a_capability_url_has_the_mcp_endpoint_below_it(gateway: AgentGateway) -> None:
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
-    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
-    assert list(await door.tools("unused", path=f"{path}/mcp")) == ["search_issues"]
-    result = await door.call("unused", "search_issues", {"query": {"a": 1}}, path=f"{path}/mcp")
+    assert list(await gateway.tools("unused", path=f"{path}/mcp")) == ["search_issues"]
+    result = await gateway.call("unused", "search_issues", {"query": {"a": 1}}, path=f"{path}/mcp")
     assert result["structuredContent"]["path"] == "/base/v1/search?a=1"
-    async with door.running.http.get(f"{door.running.url}{path}/mcp") as response:
+    async with gateway.running.http.get(f"{gateway.running.url}{path}/mcp") as response:
         assert response.status == 405
-    async with door.running.http.get(f"{door.running.url}{path}/search") as response:
+    async with gateway.running.http.get(f"{gateway.running.url}{path}/search") as response:
         assert response.status == 200
 
 
 @pytest.mark.parametrize("path", ["/a\r\nX-Evil: 1", "/a b", "/é", "//x", "/a/../b", "/%2e%2e/x", "search"])
-async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, path: str) -> None:
-    key = await door.key("* /base/v1/**")
-    result = await door.call(key, "call_api", {"method": "GET", "path": path})
+async def test_a_path_that_no_request_line_could_have_is_refused(gateway: AgentGateway, path: str) -> None:
+    key = await gateway.key("* /base/v1/**")
+    result = await gateway.call(key, "call_api", {"method": "GET", "path": path})
     assert result["isError"] is True
-    assert door.provider.calls == []
+    assert gateway.provider.calls == []
 
 
-async def test_a_plugin_below_a_prefix_has_the_mcp_endpoint_too(door: Agents, aiohttp_client: AiohttpClient) -> None:
-    key = await door.key(*RULES)
+async def test_a_plugin_below_a_prefix_has_the_mcp_endpoint_too(
+    gateway: AgentGateway, aiohttp_client: AiohttpClient
+) -> None:
+    key = await gateway.key(*RULES)
     host = web.Application()
-    host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
+    host.add_subapp("/gateway", create_app(parse(gateway.running.document, base=gateway.running.folder, environ={})))
     client = await aiohttp_client(host)
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
     async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as response:
@@ -511,7 +518,7 @@ async def test_a_plugin_below_a_prefix_has_the_mcp_endpoint_too(door: Agents, ai
     ("members", "sent"), [({"tracestate": "b=2"}, "b=2"), ({}, None), ({"tracestate": "b=2\r\nX: 1"}, None)]
 )
 async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_message(
-    door: Agents, members: dict[str, str], sent: str | None
+    gateway: AgentGateway, members: dict[str, str], sent: str | None
 ) -> None:
     heads = []
 
@@ -519,8 +526,8 @@ async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_
         heads.append(request.headers)
         return web.json_response({})
 
-    door.provider.responding = responding
-    key = await door.key(*RULES)
+    gateway.provider.responding = responding
+    key = await gateway.key(*RULES)
     meta = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", **members}
     message = {
         "jsonrpc": "2.0",
@@ -529,19 +536,19 @@ async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_
         "params": {"name": "search_issues", "arguments": {}, "_meta": meta},
     }
     headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
-    await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **headers})
+    await gateway.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **headers})
     (head,) = heads
     assert head["traceparent"] == meta["traceparent"]
     assert head.get("tracestate") == sent
 
 
-async def test_the_trace_of_a_message_continues_in_its_call(door: Agents) -> None:
+async def test_the_trace_of_a_message_continues_in_its_call(gateway: AgentGateway) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-    key = await door.key(*RULES)
+    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    key = await gateway.key(*RULES)
     noted.clear()
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     params = {"name": "search_issues", "arguments": {}, "_meta": {"traceparent": trace}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    await door.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+    await gateway.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
     assert noted[0].traceparent == trace

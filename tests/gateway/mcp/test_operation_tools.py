@@ -19,7 +19,7 @@ from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
 from gateway.mcp.tool_list import matching_tools, tools_to_show
 from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
-from tests.fakes.agents import BASE, Agents, text_of
+from tests.fakes.agent_gateway import BASE, AgentGateway, text_of
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
 from tests.gateway.mcp.test_agreement import METHODS, VALUES, by_agent, by_proxy
 
@@ -126,9 +126,9 @@ def test_a_tool_is_found_by_the_words_of_its_summary(catalog: Catalog) -> None:
     assert "get_issue" in [tool.name for tool in matching_tools(tools, "get issue")]
 
 
-async def test_operations_are_tools_with_typed_arguments(door: Agents, tmp_path: Path) -> None:
+async def test_operations_are_tools_with_typed_arguments(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path)
-    tools = await door.tools(await door.key("operations lane read,create_item"))
+    tools = await gateway.tools(await gateway.key("operations lane read,create_item"))
     assert list(tools) == ["list_items", "search_items", "create_item", "get_item", "get_page"]
     assert tools["list_items"]["description"] == "List the items"
     assert tools["get_item"]["description"] == "GET /items/{item_id}"
@@ -143,16 +143,16 @@ async def test_operations_are_tools_with_typed_arguments(door: Agents, tmp_path:
     assert tools["search_items"]["annotations"] == {"readOnlyHint": True}
 
 
-async def test_a_call_is_the_operation_and_is_recorded_with_it(door: Agents, tmp_path: Path) -> None:
+async def test_a_call_is_the_operation_and_is_recorded_with_it(gateway: AgentGateway, tmp_path: Path) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     operations(tmp_path)
-    key = await door.key("operations lane read")
-    await door.call(key, "list_items", {"query": {"state": "open"}})
-    await door.call(key, "get_item", {"item_id": "A-1"})
-    await door.call(key, "search_items", {"body": {"q": 1}})
-    refused = await door.call(key, "call_api", {"method": "PUT", "path": "/items/A-1"})
-    assert [call[:2] for call in door.provider.calls] == [
+    key = await gateway.key("operations lane read")
+    await gateway.call(key, "list_items", {"query": {"state": "open"}})
+    await gateway.call(key, "get_item", {"item_id": "A-1"})
+    await gateway.call(key, "search_items", {"body": {"q": 1}})
+    refused = await gateway.call(key, "call_api", {"method": "PUT", "path": "/items/A-1"})
+    assert [call[:2] for call in gateway.provider.calls] == [
         ("GET", f"{BASE}/items?state=open"),
         ("GET", f"{BASE}/items/A-1"),
         ("POST", f"{BASE}/items/search"),
@@ -161,59 +161,61 @@ async def test_a_call_is_the_operation_and_is_recorded_with_it(door: Agents, tmp
     assert "operations lane read: get_item" in [record.rule for record in noted]
 
 
-async def test_a_prefix_has_the_settings_of_the_connection(door: Agents, tmp_path: Path) -> None:
+async def test_a_prefix_has_the_settings_of_the_connection(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path, *LANE, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
-    await door.connect("c3", connection_config={"site": "s-1"})
-    key = await door.key("operations lane read", limits={"connections": ["lane/c3"]})
-    assert "site" not in json.dumps(await door.tools(key))
-    await door.call(key, "get_item", {"item_id": "A-1"})
-    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/ex/s-1/items/A-1")
-    lacking = await door.call(await door.key("operations lane read"), "get_item", {"item_id": "A-1"})
+    await gateway.connect("c3", connection_config={"site": "s-1"})
+    key = await gateway.key("operations lane read", limits={"connections": ["lane/c3"]})
+    assert "site" not in json.dumps(await gateway.tools(key))
+    await gateway.call(key, "get_item", {"item_id": "A-1"})
+    assert gateway.provider.calls[-1][:2] == ("GET", f"{BASE}/ex/s-1/items/A-1")
+    lacking = await gateway.call(await gateway.key("operations lane read"), "get_item", {"item_id": "A-1"})
     assert "lacks the setting" in text_of(lacking)
-    assert len(door.provider.calls) == 1
+    assert len(gateway.provider.calls) == 1
 
 
-async def test_a_long_list_of_operations_is_searched_and_called(door: Agents, tmp_path: Path) -> None:
+async def test_a_long_list_of_operations_is_searched_and_called(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path, *LANE, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
-    key = await door.key("operations lane read")
-    tools = await door.tools(key)
+    key = await gateway.key("operations lane read")
+    tools = await gateway.tools(key)
     assert list(tools) == ["list_items", "search_items", "find_tools", "describe_tool", "call_tool"]
-    assert "get_thing_7: Thing number 7" in text_of(await door.call(key, "find_tools", {"query": "thing 7"}))
-    await door.call(key, "call_tool", {"name": "get_thing_7", "arguments": {}})
-    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/things7")
+    assert "get_thing_7: Thing number 7" in text_of(await gateway.call(key, "find_tools", {"query": "thing 7"}))
+    await gateway.call(key, "call_tool", {"name": "get_thing_7", "arguments": {}})
+    assert gateway.provider.calls[-1][:2] == ("GET", f"{BASE}/things7")
 
 
-async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(door: Agents, tmp_path: Path) -> None:
+async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(
+    gateway: AgentGateway, tmp_path: Path
+) -> None:
     operations(tmp_path)
-    key = await door.key("operations lane list_items")
+    key = await gateway.key("operations lane list_items")
     operations(tmp_path, "get_else\tGET\t/else\tread")
-    tools = await door.tools(key)
+    tools = await gateway.tools(key)
     assert tools["list_items"]["description"] == "GET /items"
-    await door.call(key, "list_items", {})
-    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/items")
+    await gateway.call(key, "list_items", {})
+    assert gateway.provider.calls[-1][:2] == ("GET", f"{BASE}/items")
 
 
 async def test_a_rule_that_matches_no_operation_is_refused_when_the_key_is_created(
-    door: Agents, tmp_path: Path
+    gateway: AgentGateway, tmp_path: Path
 ) -> None:
     operations(tmp_path)
     body = {"display_name": "a", "limits": {"rules": ["operations lane get_itm"]}}
-    said = await door.running.json("POST", "/environment/api-keys", json=body, expect=400)
+    said = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
     assert "did you mean 'get_item'" in said["error"]["message"]
     body["limits"] = {"rules": ["operations lane read"] + ["GET /a"] * 200}
-    await door.running.json("POST", "/environment/api-keys", json=body, expect=400)
+    await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
     body["limits"] = {"rules": ["operations lane read"] + [f"GET /a{n}" for n in range(199)]}
-    made = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
+    made = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
     assert made["data"]["limits"][0]["operations"] == {"operations lane read": 4}
 
 
-async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_path: Path) -> None:
+async def test_list_calls_and_proxy_agree_on_operations_too(gateway: AgentGateway, tmp_path: Path) -> None:
     """Uses random keys and requests; `DOOR_PAIRS` is their number."""
 
     async def short(_request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    door.provider.responding = short
+    gateway.provider.responding = short
     operations(tmp_path)
     draw = random.Random(54)
     templates = [line.split("\t") for line in LANE]
@@ -232,8 +234,8 @@ async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_pa
             if word in (template[0], template[3])
             or (word == "starter+read" and template[3] == "read" and "starter" in template)
         }
-        key = await door.key(*rules)
-        tools = await door.tools(key)
+        key = await gateway.key(*rules)
+        tools = await gateway.tools(key)
         assert chosen == {name for name in tools if not name.startswith("get_base")} - {"get_b"}
         for _ in range(PAIRS // KEYS // 2):
             method, path = (
@@ -241,15 +243,18 @@ async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_pa
                 re.sub(r"\{\w+\}", lambda _: draw.choice(VALUES), draw.choice(templates)[2]),
             )
             if path.isascii() and not {" ", "#", "\\"} & set(path):
-                direct = await by_proxy(door, key, method, path)
-                assert await by_agent(door, key, "call_api", {"method": method, "path": path}) == direct, (rules, path)
+                direct = await by_proxy(gateway, key, method, path)
+                assert await by_agent(gateway, key, "call_api", {"method": method, "path": path}) == direct, (
+                    rules,
+                    path,
+                )
                 if direct is not None and not direct[1].startswith(f"{BASE}/b/"):
                     of_key = [template for template in templates if template[0] in chosen]
                     assert any(item[1] == direct[0] and fits(item[2], direct[1]) for item in of_key), (rules, direct)
                     assert direct[:2] != ("PUT", f"{BASE}/items/owner") or "set_owner" in chosen
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
-                of_tools += await check_operation(door, key, tools[draw.choice(sorted(tools))], templates, draw)
+                of_tools += await check_operation(gateway, key, tools[draw.choice(sorted(tools))], templates, draw)
     assert min(sent, refused, of_tools) > PAIRS // 40, (sent, refused, of_tools)
 
 
@@ -260,17 +265,17 @@ def fits(template: str, path: str) -> bool:
 
 
 async def check_operation(
-    door: Agents, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
+    gateway: AgentGateway, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
 ) -> bool:
     """Check that a tool sends its operation, and that `/proxy` allows it too."""
     others = ("query", "body", "select", "max_bytes", "body_as")
     places = [name for name in tool["inputSchema"]["properties"] if name not in others]
     arguments = {name: draw.choice(VALUES) for name in places}
-    got = await by_agent(door, key, tool["name"], arguments)
+    got = await by_agent(gateway, key, tool["name"], arguments)
     if got is None:
         return False
     method, path, body = got
-    assert await by_proxy(door, key, method, path.removeprefix(BASE), body) == got
+    assert await by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
     line = next((template for template in templates if template[0] == tool["name"]), None)
     if line is not None:
         assert method == line[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.observe import call_queue
-from tests.fakes.agents import Agents, agents
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 from tests.fakes.collector import collecting
 from tests.gateway.api.test_logs_endpoints import wait_for_operations
 
@@ -22,43 +22,43 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["lane", "chain"])
-async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Agents]:
-    async with agents(tmp_path, fast_path=request.param == "lane") as made:
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentGateway]:
+    async with agent_gateway(tmp_path, fast_path=request.param == "lane") as made:
         yield made
 
 
-async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
-    key = await door.key(GET, "DELETE /base/v1/**", VENDOR)
-    await door.call(key, "get_issue", {"issue": "1"})
-    await door.call(key, "get_issue", {"issue": "2"})
-    await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/3"})
+async def test_a_call_is_found_by_its_tool(gateway: AgentGateway) -> None:
+    key = await gateway.key(GET, "DELETE /base/v1/**", VENDOR)
+    await gateway.call(key, "get_issue", {"issue": "1"})
+    await gateway.call(key, "get_issue", {"issue": "2"})
+    await gateway.call(key, "call_api", {"method": "DELETE", "path": "/issue/3"})
     search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues"}}
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
-    await door.post_message(json.dumps(search).encode(), named, "/proxy/mcp")
-    found = await wait_for_operations(door.running, "?tool=get_issue", least=2)
+    await gateway.post_message(json.dumps(search).encode(), named, "/proxy/mcp")
+    found = await wait_for_operations(gateway.running, "?tool=get_issue", least=2)
     assert [(item["path"], item["rule"], item["tool"]) for item in found] == [
         ("/issue/2", GET, "get_issue"),
         ("/issue/1", GET, "get_issue"),
     ]
     assert found[0]["key_id"] is not None
     assert found[0]["detail"] is None
-    (raw,) = await wait_for_operations(door.running, "?tool=call_api")
+    (raw,) = await wait_for_operations(gateway.running, "?tool=call_api")
     assert raw["path"] == "/issue/3"
-    (vendor,) = await wait_for_operations(door.running, "?tool=search_issues")
+    (vendor,) = await wait_for_operations(gateway.running, "?tool=search_issues")
     assert (vendor["path"], vendor["rule"]) == ("/mcp", VENDOR)
-    everything = await wait_for_operations(door.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
+    everything = await wait_for_operations(gateway.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
     assert [item["tool"] for item in everything] == ["search_issues", "call_api", "get_issue", "get_issue"]
 
 
 async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        async with agents(tmp_path) as door:
-            key = await door.key(GET)
-            await door.call(key, "get_issue", {"issue": "1"})
-            await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
-            await door.call(key, "made_up_by_a_model", {})
-            await door.request_result(key, "tools/list")
+        async with agent_gateway(tmp_path) as gateway:
+            key = await gateway.key(GET)
+            await gateway.call(key, "get_issue", {"issue": "1"})
+            await gateway.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
+            await gateway.call(key, "made_up_by_a_model", {})
+            await gateway.request_result(key, "tools/list")
             await collector.until(lambda: collector.spans_named("tools/list"))
         (called,) = collector.spans_named("tools/call get_issue")
         (refused,) = collector.spans_named("tools/call call_api")

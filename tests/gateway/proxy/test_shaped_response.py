@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.fakes.agents import Agents, agents
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 
 ISSUES: dict[str, Any] = {
     "total": 300,
@@ -19,29 +19,29 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Agents]:
-    async with agents(tmp_path) as made:
+async def gateway(tmp_path: Path) -> AsyncIterator[AgentGateway]:
+    async with agent_gateway(tmp_path) as made:
         yield made
 
 
-async def call_search(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+async def call_search(gateway: AgentGateway, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with door.running.call_proxy("c1", "/search", method, integration="lane", headers=headers) as response:
+    async with gateway.running.call_proxy("c1", "/search", method, integration="lane", headers=headers) as response:
         return response.status, dict(response.headers), await response.read()
 
 
-def provides(door: Agents, body: bytes, **more: Any) -> None:
+def provides(gateway: AgentGateway, body: bytes, **more: Any) -> None:
     async def response(_: web.Request) -> web.Response:
         return web.Response(body=body, **{"content_type": "application/json", **more})
 
-    door.provider.responding = response
+    gateway.provider.responding = response
 
 
-async def test_only_the_selected_fields_are_returned(door: Agents) -> None:
+async def test_only_the_selected_fields_are_returned(gateway: AgentGateway) -> None:
     headers = {"ETag": '"1"', "Content-Encoding": "gzip"}
-    provides(door, gzip.compress(json.dumps(ISSUES).encode()), headers=headers)
+    provides(gateway, gzip.compress(json.dumps(ISSUES).encode()), headers=headers)
     status, fields, body = await call_search(
-        door, Gateway_Select="issues[?key=='A-7'].{key: key, state: fields.status.name}"
+        gateway, Gateway_Select="issues[?key=='A-7'].{key: key, state: fields.status.name}"
     )
     assert (status, body) == (200, b'[{"key":"A-7","state":"Open"}]')
     assert fields["Content-Length"] == str(len(body))
@@ -49,9 +49,9 @@ async def test_only_the_selected_fields_are_returned(door: Agents) -> None:
     assert fields["Gateway-Attempts"] == "1"
 
 
-async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
-    provides(door, json.dumps(ISSUES).encode())
-    status, fields, body = await call_search(door, Gateway_Max_Bytes="5000")
+async def test_a_list_is_cut_to_whole_items(gateway: AgentGateway) -> None:
+    provides(gateway, json.dumps(ISSUES).encode())
+    status, fields, body = await call_search(gateway, Gateway_Max_Bytes="5000")
     left = json.loads(body)
     assert (status, left["total"]) == (200, 300)
     assert 10 < len(left["issues"]) < 30
@@ -60,17 +60,19 @@ async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
 
 
 @pytest.mark.parametrize("select", ["to_string([" * 30 + "@" + "])" * 30, "join(to_string(@), issues[].key)"])
-async def test_an_expression_that_would_fill_the_memory_is_refused_before_it_is_sent(door: Agents, select: str) -> None:
-    provides(door, json.dumps(ISSUES).encode())
-    status, fields, _ = await call_search(door, Gateway_Select=select)
+async def test_an_expression_that_would_fill_the_memory_is_refused_before_it_is_sent(
+    gateway: AgentGateway, select: str
+) -> None:
+    provides(gateway, json.dumps(ISSUES).encode())
+    status, fields, _ = await call_search(gateway, Gateway_Select=select)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
 
 
-async def test_small_responses_and_errors_pass_byte_for_byte(door: Agents) -> None:
-    provides(door, b"\x89PNG\x00", content_type="image/png")
-    assert (await call_search(door, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"
-    provides(door, b'{ "error": "no" }', status=404)
-    status, fields, body = await call_search(door, Gateway_Select="issues")
+async def test_small_responses_and_errors_pass_byte_for_byte(gateway: AgentGateway) -> None:
+    provides(gateway, b"\x89PNG\x00", content_type="image/png")
+    assert (await call_search(gateway, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"
+    provides(gateway, b'{ "error": "no" }', status=404)
+    status, fields, body = await call_search(gateway, Gateway_Select="issues")
     assert (status, body) == (404, b'{ "error": "no" }')
     assert "Gateway-Error" not in fields
 
@@ -85,13 +87,13 @@ async def test_small_responses_and_errors_pass_byte_for_byte(door: Agents) -> No
     ],
 )
 async def test_a_response_that_cannot_be_shaped_is_an_error_with_the_reason(
-    door: Agents, body: bytes, media_type: str, wish: dict[str, str], reason: str
+    gateway: AgentGateway, body: bytes, media_type: str, wish: dict[str, str], reason: str
 ) -> None:
-    provides(door, body, content_type=media_type)
-    status, fields, text = await call_search(door, **wish)
+    provides(gateway, body, content_type=media_type)
+    status, fields, text = await call_search(gateway, **wish)
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"] == {"reason": reason}
-    assert door.running.runtime.page_memory.reserved == 0
+    assert gateway.running.runtime.page_memory.reserved == 0
 
 
 @pytest.mark.parametrize(
@@ -105,14 +107,16 @@ async def test_a_response_that_cannot_be_shaped_is_an_error_with_the_reason(
         {"Gateway_Select": "a", "Gateway_Paginate": "all; type=link; link_rel=next"},
     ],
 )
-async def test_an_invalid_shape_header_is_refused_before_anything_is_sent(door: Agents, wish: dict[str, str]) -> None:
-    status, fields, _ = await call_search(door, **wish)
+async def test_an_invalid_shape_header_is_refused_before_anything_is_sent(
+    gateway: AgentGateway, wish: dict[str, str]
+) -> None:
+    status, fields, _ = await call_search(gateway, **wish)
     assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
-    assert door.provider.calls == []
+    assert gateway.provider.calls == []
 
 
 @pytest.mark.parametrize("wish", [{"Gateway_Select": "a"}, {"Gateway_Max_Bytes": "20000"}])
-async def test_a_response_of_100_mb_is_not_read_to_its_end(door: Agents, wish: dict[str, str]) -> None:
+async def test_a_response_of_100_mb_is_not_read_to_its_end(gateway: AgentGateway, wish: dict[str, str]) -> None:
     sent = 0
 
     async def huge(request: web.Request) -> web.StreamResponse:
@@ -124,11 +128,11 @@ async def test_a_response_of_100_mb_is_not_read_to_its_end(door: Agents, wish: d
             sent += MIB
         return response
 
-    door.provider.responding = huge
-    status, fields, text = await call_search(door, **wish)
+    gateway.provider.responding = huge
+    status, fields, text = await call_search(gateway, **wish)
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"]["reason"] == "too_large"
     assert sent < 50 * MIB
-    memory = door.running.runtime.page_memory
+    memory = gateway.running.runtime.page_memory
     assert memory.reserved == 0
     assert memory.peak <= 24 * MIB

@@ -19,7 +19,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.server import fast_path
 from gateway.server.fast_message import FastMessage, McpFastPath
 from gateway.server.in_process_exchange import InProcessClient
-from tests.fakes.agents import Agents, agents
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 from tests.fakes.held_texts import texts_in
 from tests.fakes.patience import PATIENCE_S
 
@@ -151,15 +151,15 @@ CHAIN = {
 class MessageSender:
     """Sends messages to a gateway with or without fast path, each on a new connection."""
 
-    def __init__(self, door: Agents, key: str, capability: str, scopeless: str) -> None:
-        self.door = door
-        declared = door.running.headers["Authorization"].removeprefix("Bearer ")
+    def __init__(self, gateway: AgentGateway, key: str, capability: str, scopeless: str) -> None:
+        self.gateway = gateway
+        declared = gateway.running.headers["Authorization"].removeprefix("Bearer ")
         self.names = {CAPABILITY: capability, SCOPELESS: scopeless, KEY: key, DECLARED: declared}
         self.noted: list[ExchangeRecord] = []
-        door.running.runtime.call_queue.record = self.noted.append  # type: ignore[method-assign]
+        gateway.running.runtime.call_queue.record = self.noted.append  # type: ignore[method-assign]
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        port = int(self.door.running.url.rpartition(":")[2])
+        port = int(self.gateway.running.url.rpartition(":")[2])
         return await asyncio.open_connection("127.0.0.1", port)
 
     def with_keys(self, data: bytes) -> bytes:
@@ -184,7 +184,7 @@ class MessageSender:
     async def seen(self, data: bytes) -> tuple[list[bytes], list[tuple[object, ...]]]:
         """Send `data`. Return the responses without the parts that vary, and the call records."""
         self.noted.clear()
-        self.door.provider.calls.clear()
+        self.gateway.provider.calls.clear()
         responses = await self.responses(self.with_keys(data))
         return [VARYING.sub(b"-", item) for item in responses], [as_noted(record) for record in self.noted]
 
@@ -221,7 +221,7 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
     )
 
 
-async def message_sender(door: Agents) -> MessageSender:
+async def message_sender(gateway: AgentGateway) -> MessageSender:
     made = []
     for wish in (
         {"limits": {"rules": list(RULES), **RATE}},
@@ -230,9 +230,9 @@ async def message_sender(door: Agents) -> MessageSender:
     ):
         limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}  # type: ignore[dict-item]
         body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
-        key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
+        key = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
-    sender = MessageSender(door, *made)
+    sender = MessageSender(gateway, *made)
     await sender.seen(whole_message(CALL))
     await sender.seen(whole_message(CALL, key=SCOPELESS))
     await sender.seen(whole_message(CALL, path="/c/@CAPABILITY@/mcp", key=""))
@@ -242,10 +242,10 @@ async def message_sender(door: Agents) -> MessageSender:
 @pytest.fixture
 async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
     (tmp_path / "fast").mkdir()
-    async with agents(tmp_path / "fast") as door:
-        made = await message_sender(door)
+    async with agent_gateway(tmp_path / "fast") as gateway:
+        made = await message_sender(gateway)
         async with asyncio.timeout(PATIENCE_S):
-            while not door.running.fast_path.mcp_fast_path.taken:  # the middleware chain must look up the key first
+            while not gateway.running.fast_path.mcp_fast_path.taken:  # the middleware chain must look up the key first
                 await made.responses(made.with_keys(whole_message(message("ping"))))
         made.noted.clear()
         yield made
@@ -254,15 +254,15 @@ async def fast(tmp_path: Path) -> AsyncIterator[MessageSender]:
 @pytest.fixture
 async def chain(tmp_path: Path) -> AsyncIterator[MessageSender]:
     (tmp_path / "chain").mkdir()
-    async with agents(tmp_path / "chain", fast_path=False) as door:
-        yield await message_sender(door)
+    async with agent_gateway(tmp_path / "chain", fast_path=False) as gateway:
+        yield await message_sender(gateway)
 
 
 async def test_every_message_is_processed_and_recorded_as_by_the_chain(
     fast: MessageSender, chain: MessageSender
 ) -> None:
     differing = {}
-    mcp_fast_path = fast.door.running.fast_path.mcp_fast_path
+    mcp_fast_path = fast.gateway.running.fast_path.mcp_fast_path
     for name, data in (FAST | CHAIN).items():
         before = mcp_fast_path.taken - mcp_fast_path.handed_back
         found, expected = await fast.seen(data), await chain.seen(data)
@@ -285,12 +285,12 @@ async def received_fields(request: web.Request) -> web.StreamResponse:
 
 async def compare(fast: MessageSender, chain: MessageSender, data: bytes) -> None:
     """Assert that both ways give the same responses, call records and calls to the provider."""
-    mcp_fast_path = fast.door.running.fast_path.mcp_fast_path
-    expected = await chain.seen(data), chain.door.provider.calls
+    mcp_fast_path = fast.gateway.running.fast_path.mcp_fast_path
+    expected = await chain.seen(data), chain.gateway.provider.calls
     before = mcp_fast_path.taken
     async with asyncio.timeout(PATIENCE_S):
         while mcp_fast_path.taken == before:  # after a change, the key is loaded again in the middleware chain
-            found = await fast.seen(data), fast.door.provider.calls
+            found = await fast.seen(data), fast.gateway.provider.calls
     assert found == expected
 
 
@@ -301,7 +301,7 @@ async def test_a_remembered_head_changes_nothing_but_length_and_trace(
     calls.
     """
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    mcp_fast_path, call_heads = fast.door.running.fast_path.mcp_fast_path, fast.door.running.fast_path.call_heads
+    mcp_fast_path, call_heads = fast.gateway.running.fast_path.mcp_fast_path, fast.gateway.running.fast_path.call_heads
 
     for number in range(6):
         params: dict[str, Any] = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}}
@@ -336,8 +336,8 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
 ) -> None:
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
     for way in (fast, chain):
-        way.door.provider.responding = received_fields
-    heads, of_calls = fast.door.running.fast_path.mcp_fast_path.heads, fast.door.running.fast_path.call_heads
+        way.gateway.provider.responding = received_fields
+    heads, of_calls = fast.gateway.running.fast_path.mcp_fast_path.heads, fast.gateway.running.fast_path.call_heads
     heads.forget()
     of_calls.forget()
     key = KEY if path == "/mcp" else ""
@@ -378,7 +378,7 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
 
 
 async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:
-    running = fast.door.running
+    running = fast.gateway.running
     made = await running.json(
         "POST",
         "/environment/api-keys",
@@ -390,10 +390,10 @@ async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: Mes
         (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
         assert found.startswith(b"HTTP/1.1 200 ")
     await running.json("DELETE", f"/environment/api-keys/{made['data']['id']}", expect=200)
-    fast.door.provider.calls.clear()
+    fast.gateway.provider.calls.clear()
     (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 401 ")
-    assert fast.door.provider.calls == []
+    assert fast.gateway.provider.calls == []
 
 
 async def test_a_message_may_come_in_pieces_of_any_size(fast: MessageSender, chain: MessageSender) -> None:
@@ -418,7 +418,7 @@ async def test_an_exceeded_rate_is_refused_as_by_the_middleware_chain(
 ) -> None:
     seen = []
     for way in (fast, chain):
-        key = await way.door.key(*RULES, limits={"rate": 3})
+        key = await way.gateway.key(*RULES, limits={"rate": 3})
         way.names = {KEY: key}
         seen.append(
             [await way.seen(whole_message(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)]
@@ -438,7 +438,7 @@ async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageS
         await silent.wait()
         return web.Response()
 
-    fast.door.provider.responding = wait
+    fast.gateway.provider.responding = wait
     _, writer = await fast.open()
     fast.noted.clear()
     writer.write(fast.with_keys(whole_message(CALL)))
@@ -481,11 +481,11 @@ class HeldCall:
         The first call gets a task, because not each part of it is in memory yet. On a busy machine, a later one can too.
         """
         fast, started = self._fast, self._started
-        fast.door.provider.responding = self._wait
+        fast.gateway.provider.responding = self._wait
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 started.clear()
-                fast.door.provider.calls.clear()
+                fast.gateway.provider.calls.clear()
                 fast.noted.clear()
                 self._asked.clear()
                 reader, writer = await fast.open()
@@ -511,7 +511,7 @@ async def test_a_call_needs_no_task_until_it_takes_long_and_is_sent_once(
     call.released.set()
     assert b'"structuredContent":{"a":1}' in await response(reader)
     writer.close()
-    assert len(fast.door.provider.calls) == 1
+    assert len(fast.gateway.provider.calls) == 1
     assert [(one.path, one.status) for one in fast.noted] == [("/issue/A-1", 200), ("/mcp", 200)]
 
 
@@ -527,7 +527,7 @@ async def test_an_agent_that_leaves_before_the_task_begins_is_recorded(
     call.released.set()
     ended = [("/issue/A-1", 499, "client_left"), ("/mcp", 499, "client_left")]
     assert [(one.path, one.status, one.error_code) for one in fast.noted] == ended
-    assert fast.door.running.fast_path.write_batch.in_flight == 0
+    assert fast.gateway.running.fast_path.write_batch.in_flight == 0
     writer.close()
     await writer.wait_closed()
     assert len(fast.noted) == len(ended)
@@ -557,14 +557,14 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
     for way in (fast, chain):
         way.noted.clear()
         reader, writer = await way.open()
-        before = fast.door.running.fast_path.mcp_fast_path.taken
+        before = fast.gateway.running.fast_path.mcp_fast_path.taken
         # the middleware chain asks for the body after it has found the key
         expects = () if way is fast else ("Expect: 100-continue",)
         data = way.with_keys(whole_message(CALL, *expects))[:-10]
         head_end = data.index(b"\r\n\r\n") + 4
         writer.write(data if way is fast else data[:head_end])
         async with asyncio.timeout(PATIENCE_S):
-            while way is fast and fast.door.running.fast_path.mcp_fast_path.taken == before:
+            while way is fast and fast.gateway.running.fast_path.mcp_fast_path.taken == before:
                 await asyncio.sleep(0.01)
             if way is chain:
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
@@ -578,16 +578,16 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Message
 
 
 async def test_a_message_with_a_late_body_goes_to_the_chain(fast: MessageSender) -> None:
-    data, door = fast.with_keys(whole_message(CALL)), fast.door.running.fast_path.mcp_fast_path
-    before, handed_back = door.taken, door.handed_back
+    data, gateway = fast.with_keys(whole_message(CALL)), fast.gateway.running.fast_path.mcp_fast_path
+    before, handed_back = gateway.taken, gateway.handed_back
     async with asyncio.timeout(PATIENCE_S):
-        while door.handed_back == handed_back:
+        while gateway.handed_back == handed_back:
             reader, writer = await fast.open()
             writer.write(data[:-10])
             with suppress(TimeoutError):  # if its key was not known yet, the chain took the message, so send another
                 async with asyncio.timeout(3):
                     # the server checks late bodies about once a second
-                    while door.taken == before or door.handed_back == handed_back:
+                    while gateway.taken == before or gateway.handed_back == handed_back:
                         await asyncio.sleep(0.01)
             writer.write(data[-10:])
             found = await response(reader)
@@ -602,12 +602,12 @@ async def test_a_failure_after_the_call_gets_exactly_one_response(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(tool_run, "provider_result", broken)
-    fast.door.provider.calls.clear()
+    fast.gateway.provider.calls.clear()
     (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 500 ")
     assert b"Connection: close" in found
     assert b'"generic_error_support"' in found
-    assert len(fast.door.provider.calls) == 1
+    assert len(fast.gateway.provider.calls) == 1
 
 
 async def test_the_chain_responds_to_a_failure_before_the_call(
@@ -616,10 +616,10 @@ async def test_the_chain_responds_to_a_failure_before_the_call(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    door = fast.door.running.fast_path.mcp_fast_path
-    handed_back = door.handed_back
+    gateway = fast.gateway.running.fast_path.mcp_fast_path
+    handed_back = gateway.handed_back
     monkeypatch.setattr(tool_run, "call_of_rule", broken)
     async with asyncio.timeout(PATIENCE_S):
-        while door.handed_back == handed_back:
+        while gateway.handed_back == handed_back:
             (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
             assert found.startswith(b"HTTP/1.1 500 ")

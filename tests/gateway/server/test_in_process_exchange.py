@@ -19,7 +19,7 @@ from gateway.proxy.attempts import FastPathHandover
 from gateway.proxy.collected_response import InProcessRequest
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.server.in_process_exchange import InProcessClient, wait_for_response
-from tests.fakes.agents import Agents, agents, text_of
+from tests.fakes.agent_gateway import AgentGateway, agent_gateway, text_of
 from tests.fakes.patience import PATIENCE_S
 
 RULES = ("GET /base/v1/issue/*", "POST /base/v1/issue")
@@ -27,8 +27,8 @@ Responding = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Agents]:
-    async with agents(tmp_path) as made:
+async def gateway(tmp_path: Path) -> AsyncIterator[AgentGateway]:
+    async with agent_gateway(tmp_path) as made:
         yield made
 
 
@@ -102,20 +102,20 @@ RESPONSES: list[Responding] = [
 ]
 
 
-async def on_fast_path(door: Agents, key: str) -> int:
+async def on_fast_path(gateway: AgentGateway, key: str) -> int:
     """Call until three calls in a row take the fast path. Return the number of requests that have taken the fast path
     so far.
 
     The first calls go through the middleware chain, which loads the new key and reads the row of the imported
     connection.
     """
-    path, in_a_row = door.running.fast_path, 0
+    path, in_a_row = gateway.running.fast_path, 0
     async with asyncio.timeout(PATIENCE_S):
         while in_a_row < 3:
             before = path.taken
-            await door.call(key, "get_issue", {"issue": "A-1"})
+            await gateway.call(key, "get_issue", {"issue": "A-1"})
             in_a_row = in_a_row + 1 if path.taken > before else 0
-    door.provider.calls.clear()
+    gateway.provider.calls.clear()
     return path.taken
 
 
@@ -133,21 +133,21 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
 async def results_and_records(folder: Path, responding: Responding, *, fast_path: bool) -> tuple[object, int]:
     """Make two calls. Return their results and records, and how many of the calls took the fast path."""
     folder.mkdir()
-    async with agents(folder, fast_path=fast_path) as door:
-        key = await door.key(*RULES)
-        before = await on_fast_path(door, key) if fast_path else 0
+    async with agent_gateway(folder, fast_path=fast_path) as gateway:
+        key = await gateway.key(*RULES)
+        before = await on_fast_path(gateway, key) if fast_path else 0
         noted: list[ExchangeRecord] = []
-        door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
-        door.provider.responding = responding
+        gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+        gateway.provider.responding = responding
         results = [
-            await door.call(key, "get_issue", {"issue": "A-1"}),
-            await door.call(key, "post_issue", {"body": {"text": "hé"}}),
+            await gateway.call(key, "get_issue", {"issue": "A-1"}),
+            await gateway.call(key, "post_issue", {"body": {"text": "hé"}}),
         ]
-        taken = door.running.fast_path.taken - before if fast_path else 0
+        taken = gateway.running.fast_path.taken - before if fast_path else 0
         return (
             list(map(without_variable_parts, results)),
             [as_noted(record) for record in noted],
-            door.provider.calls,
+            gateway.provider.calls,
         ), taken
 
 
@@ -174,59 +174,59 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
     )
 
 
-async def test_it_is_recorded_as_one_call_with_the_request_id(door: Agents) -> None:
-    key = await door.key(*RULES)
+async def test_it_is_recorded_as_one_call_with_the_request_id(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     for _ in range(5):  # a late change notification can send a call to the middleware chain
-        taken = await on_fast_path(door, key)
+        taken = await on_fast_path(gateway, key)
         noted.clear()
-        await door.call(key, "get_issue", {"issue": "A-1"})
-        if door.running.fast_path.taken > taken:
+        await gateway.call(key, "get_issue", {"issue": "A-1"})
+        if gateway.running.fast_path.taken > taken:
             break
-    assert door.running.fast_path.taken == taken + 1
+    assert gateway.running.fast_path.taken == taken + 1
     inner, outer = noted
     assert (inner.path, outer.path) == ("/issue/A-1", "/mcp")
     assert inner.request_id == outer.request_id
 
 
-async def test_a_rate_limit_is_enforced(door: Agents) -> None:
-    key = await door.key(*RULES, limits={"rate": 2})
-    results = [await door.call(key, "get_issue", {"issue": "A-1"}) for _ in range(3)]
+async def test_a_rate_limit_is_enforced(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES, limits={"rate": 2})
+    results = [await gateway.call(key, "get_issue", {"issue": "A-1"}) for _ in range(3)]
     assert [result["isError"] for result in results] == [False, False, True]
     assert results[2]["structuredContent"]["error"]["status"] == 429
 
 
 @pytest.mark.parametrize("odd", ["lane/c1\r\nX-Evil: 1", "lane/c1\nX-Evil: 1", "lane/c1\0"])
-async def test_a_name_that_would_end_its_line_is_not_sent(door: Agents, odd: str) -> None:
-    key = await door.key(*RULES, limits={"connections": None})
-    taken = door.running.fast_path.taken
-    result = await door.call(key, "get_issue", {"issue": "A-1", "connection": odd})
+async def test_a_name_that_would_end_its_line_is_not_sent(gateway: AgentGateway, odd: str) -> None:
+    key = await gateway.key(*RULES, limits={"connections": None})
+    taken = gateway.running.fast_path.taken
+    result = await gateway.call(key, "get_issue", {"issue": "A-1", "connection": odd})
     assert result["isError"] is True
-    assert door.provider.calls == []
-    assert door.running.fast_path.taken == taken
+    assert gateway.provider.calls == []
+    assert gateway.running.fast_path.taken == taken
 
 
-async def test_a_stalled_response_is_aborted(door: Agents) -> None:
+async def test_a_stalled_response_is_aborted(gateway: AgentGateway) -> None:
     silent = asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
         await silent.wait()
         return web.Response()
 
-    egress = door.running.runtime.current.generation.egress
+    egress = gateway.running.runtime.current.generation.egress
     object.__setattr__(egress.timeouts, "first_byte_s", 0.2)
-    key = await door.key(*RULES)
-    door.provider.responding = wait
+    key = await gateway.key(*RULES)
+    gateway.provider.responding = wait
     async with asyncio.timeout(PATIENCE_S):
-        result = await door.call(key, "get_issue", {"issue": "A-1"})
+        result = await gateway.call(key, "get_issue", {"issue": "A-1"})
     silent.set()
     assert result["isError"] is True
     assert "did not respond within 0.2 s" in text_of(result)
 
 
-async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = door.running.runtime.page_memory
+async def test_a_large_response_waits_for_memory(gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = gateway.running.runtime.page_memory
     asked: list[int] = []
     reserve = memory.reserve
 
@@ -236,19 +236,19 @@ async def test_a_large_response_waits_for_memory(door: Agents, monkeypatch: pyte
         return await reserve(share, size, wait_s)
 
     monkeypatch.setattr(memory, "reserve", counting)
-    door.provider.responding = large
-    key = await door.key(*RULES)
-    result = await door.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
+    gateway.provider.responding = large
+    key = await gateway.key(*RULES)
+    result = await gateway.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
     assert result["isError"] is False
     assert len(asked) == 1
 
 
 async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_recorded(
-    door: Agents, monkeypatch: pytest.MonkeyPatch
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider returned 401. The middleware chain would refresh and send again, but the agent has disconnected."""
-    key = await door.key(*RULES)
-    await on_fast_path(door, key)
+    key = await gateway.key(*RULES)
+    await on_fast_path(gateway, key)
     noted: list[ExchangeRecord] = []
     closed: list[ProviderResponse] = []
     calling: asyncio.Task[Any]
@@ -264,10 +264,10 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
 
     async def nothing(_: int) -> None: ...
 
-    monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
+    monkeypatch.setattr(gateway.running.runtime.call_queue, "record", noted.append)
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
-    door.provider.responding = unauthorized_response
+    gateway.provider.responding = unauthorized_response
     authorization = f"Bearer {key}"
     of_message = ("lane", "c1", {}, None, None, "the-agents", None)
     request = InProcessRequest(
@@ -275,7 +275,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
     )
 
     async def call() -> Any:
-        client, path = InProcessClient(request), door.running.fast_path
+        client, path = InProcessClient(request), gateway.running.fast_path
         if not client.start(path, request):
             return None
         client.begin()

@@ -43,7 +43,7 @@ class RecordedProvider:
 
 
 @dataclass
-class Agents:
+class AgentGateway:
     """A gateway for agents. `request_result` sends one MCP message, with a key or to a capability URL."""
 
     running: RunningGateway
@@ -115,9 +115,9 @@ class Agents:
 
 
 @asynccontextmanager
-async def agents(
+async def agent_gateway(
     folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True, **proxy: Any
-) -> AsyncIterator[Agents]:
+) -> AsyncIterator[AgentGateway]:
     """Yield a gateway with an idle connection to the provider, so that calls take the fast path unless `fast_path` is
     off.
     """
@@ -137,7 +137,7 @@ async def agents(
     del configuration["environments"]["dev"]["integrations"]["tracker"]
     running = RunningGateway(folder, configuration, fast_path=fast_path)
     await running.start()
-    made = Agents(running, provider)
+    made = AgentGateway(running, provider)
     try:
         for connection_id, team in (("c1", "red"), ("c2", "blue")):
             await made.connect(connection_id, tags={"team": team})
