@@ -47,7 +47,7 @@ class Generation:
 Replaced = Callable[[Generation, Generation], None]
 
 
-class Current:
+class CurrentGeneration:
     """The generation in use. Long-lived objects hold this object and read `generation` when they need a setting.
 
     Code that needs consistent settings over several steps reads `generation` once and keeps it.

@@ -31,7 +31,7 @@ from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import EventKeeper
 from gateway.events.webhook_keys import WebhookKeyCache
-from gateway.generation import Current, Generation
+from gateway.generation import CurrentGeneration, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
@@ -53,7 +53,7 @@ class Runtime:
     `reloading`: a lock, held during the replacement of the generation.
     """
 
-    current: Current
+    current: CurrentGeneration
     started_at: datetime
     store: Store
     minted: MintedKeyCache

@@ -11,7 +11,7 @@ from aiohttp.typedefs import Handler
 from gateway.auth import modes
 from gateway.auth.mode import Signer
 from gateway.catalog.provider import Provider
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import LENGTH_EXPECTED
 from gateway.http.url import with_query
@@ -38,7 +38,7 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def masked_request(
-    opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
+    opened: OpenedConnection, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
 ) -> dict[str, Any]:
     """Return the outgoing request `upstream` as JSON, with the credential masked.
 
@@ -57,7 +57,7 @@ def masked_request(
     )
 
 
-def _goes_to_own_base(opened: Opened, upstream: UpstreamRequest) -> bool:
+def _goes_to_own_base(opened: OpenedConnection, upstream: UpstreamRequest) -> bool:
     """Return whether the request goes to the entry's base URL, and not to a base URL that the caller named."""
     base = opened.base
     used = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)

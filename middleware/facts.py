@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.access.caller import Caller, RateState
 from gateway.access.tool_filter import ToolFilter
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
 from gateway.records import trace
@@ -33,7 +33,7 @@ RULE = web.RequestKey("rule", str)  # set by key_rules, or by error_shape for a 
 RATE_STATE = web.RequestKey("rate_state", RateState)  # set by rate_limit; absent if the key has no rate limit
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # set by session_token
 PROXY_OPTIONS = web.RequestKey("proxy_options", ProxyOptions)  # set by connection
-CONNECTION = web.RequestKey("connection", Opened)  # set by connection
+CONNECTION = web.RequestKey("connection", OpenedConnection)  # set by connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # set by upstream; credentials adds the credential to it
 PAGING = web.RequestKey("paging", Paging)  # set by paginate; absent if the caller wants a single response, unchanged
 SHAPE = web.RequestKey("shape", ResponseShape)  # set by shape; absent if the caller wants the whole response

@@ -22,7 +22,7 @@ from gateway.access.refusals import (
 )
 from gateway.access.scopes import EVERYTHING
 from gateway.access.tool_filter import ToolFilter
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, normalized_name
 from gateway.http.request_head import requested_upgrade
@@ -201,7 +201,7 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
     return await handler(request)
 
 
-def check_rules(caller: Caller, upstream: UpstreamRequest, opened: Opened, *, upgrade: bool = False) -> str:
+def check_rules(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnection, *, upgrade: bool = False) -> str:
     """Return the rule that allows the request; an empty text if the key has no rules.
 
     `upgrade`: whether the request asks for a WebSocket. Raises Forbidden if a rule or a host limit forbids the request,
@@ -261,7 +261,7 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     return rule
 
 
-def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) -> SentRequest:
+def request_for_rules(method: str, upstream: UpstreamRequest, opened: OpenedConnection) -> SentRequest:
     """Return the parts of the request that the key's rules check.
 
     `method`: the HTTP method, or WEBSOCKET for an upgrade.
@@ -270,7 +270,7 @@ def request_for_rules(method: str, upstream: UpstreamRequest, opened: Opened) ->
     return sent_request(opened, method, upstream.host, upstream.target, names)
 
 
-def sent_request(opened: Opened, method: str, host: str, target: str, names: Iterable[str]) -> SentRequest:
+def sent_request(opened: OpenedConnection, method: str, host: str, target: str, names: Iterable[str]) -> SentRequest:
     """Return the parts of a request that the key's rules check.
 
     `target`: the outgoing path and query, without the credential. `names`: the names of the outgoing fields, normalized

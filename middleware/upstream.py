@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 from gateway.access.caller import Caller
 from gateway.access.refusals import no_integration_error
-from gateway.connections.opened import Opened, Placement
+from gateway.connections.opened import OpenedConnection, Placement
 from gateway.errors import InvalidRequest, MethodNotAllowed, NotFound, ReconnectNeeded
 from gateway.generation import Generation
 from gateway.http import headers, proxy_options, url
@@ -55,7 +55,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 
 async def _load_connection(
     runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: CallTiming, *, pollable: bool
-) -> Opened:
+) -> OpenedConnection:
     with timing.waiting_for_token():
         try:
             await check_tags(runtime, caller, ref)
@@ -103,7 +103,9 @@ def route_prefix(request: web.Request) -> str:
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else PROXY_PATH
 
 
-def provider_target(opened: Opened, base: ParsedUrl, target: str, mount: str, shown: str | None = None) -> str:
+def provider_target(
+    opened: OpenedConnection, base: ParsedUrl, target: str, mount: str, shown: str | None = None
+) -> str:
     """Return the target of the outgoing request, without the credential's query parameters.
 
     `base`: the base URL of the call. `target`: the caller's target, in origin form. `mount`, `shown`: see
@@ -115,7 +117,7 @@ def provider_target(opened: Opened, base: ParsedUrl, target: str, mount: str, sh
     return url.join_target(base.path, rest)
 
 
-def _base_url(opened: Opened, override: ParsedUrl | None) -> ParsedUrl:
+def _base_url(opened: OpenedConnection, override: ParsedUrl | None) -> ParsedUrl:
     own = opened.base
     if override is None:
         return own
@@ -151,7 +153,7 @@ async def credentials(request: web.Request, handler: Handler) -> web.StreamRespo
     return await handler(request)
 
 
-def place_credential(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
+def place_credential(opened: OpenedConnection, upstream: UpstreamRequest, *, has_body: bool) -> None:
     """Write the slots and the default fields of the provider's catalog entry into `upstream`.
 
     Slots carry the credential and replace the caller's fields. Default fields are added if the caller did not send
@@ -176,7 +178,7 @@ def place_credential(opened: Opened, upstream: UpstreamRequest, *, has_body: boo
         upstream.target = with_query(upstream.target, placement.query_slots, placement.query_defaults)
 
 
-def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
+def trace_headers(opened: OpenedConnection, generation: Generation) -> TraceHeaders:
     """Return how to treat ``traceparent`` and ``tracestate``: the integration's setting, else
     `egress.trace_headers`."""
     return opened.integration.trace_headers or generation.config.egress.trace_headers

@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from gateway.catalog.pagination import InvalidPagination, PaginationOptions, paging_schemes
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import BODY_BOUND_FIELDS
@@ -95,7 +95,9 @@ def _start_position(request: web.Request, token: str, digest: str) -> Position:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 
 
-def _paging_schemes(opened: Opened, header: PaginateHeader, below_base: str, *, posted: bool) -> list[PagingScheme]:
+def _paging_schemes(
+    opened: OpenedConnection, header: PaginateHeader, below_base: str, *, posted: bool
+) -> list[PagingScheme]:
     path, _, query = below_base.partition("?")
     names = {parameter_name(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
@@ -119,7 +121,7 @@ def _set_limit(upstream: UpstreamRequest, schemes: list[PagingScheme], limit: in
         set_query(upstream, next(iter(names)), str(limit))
 
 
-def _continue_from(upstream: UpstreamRequest, start: Position, opened: Opened, path: str) -> None:
+def _continue_from(upstream: UpstreamRequest, start: Position, opened: OpenedConnection, path: str) -> None:
     try:
         point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except ForbiddenPageOrigin as fault:
@@ -193,6 +195,6 @@ async def decompress(request: web.Request, handler: Handler) -> web.StreamRespon
     return await handler(request)
 
 
-def wants_decoding(options: ProxyOptions, opened: Opened) -> bool:
+def wants_decoding(options: ProxyOptions, opened: OpenedConnection) -> bool:
     """Return whether the response is to be decoded: as the caller's header says, else as the provider's entry says."""
     return bool(opened.provider.proxy.decompress) if options.decompress is None else options.decompress

@@ -9,7 +9,7 @@ from gateway.app.gauges import gauges
 from gateway.app.generations import CheckedConfiguration, ConfigurationSource, check_configuration, read
 from gateway.app.lifetime import open_runtime
 from gateway.app.routes import add_routes
-from gateway.integrations.declared import Examined
+from gateway.integrations.declared import CheckResult
 from gateway.middleware.access_log import unrouted
 from gateway.middleware.response_shape import error_shape, request_id
 from gateway.observe import logs
@@ -37,7 +37,7 @@ def create_app(config: ConfigurationSource) -> web.Application:
     return create(config)
 
 
-def create(config: ConfigurationSource, examined: Examined | None = None) -> web.Application:
+def create(config: ConfigurationSource, examined: CheckResult | None = None) -> web.Application:
     """Create an application with the gateway. `examined`: the result of checking `config` with its catalog; None: not
     checked yet."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
@@ -45,7 +45,7 @@ def create(config: ConfigurationSource, examined: Examined | None = None) -> web
     return app
 
 
-def setup(app: web.Application, config: ConfigurationSource, examined: Examined | None = None) -> None:
+def setup(app: web.Application, config: ConfigurationSource, examined: CheckResult | None = None) -> None:
     """Add the gateway to `app`: its routes with their middleware chains, and its runtime at startup. Raises
     config.Faults."""
     logs.setup_in_host()

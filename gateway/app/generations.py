@@ -15,7 +15,7 @@ from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.egress.limits import ConcurrencySettings
 from gateway.generation import Generation
-from gateway.integrations.declared import Examined, all_faults, examine_catalog
+from gateway.integrations.declared import CheckResult, all_faults, examine_catalog
 from gateway.integrations.registry import Integrations, ManagedIntegrations
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
@@ -47,7 +47,7 @@ def read(config: ConfigurationSource) -> Config:
         raise all_faults(found) from None
 
 
-def check_configuration(config: Config, result: Examined | None = None) -> CheckedConfiguration:
+def check_configuration(config: Config, result: CheckResult | None = None) -> CheckedConfiguration:
     """Check `config` with its catalog; return the configuration and the catalog. `result`: the result of
     `examine_catalog` for `config`; None: check now. Raises config.Faults."""
     result = result or examine_catalog(config)
@@ -77,7 +77,7 @@ def build_generation(
 
 def next_generation(runtime: Runtime, checked: CheckedConfiguration) -> Generation:
     """Build the generation that will replace the current generation of `runtime`. Nothing changes before
-    `Current.replace`."""
+    `CurrentGeneration.replace`."""
     before = runtime.generation
     same = checked.config.egress == before.config.egress
     egress = before.egress if same else None

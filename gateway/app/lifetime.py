@@ -35,7 +35,7 @@ from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import EventKeeper
 from gateway.events.webhook_keys import WebhookKeyCache
-from gateway.generation import Current, Generation
+from gateway.generation import CurrentGeneration, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.journal.place import NO_FOLDER, UNWRITABLE_EFFECT
 from gateway.observe.call_queue import CallQueue
@@ -77,7 +77,7 @@ def build_runtime(
 ) -> Runtime:
     """Build the runtime on an open store. No background task runs yet."""
     minted = MintedKeyCache(store)
-    current = Current(build_generation(checked, minted, managed))
+    current = CurrentGeneration(build_generation(checked, minted, managed))
     metrics = Metrics(partial(_is_known, current), page)
     calls = CallQueue(observe=metrics.observe, tracing=tracing)
     egress_limits, retired = EgressLimits(concurrency_settings(checked.config.egress)), RetiredEgress()
@@ -129,12 +129,12 @@ def build_runtime(
     )
 
 
-def _is_known(current: Current, environment: str, integration_id: str) -> bool:
+def _is_known(current: CurrentGeneration, environment: str, integration_id: str) -> bool:
     return current.generation.integrations.has(environment, integration_id)
 
 
 def _apply_each_generation(
-    current: Current,
+    current: CurrentGeneration,
     metrics: Metrics,
     calls: CallQueue,
     store: Store,
@@ -161,7 +161,7 @@ def _apply_each_generation(
     current.follow(replaced)
 
 
-def _token_exchange(current: Current, parent: ParentLink | None) -> tuple[Journals, TokenExchange]:
+def _token_exchange(current: CurrentGeneration, parent: ParentLink | None) -> tuple[Journals, TokenExchange]:
     """Return what calls token endpoints for refreshes, and the journals of this process.
 
     With a parent, the parent calls them and writes its own journals.

@@ -1,7 +1,7 @@
 """Replaces the configuration of a running gateway: completely or, if anything in it is wrong, not at all.
 
 A reload first reads and checks everything, as a start does. Then it replaces the generation, by one assignment
-(`Current.replace`). The runtime does not change: its parts read the generation when they need a setting.
+(`CurrentGeneration.replace`). The runtime does not change: its parts read the generation when they need a setting.
 """
 
 import asyncio

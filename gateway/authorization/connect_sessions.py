@@ -12,7 +12,7 @@ from gateway.access.window_counter import WindowCounter
 from gateway.catalog.provider import Provider
 from gateway.connections.settings import accepted_settings, without_protected_settings
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.authorize import scope_list
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
@@ -76,7 +76,7 @@ class ConnectSessions:
     open at the same time, on all nodes together. `sessions_per_minute` limits the new sessions in each worker.
     """
 
-    def __init__(self, store: Store, current: Current) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
         self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # counts by environment and key

@@ -41,7 +41,7 @@ from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.connections.refused_scopes import scopes_to_request
 from gateway.connections.settings import check_required_settings
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.authorize import without_protocol_params
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import (
@@ -127,7 +127,7 @@ class Flows:
     def __init__(
         self,
         store: Store,
-        current: Current,
+        current: CurrentGeneration,
         creator: Creator,
         session_connections: SessionConnections,
         dialogues: AuthDialogueRunner,

@@ -20,7 +20,7 @@ from gateway.access.refusals import rule_and_fix, with_payload
 from gateway.access.scopes import CONNECT
 from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
@@ -57,7 +57,7 @@ class ReconnectLinks:
     application has the verifier.
     """
 
-    def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
+    def __init__(self, store: Store, sessions: ConnectSessions, current: CurrentGeneration) -> None:
         self._store = store
         self._sessions = sessions
         self._current = current

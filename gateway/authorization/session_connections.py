@@ -18,7 +18,7 @@ from gateway.connections.create import Creator, missing_connection_error
 from gateway.connections.delete import Revoker
 from gateway.connections.verify import check_same_account
 from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound, exc_info_of
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef, NewConnection
@@ -38,7 +38,9 @@ log = structlog.get_logger(__name__)
 class SessionConnections:
     """Stores and completes the connections of connect sessions, for authorizations, typed credentials and the API."""
 
-    def __init__(self, store: Store, current: Current, creator: Creator, outcomes: Outcomes, revoker: Revoker) -> None:
+    def __init__(
+        self, store: Store, current: CurrentGeneration, creator: Creator, outcomes: Outcomes, revoker: Revoker
+    ) -> None:
         self._store = store
         self._current = current
         self._creator = creator

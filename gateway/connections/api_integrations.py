@@ -18,7 +18,7 @@ from gateway import clock
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.delete import ConnectionDeletion, Deleter
 from gateway.errors import GatewayError
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
@@ -41,7 +41,7 @@ class IntegrationDeletion:
 class ApiIntegrations:
     """Creates, changes and deletes integrations for the API."""
 
-    def __init__(self, store: Store, current: Current, live: ConnectionCache, deleter: Deleter) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration, live: ConnectionCache, deleter: Deleter) -> None:
         self._store = store
         self._current = current
         self._live = live

@@ -21,11 +21,11 @@ from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, CacheEntry
 from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.lost_commits import LostCommits
-from gateway.connections.opened import Opened, open_connection
+from gateway.connections.opened import OpenedConnection, open_connection
 from gateway.connections.refused_scopes import ScopeRefusals
 from gateway.connections.rejected_credentials import EarlyRefreshes, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
-from gateway.generation import Current, Generation
+from gateway.generation import CurrentGeneration, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
@@ -108,7 +108,7 @@ class ConnectionCache:
     def __init__(
         self,
         store: Store,
-        current: Current,
+        current: CurrentGeneration,
         managed: ManagedIntegrations,
         refresher: Refresher,
         followers: Sequence[Follower] = (),
@@ -153,7 +153,7 @@ class ConnectionCache:
 
     # ── connections for calls ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
+    def peek(self, ref: ConnectionRef, now: float | None = None) -> OpenedConnection | None:
         """Return the connection if its entry is fresh, else None. This is a dictionary lookup, without I/O and without
         await. `now`: monotonic seconds, None to read the clock."""
         entry = self._entries.get(ref)
@@ -166,7 +166,7 @@ class ConnectionCache:
         entry.used_at = now
         return entry.opened
 
-    def reopen(self, ref: ConnectionRef) -> Opened | None:
+    def reopen(self, ref: ConnectionRef) -> OpenedConnection | None:
         """Open the connection again, without await, if its row is in memory and its token needs no refresh.
 
         Otherwise return None; the caller must then use `open_connection`.
@@ -184,7 +184,7 @@ class ConnectionCache:
             return None
         return None if found.for_one_request else found
 
-    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> OpenedConnection:
         """Return the connection, loaded and refreshed if needed. Raises NotFound if the connection does not exist,
         ReconnectNeeded if the end user must authorize again, and Unavailable if the token cannot be refreshed now."""
         ref = ConnectionRef(environment, integration_id, connection_id)
@@ -260,7 +260,7 @@ class ConnectionCache:
             )
         return provider
 
-    def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> Opened:
+    def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> OpenedConnection:
         provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
         credential = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from sys import getsizeof
 from typing import Any, Final
 
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.records.connection import Connection, ConnectionRef
 
 SPARE_HEAP_ITEMS: Final = 64
@@ -23,7 +23,7 @@ class CacheEntry:
     """
 
     connection: Connection
-    opened: Opened | None = None
+    opened: OpenedConnection | None = None
     good_until: float = 0.0
     used_at: float = 0.0
     refresh_at: float | None = None

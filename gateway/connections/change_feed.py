@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from gateway import clock
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store import ChangesMissed, LogPosition, Store
@@ -62,7 +62,7 @@ class ChangeFeed:
     def __init__(
         self,
         store: Store,
-        current: Current,
+        current: CurrentGeneration,
         managed: ManagedIntegrations,
         cache: FedCache,
         followers: Sequence[Follower],

@@ -21,7 +21,7 @@ from gateway.connections.opened import base_url, placement
 from gateway.connections.settings import accepted_settings, check_required_settings, split_secret_settings
 from gateway.connections.verify import Verifier, account_of, check_same_account
 from gateway.errors import InvalidRequest, Issue, UpstreamFailed
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
@@ -97,7 +97,9 @@ class ConnectionInput(TypedDict, total=False):
 class Creator:
     """Creates connections, for imports and for finished authorizations."""
 
-    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: AuthDialogueRunner) -> None:
+    def __init__(
+        self, store: Store, current: CurrentGeneration, live: ConnectionCache, dialogues: AuthDialogueRunner
+    ) -> None:
         self._store = store
         self._current = current
         self._live = live

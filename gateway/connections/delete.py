@@ -21,7 +21,7 @@ from gateway.auth.provider_responses import safe_text
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
 from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class Revoker:
     """Revokes tokens. If the provider is unavailable, tries once more after `RETRY_S` seconds."""
 
-    def __init__(self, current: Current, dialogues: AuthDialogueRunner) -> None:
+    def __init__(self, current: CurrentGeneration, dialogues: AuthDialogueRunner) -> None:
         self._current = current
         self._dialogues = dialogues
 
@@ -116,7 +116,7 @@ class ConnectionDeletion:
 class Deleter:
     """Deletes connections, for the API and for the command line."""
 
-    def __init__(self, store: Store, current: Current, live: ConnectionCache, revoker: Revoker) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration, live: ConnectionCache, revoker: Revoker) -> None:
         self._store = store
         self._current = current
         self._live = live

@@ -64,7 +64,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedConnection:
     """A connection ready for use. `base`: the entry's `proxy.base_url`, filled with this connection's settings.
 
     `allowed_origins`: origins that may receive the credential, in the format of `ParsedUrl.origin` and
@@ -120,7 +120,7 @@ def open_connection(
     mode: AuthMode,
     credential: Mapping[str, Any],
     secret_config: Mapping[str, Any],
-) -> Opened:
+) -> OpenedConnection:
     """Return the opened connection. `credential`: the decrypted credential.
 
     Raises InvalidRequest ``unresolved_setting`` if a setting is missing or invalid.
@@ -133,7 +133,7 @@ def open_connection(
     context = context.for_destinations(*(origins - {*integration.allowed_origins}))
     placed = placement(mode, credential, context)
     secret_base = _secret_base(provider, config)
-    return Opened(
+    return OpenedConnection(
         connection=connection,
         integration=integration,
         provider=provider,

@@ -11,7 +11,7 @@ import structlog
 
 from gateway import clock
 from gateway.catalog.provider import Provider
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import GatewayError
 from gateway.http.scope_challenge import MAX_SCOPES
@@ -30,7 +30,7 @@ class ScopeRefusals:
         self._store = store
         self._replace = replace
 
-    async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
+    async def record(self, opened: OpenedConnection, scopes: tuple[str, ...], path: str) -> ScopeDrift:
         """Record that the API requires `scopes`, and return the scopes that the connection now lacks.
 
         `path`: the path of the call, below the base URL.

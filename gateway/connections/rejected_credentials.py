@@ -19,7 +19,7 @@ import structlog
 
 from gateway import clock
 from gateway.catalog.provider import Provider
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.errors import GatewayError
 from gateway.observe.metrics import REJECTED_CREDENTIALS, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
@@ -54,7 +54,7 @@ class ConnectionRows(Protocol):
     def replace(self, connection: Connection) -> None:
         """Replace the cached row by a row that was just written."""
 
-    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> OpenedConnection:
         """Return the connection, ready for use."""
 
     def may_try(self, connection: Connection, now: datetime) -> bool:
@@ -72,12 +72,12 @@ class EarlyRefreshes:
         self._store = store
         self._refresher = refresher
         self._rows = rows
-        self._tasks: dict[tuple[ConnectionRef, int], asyncio.Task[Opened | None]] = {}
+        self._tasks: dict[tuple[ConnectionRef, int], asyncio.Task[OpenedConnection | None]] = {}
         self._refreshed_at: OrderedDict[ConnectionRef, float] = (
             OrderedDict()
         )  # monotonic seconds, of refreshes caused by a 401
 
-    async def newer_than(self, sent: Opened) -> Opened | None:
+    async def newer_than(self, sent: OpenedConnection) -> OpenedConnection | None:
         """Return the connection with a newer credential than `sent`, for which the provider has just returned a 401.
 
         The credential is refreshed now, unless this node or another node has already refreshed it. Returns None if no
@@ -87,7 +87,7 @@ class EarlyRefreshes:
         newer = await asyncio.shield(self.start(sent))
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
 
-    def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
+    def start(self, sent: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
         """Return the task of the refresh. All calls with the same credential share one task. The task continues if the
         calls end."""
         key = sent.connection.ref, sent.connection.version
@@ -109,7 +109,7 @@ class EarlyRefreshes:
             task.cancel()
         await self.idle()
 
-    async def _newer_credential(self, sent: Opened) -> Opened | None:
+    async def _newer_credential(self, sent: OpenedConnection) -> OpenedConnection | None:
         ref, version = sent.connection.ref, sent.connection.version
         try:
             known_row = await self._rows.read_row(ref)
@@ -211,7 +211,7 @@ class Rejections:
         ):
             del self.suspected[row.ref]
 
-    def record_refusal(self, opened: Opened, status: int, path: str) -> None:
+    def record_refusal(self, opened: OpenedConnection, status: int, path: str) -> None:
         """Count a 401 or 403 to a call with the newest credential. `path`: path of the call, without the query."""
         row = opened.connection
         other = row.failure is not None and row.failure.code != REJECTED  # a failed refresh says more about the cause

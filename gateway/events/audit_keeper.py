@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.config.model import AuditConfig
 from gateway.errors import GatewayError
 from gateway.events.delivery import send
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.store import Store
 from gateway.store.audit.audit_chain import Checkpoint
 from gateway.vault import VaultError
@@ -39,7 +39,7 @@ class AuditKeeper:
     whether the last attempt to place records failed, for example because the signing key cannot be decrypted.
     """
 
-    def __init__(self, store: Store, current: Current, batch_delay_s: float = BATCH_DELAY_S) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration, batch_delay_s: float = BATCH_DELAY_S) -> None:
         self._store = store
         self._current = current
         self._batch_delay_s = batch_delay_s

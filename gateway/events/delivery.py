@@ -28,7 +28,7 @@ from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, exc_info_of
 from gateway.events.event_body import build_message, webhook_size
 from gateway.events.signatures import SigningKeyCache, signature_fields
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -239,7 +239,7 @@ class Deliverer:
     """
 
     def __init__(
-        self, store: Store, current: Current, metrics: Metrics, record: RecordOperation = lambda _: None
+        self, store: Store, current: CurrentGeneration, metrics: Metrics, record: RecordOperation = lambda _: None
     ) -> None:
         self._store = store
         self._record = record

@@ -17,7 +17,7 @@ from typing import Final
 from gateway import clock
 from gateway.config import Config
 from gateway.errors import Conflict
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.secret import Secret
 from gateway.store import Store
 
@@ -93,7 +93,7 @@ class SigningKeyCache:
     """Caches signing keys for a few seconds. After a rotation, other processes use the former key for a few seconds
     more. This delay is harmless, because the former key is valid for a day."""
 
-    def __init__(self, store: Store, current: Current) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
         current.follow(lambda *_: self.forget())

@@ -43,8 +43,8 @@ def known_modes() -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """A configuration that was checked against its catalog.
+class CheckResult:
+    """The result of checking a configuration against its catalog.
 
     `integrations`: the declared integrations whose provider exists.
     `faults`: the errors that prevent a start.
@@ -57,7 +57,7 @@ class Examined:
     warnings: tuple[Fault, ...]
 
 
-def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> Examined:
+def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> CheckResult:
     """Check the catalog of `config`, and the declared integrations.
 
     `left_out`: places of `config` whose error is already reported.
@@ -69,7 +69,7 @@ def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> Examine
         catalog = found.catalog
         faults += found.faults
     built, wrong, warnings = integrations(config, catalog, left_out)
-    return Examined(catalog, built, (*wrong, *faults), tuple(warnings))
+    return CheckResult(catalog, built, (*wrong, *faults), tuple(warnings))
 
 
 def all_faults(found: Faults) -> Faults:

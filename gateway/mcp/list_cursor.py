@@ -17,7 +17,7 @@ from gateway.catalog.api_operations import ApiOperation
 from gateway.catalog.pagination import InvalidPagination, PaginationOptions, applies_to_path, paging_schemes
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
 from gateway.http.paging.next_page import PageUrl, parse_page
@@ -92,7 +92,9 @@ def _all_schemes(provider: Provider) -> Sequence[Paginate]:
     ]
 
 
-def find_list(opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str) -> tuple[str, str | None] | None:
+def find_list(
+    opened: OpenedConnection, target: str, body: bytes, fields: Fields, shown_at: str
+) -> tuple[str, str | None] | None:
     """Return the dotted path of the list in `body`, and the target of the next page (None on the last page).
 
     Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
@@ -114,7 +116,7 @@ def find_list(opened: Opened, target: str, body: bytes, fields: Fields, shown_at
     return turn.paging.response_path or "", None if turn.next is None else _target(opened, target, turn.next, shown_at)
 
 
-def _target(opened: Opened, target: str, following: Position, shown_at: str) -> str | None:
+def _target(opened: OpenedConnection, target: str, following: Position, shown_at: str) -> str | None:
     base = opened.base
     if following.scheme.type == "link" and following.at.startswith(shown_at):
         found = following.at.removeprefix(shown_at)

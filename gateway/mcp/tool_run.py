@@ -11,7 +11,7 @@ from aiohttp import hdrs
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.render import Unresolved, render_url
 from gateway.catalog.value import BadValue
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.page_memory import NoPageMemory
 from gateway.errors import GatewayError
 from gateway.http.json_select import UnusableExpression, parse_expression
@@ -309,7 +309,7 @@ class ToolRun:
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
 
-    def _open_connection(self, connection: str) -> Opened | None:
+    def _open_connection(self, connection: str) -> OpenedConnection | None:
         integration, _, connection_id = connection.partition("/")
         return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
@@ -403,7 +403,7 @@ def _page_of(call: ToolCall, tool: str, connection: str) -> str:
     return sha256(json.dumps([tool, call.method, call.target, connection]).encode()).hexdigest()[:32]
 
 
-def _with_settings(target: str, begins: str, opened: Opened) -> str:
+def _with_settings(target: str, begins: str, opened: OpenedConnection) -> str:
     """Return `target` with the connection's settings filled into its beginning.
 
     `begins`: the beginning of `target`, with placeholders for settings. Raises UnfitArguments if a setting is missing

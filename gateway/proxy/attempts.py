@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.access.caller import RateState
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange, ProviderResponse
@@ -52,7 +52,7 @@ class FastPathHandover(NamedTuple):
 
     outcome: FirstOutcome
     spent_s: float
-    opened: Opened
+    opened: OpenedConnection
     generation: Generation
     kept: bool = True
     received: int = 0
@@ -171,7 +171,7 @@ class Attempts:
         self._waited_s = 0.0
         self._refreshed = False
         self._recorded = False
-        self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
+        self._sent_with: OpenedConnection | None = None  # the connection of the first attempt, if the fast path made it
 
     async def response(self) -> ProviderExchange:
         """Return the response to pass on as soon as its head has arrived.
@@ -352,7 +352,9 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.record_acceptance(ref)
 
-    def _record_refusal_later(self, sent: Opened, path: str, refresh: "asyncio.Task[Opened | None]") -> None:
+    def _record_refusal_later(
+        self, sent: OpenedConnection, path: str, refresh: "asyncio.Task[OpenedConnection | None]"
+    ) -> None:
         """Record a 401 as a refusal of the credential, if the refresh after the 401 returned no newer token.
 
         The response may have been sent meanwhile, so the facts about the request are no longer available. `path`: the
@@ -414,7 +416,7 @@ class Attempts:
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
         return wait_s(requested_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
 
-    def _place(self, opened: Opened) -> None:
+    def _place(self, opened: OpenedConnection) -> None:
         if opened is not self._request[CONNECTION]:
             place_credential(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
             self._request[CONNECTION] = opened

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.access.caller import Caller
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.headers import Fields
@@ -294,7 +294,7 @@ def _misnamed_list_error(page: PageResult) -> UpstreamFailed:
     )
 
 
-async def _check(caller: Caller, upstream: UpstreamRequest, opened: Opened) -> None:
+async def _check(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnection) -> None:
     """Check the request for a later page by the rules of the key, and count it against the key's limits.
 
     Raises Forbidden, TooManyRequests.

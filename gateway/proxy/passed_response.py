@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 
 from gateway import clock
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import abort_connection
 from gateway.http.content_coding import Decoder
@@ -244,7 +244,7 @@ def unreferred_fields(fields: Fields) -> Fields:
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
-def passed_fields(received: Fields, base: ParsedUrl, opened: Opened, shown_at: str) -> Fields:
+def passed_fields(received: Fields, base: ParsedUrl, opened: OpenedConnection, shown_at: str) -> Fields:
     """Return the fields of a response that are passed on to the caller. Raises MalformedResponse.
 
     `base`: the provider's base URL. `shown_at`: the gateway's URL, which replaces the base URL in the fields' values.

@@ -16,7 +16,7 @@ from gateway.catalog.provider import Provider
 from gateway.egress.client import Egress, fetch_reply
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import ReconnectNeeded
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.journal import Entry, RecordedReply
 from gateway.journal.segment import call_name
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
@@ -92,7 +92,7 @@ class AuthDialogueRunner:
     A dialogue is a generator that yields calls to a provider and receives the replies. This class sends the calls.
     """
 
-    def __init__(self, current: Current, exchange: TokenExchange) -> None:
+    def __init__(self, current: CurrentGeneration, exchange: TokenExchange) -> None:
         """`exchange`: sends the calls of refreshes to token endpoints and journals the replies."""
         self._current = current
         self.exchange = exchange

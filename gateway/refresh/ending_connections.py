@@ -8,7 +8,7 @@ import structlog
 from gateway import clock
 from gateway.auth import modes
 from gateway.errors import CredentialUnreadable, Unavailable
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.refresh.backoff import NOT_REFRESHABLE
 from gateway.refresh.save_tokens import log_fields
@@ -32,7 +32,7 @@ class EndedConnectionRecorder:
     Only the process that does the keep-alive uses a recorder.
     """
 
-    def __init__(self, store: Store, current: Current) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
 

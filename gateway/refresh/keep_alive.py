@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, exc_info_of
-from gateway.generation import Current, Generation
+from gateway.generation import CurrentGeneration, Generation
 from gateway.records.connection import Connection
 from gateway.refresh.ending_connections import EndedConnectionRecorder
 from gateway.refresh.refresher import Refresher
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 class KeepAlive:
     """Keeps unused connections alive. Each process has a `KeepAlive`, but only one process at a time does the work."""
 
-    def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
+    def __init__(self, store: Store, refresher: Refresher, current: CurrentGeneration) -> None:
         self._store = store
         self._refresher = refresher
         self._current = current

@@ -24,7 +24,7 @@ from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.journal import RecordedReply
 from gateway.journal.reader import OpenRecord
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
@@ -90,7 +90,7 @@ class FactCollector:
     Reads the journal and the lock files of this machine only if an intent is open.
     """
 
-    def __init__(self, store: Store, current: Current) -> None:
+    def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
 
@@ -292,7 +292,12 @@ class RefreshProtocol:
     """
 
     def __init__(
-        self, store: Store, current: Current, dialogues: AuthDialogueRunner, metrics: Metrics, note: RecordOperation
+        self,
+        store: Store,
+        current: CurrentGeneration,
+        dialogues: AuthDialogueRunner,
+        metrics: Metrics,
+        note: RecordOperation,
     ) -> None:
         self._store = store
         self._current = current

@@ -15,7 +15,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import GatewayError, Unavailable
-from gateway.generation import Current
+from gateway.generation import CurrentGeneration
 from gateway.journal.reader import OpenRecord
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
@@ -178,7 +178,7 @@ class Refresher:
     def __init__(
         self,
         store: Store,
-        current: Current,
+        current: CurrentGeneration,
         dialogues: AuthDialogueRunner,
         metrics: Metrics,
         note: RecordOperation = lambda _: None,

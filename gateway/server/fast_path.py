@@ -18,7 +18,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.key_forms import CAPABILITY_FORM
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
@@ -66,7 +66,9 @@ _LENGTH_EXPECTED: Final = frozenset(method.encode() for method in LENGTH_EXPECTE
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
-def may_send(caller: Caller, head: ArrivedHead[KnownHead], opened: Opened, method: str, target: str) -> str | None:
+def may_send(
+    caller: Caller, head: ArrivedHead[KnownHead], opened: OpenedConnection, method: str, target: str
+) -> str | None:
     """Return the rule that allows the key to send this request; an empty string if the key has no such rules.
 
     Return None if the key may not send the request; the middleware chain then reports the reason. The call is not
@@ -87,7 +89,7 @@ def may_send(caller: Caller, head: ArrivedHead[KnownHead], opened: Opened, metho
     return decided if isinstance(decided, str) else None
 
 
-Admitted = tuple[float, Generation, Caller, Opened]
+Admitted = tuple[float, Generation, Caller, OpenedConnection]
 """An admitted request: when it began (monotonic seconds), the current generation, its caller and its connection."""
 
 
@@ -257,7 +259,7 @@ class FastPath:
         self.write_batch.in_flight += 1
         return connection
 
-    def _opened_connection(self, head: ArrivedHead[KnownHead], caller: Caller, now: float) -> Opened | None:
+    def _opened_connection(self, head: ArrivedHead[KnownHead], caller: Caller, now: float) -> OpenedConnection | None:
         """Return the connection of a request; None if it is not in memory, or not usable without waiting.
 
         `now`: monotonic seconds.
@@ -267,7 +269,7 @@ class FastPath:
         live = self._runtime.live
         return live.peek(ref, now) or live.reopen(ref)
 
-    def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
+    def _route(self, opened: OpenedConnection, generation: Generation) -> FastRoute | None:
         """Return the route of a connection; None if the middleware chain must handle its requests.
 
         The chain also handles the first requests to a provider, because the provider has no connection pool yet.
@@ -356,7 +358,7 @@ def _mount_of(request_line: re.Match[bytes]) -> bytes | None:
 
 
 def _target_and_rule(
-    request_line: re.Match[bytes], head: ArrivedHead[KnownHead], caller: Caller, opened: Opened
+    request_line: re.Match[bytes], head: ArrivedHead[KnownHead], caller: Caller, opened: OpenedConnection
 ) -> tuple[str, str] | None:
     """Return the provider's path and query, and the rule that allows them.
 
@@ -388,7 +390,7 @@ class TracedCall(NamedTuple):
 
 
 def _begin_trace(
-    tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: Opened, began: float
+    tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: OpenedConnection, began: float
 ) -> TracedCall | None:
     """Begin the trace of a request and the span of its first attempt; return None if the request is not sampled."""
     given = head.traceparent
@@ -401,7 +403,7 @@ def _begin_trace(
 
 
 def _split_body(
-    head: ArrivedHead[KnownHead], opened: Opened, rest: bytes
+    head: ArrivedHead[KnownHead], opened: OpenedConnection, rest: bytes
 ) -> tuple[RequestBodyFraming | None, bytes, bytes] | None:
     """Return the body, the received part of it framed for the provider, and the bytes that follow the body.
 
@@ -424,7 +426,7 @@ def _request_head(
     target: str,
     route: FastRoute,
     head: ArrivedHead[KnownHead],
-    opened: Opened,
+    opened: OpenedConnection,
     traceparent: str | None = None,
 ) -> bytes | None:
     """Return the outgoing head with the credential: the same head that the middleware chain composes.

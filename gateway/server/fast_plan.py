@@ -5,7 +5,7 @@ from typing import Final
 
 from gateway import clock
 from gateway.access.caller import Access, RateState
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.egress.limits import OriginLimits
 from gateway.egress.pool import Pool
 from gateway.generation import Generation
@@ -61,7 +61,7 @@ class FastPlan:
     began: float
     route: FastRoute
     request_id: str | None
-    opened: Opened
+    opened: OpenedConnection
     method: str
     target: str
     options: ProxyOptions

@@ -25,7 +25,7 @@ from gateway.background import beside
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.errors import StartRefused
-from gateway.integrations.declared import Examined, integrations
+from gateway.integrations.declared import CheckResult, integrations
 from gateway.observe import logs
 from gateway.observe.metrics_page import SharedPages
 from gateway.origin import ANY_ADDRESS, origin_of
@@ -182,7 +182,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     if config is None:
         config, catalog = read(start["configurations"][start["start_from"]])
         built, faults, warnings = integrations(config, catalog)
-        found = Examined(catalog, built, tuple(faults), tuple(warnings))
+        found = CheckResult(catalog, built, tuple(faults), tuple(warnings))
     server = config.server
     addresses = {name: getattr(server, name) for name in ("host", "port", "metrics_host", "admin_port")}
     addresses |= {"console_host": config.console_host, "console_port": config.console.port}

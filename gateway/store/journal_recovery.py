@@ -34,7 +34,7 @@ WAIT_S: Final = 30.0  # in seconds; longer than any token exchange
 OVERDUE_S: Final = 60.0
 RETRY_AFTER_S: Final = 5
 
-Current = Callable[[ConnectionRef], Awaitable[Connection | None]]
+CurrentRow = Callable[[ConnectionRef], Awaitable[Connection | None]]
 
 log = structlog.get_logger(__name__)
 
@@ -186,7 +186,7 @@ class RefreshJournal:
 
     async def sweep(
         self,
-        current: Current,
+        current: CurrentRow,
         release: Callable[[str], None],
         holding: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
@@ -224,7 +224,7 @@ class RefreshJournal:
         return list(settled.values())
 
     async def _find_unneeded(
-        self, dead: list[Path], current: Current, holding: Container[str]
+        self, dead: list[Path], current: CurrentRow, holding: Container[str]
     ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
@@ -243,7 +243,7 @@ class RefreshJournal:
         return useless, settled
 
     async def _overdue_attempts(
-        self, path: Path, current: Current, overdue: set[str]
+        self, path: Path, current: CurrentRow, overdue: set[str]
     ) -> tuple[list[str], dict[ConnectionRef, Connection]]:
         """Return the attempts that a running process has not released, although their replies are no longer needed.
 
@@ -338,7 +338,7 @@ def place_of(row: Connection, column: str) -> Any:
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 
-async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | None:
+async def _open_row(about: Mapping[str, Any], current: CurrentRow) -> Connection | None:
     """Return the connection of a record if its refresh is still open, else None."""
     row = await current(ConnectionRef(*about["ref"]))
     if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):

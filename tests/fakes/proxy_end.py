@@ -20,7 +20,7 @@ from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Proxy
 from gateway.config import ClientLimitsConfig
-from gateway.connections.opened import Opened, Placement
+from gateway.connections.opened import OpenedConnection, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
@@ -57,12 +57,12 @@ LOOPBACK = (OpenNetwork(ipaddress.ip_network("127.0.0.0/8")),)
 
 def opened_at(
     port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **more: Any
-) -> Opened:
+) -> OpenedConnection:
     """Return a connection to a provider that listens on this loopback port."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     base = ParsedUrl("http", host, port, path)
-    return Opened(
+    return OpenedConnection(
         connection=Connection(
             ref=ref,
             id=1,
@@ -101,7 +101,7 @@ class Rejections:
     counted: list[int] = field(default_factory=list)
     suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)
 
-    def record_refusal(self, opened: Opened, status: int, path: str) -> None:
+    def record_refusal(self, opened: OpenedConnection, status: int, path: str) -> None:
         self.counted.append(status)
 
 
@@ -116,17 +116,17 @@ class Live:
     `refused`: the connections with a rejected credential.
     """
 
-    known: Mapping[ConnectionRef, Opened]
-    stored: Mapping[ConnectionRef, Opened] = field(default_factory=dict)
+    known: Mapping[ConnectionRef, OpenedConnection]
+    stored: Mapping[ConnectionRef, OpenedConnection] = field(default_factory=dict)
     asked: list[ConnectionRef] = field(default_factory=list)
-    newer: Opened | None = None
-    refused: list[Opened] = field(default_factory=list)
+    newer: OpenedConnection | None = None
+    refused: list[OpenedConnection] = field(default_factory=list)
     rejections: Rejections = field(default_factory=Rejections)
 
-    def peek(self, ref: ConnectionRef) -> Opened | None:
+    def peek(self, ref: ConnectionRef) -> OpenedConnection | None:
         return self.known.get(ref)
 
-    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+    async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> OpenedConnection:
         ref = ConnectionRef(environment, integration_id, connection_id)
         self.asked.append(ref)
         if ref not in self.stored:
@@ -137,11 +137,11 @@ class Live:
     def early_refreshes(self) -> "Live":
         return self
 
-    async def newer_than(self, sent: Opened) -> Opened | None:
+    async def newer_than(self, sent: OpenedConnection) -> OpenedConnection | None:
         self.refused.append(sent)
         return self.newer
 
-    def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
+    def start(self, sent: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
         return asyncio.create_task(self.newer_than(sent))
 
 
@@ -236,7 +236,7 @@ class Gateway:
 
 @asynccontextmanager
 async def gateway_to(
-    opened: Opened,
+    opened: OpenedConnection,
     *,
     timeouts: Timeouts | None = None,
     guard: Guard | None = None,

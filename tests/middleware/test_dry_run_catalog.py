@@ -18,7 +18,7 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import url_templates
 from gateway.catalog.value import BadValue, check_value
-from gateway.connections.opened import Opened, open_connection
+from gateway.connections.opened import OpenedConnection, open_connection
 from gateway.middleware.dry_run import masked_request
 from gateway.middleware.upstream import place_credential
 from gateway.records.connection import Connection, ConnectionRef, Sealed
@@ -119,7 +119,7 @@ def settings_of(entry: Provider, markers: Markers) -> dict[str, str]:
     return made
 
 
-def open_with_markers(entry: Provider, markers: Markers) -> Opened:
+def open_with_markers(entry: Provider, markers: Markers) -> OpenedConnection:
     mode = modes()[entry.auth_mode]
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
@@ -144,7 +144,7 @@ def open_with_markers(entry: Provider, markers: Markers) -> Opened:
     return open_connection(row, integration, entry, mode, held, {})
 
 
-def dry_run_of(first_opened: Opened, *, has_body: bool = False) -> dict[str, Any]:
+def dry_run_of(first_opened: OpenedConnection, *, has_body: bool = False) -> dict[str, Any]:
     base = first_opened.base
     request = UpstreamRequest(
         "POST" if has_body else "GET", base.scheme, base.host, base.port, f"{base.path}/x?a=b",

@@ -24,7 +24,7 @@ from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import CallNotAttempted
 from gateway.egress.limits import FAILURES_TO_OPEN, ConcurrencySettings
 from gateway.events.webhook_keys import FetchedKeys
-from gateway.generation import Current, Generation
+from gateway.generation import CurrentGeneration, Generation
 from gateway.middleware.response_shape import REQUEST_ID_FIELD
 from gateway.observe.metrics_text import total
 from gateway.records.connecting import Outcome
@@ -545,7 +545,7 @@ async def test_part_classified_as_stateless_has_no_state(event_gateway: RunningG
     def attributes_held(part: object) -> list[str]:
         found = []
         for name, value in vars(part).items():
-            if isinstance(value, FunctionType | MethodType | Current) or any(value is item for item in parts):
+            if isinstance(value, FunctionType | MethodType | CurrentGeneration) or any(value is item for item in parts):
                 continue
             if isinstance(value, Revoker | AuthDialogueRunner):
                 found += attributes_held(value)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 TRACKER = """\
 display_name: Tracker
@@ -33,13 +33,13 @@ def config_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def examined(running: RunningGateway) -> Examined:
+def config_file(running: RunningGateway) -> ConfigFile:
     """The configuration of a running gateway with its provider."""
-    return Examined(running.folder / "gateway.yaml", running.document)
+    return ConfigFile(running.folder / "gateway.yaml", running.document)
 
 
 @pytest.fixture
-def config_only(tmp_path: Path) -> Examined:
+def config_only(tmp_path: Path) -> ConfigFile:
     """The configuration of a gateway that has never run. Its provider does not exist."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
-    return Examined(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))
+    return ConfigFile(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))

@@ -15,7 +15,7 @@ from gateway.records.operation import Operation, OperationFilter, OperationPage
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 
 def operation(number: int, **fields: object) -> Operation:
@@ -26,22 +26,22 @@ def operation(number: int, **fields: object) -> Operation:
 
 
 @pytest.fixture
-async def with_records(running: RunningGateway, examined: Examined) -> Examined:
-    examined.write()
+async def with_records(running: RunningGateway, config_file: ConfigFile) -> ConfigFile:
+    config_file.write()
     rows = [
         operation(1),
         operation(2, status=502, error_code="upstream_timeout"),
         operation(3, kind="refresh", path=""),
     ]
     await running.runtime.store.call_log.add_many(rows)
-    return examined
+    return config_file
 
 
-async def logs(examined: Examined, *words: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(examined.file), *words])
+async def logs(config_file: ConfigFile, *words: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(config_file.file), *words])
 
 
-async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
+async def test_rows_are_printed_newest_first(with_records: ConfigFile) -> None:
     shown = await logs(with_records)
     assert shown.exit_code == 0, shown.stderr
     head, *lines = shown.stdout.splitlines()
@@ -53,7 +53,7 @@ async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
     ]
 
 
-async def test_each_filter_selects_its_records_also_as_json(with_records: Examined) -> None:
+async def test_each_filter_selects_its_records_also_as_json(with_records: ConfigFile) -> None:
     for words, ids in (
         (("--failed",), ["r2"]),
         (("--status", "5xx"), ["r2"]),
@@ -70,7 +70,7 @@ async def test_each_filter_selects_its_records_also_as_json(with_records: Examin
         assert [item["request_id"] for item in json.loads(shown.stdout)["data"]] == ids, words
 
 
-async def test_output_says_how_to_see_further_entries(with_records: Examined) -> None:
+async def test_output_says_how_to_see_further_entries(with_records: ConfigFile) -> None:
     shown = await logs(with_records, "--limit", "2")
     cursor = shown.stderr.rpartition("--cursor ")[2].strip()
     rest = await logs(with_records, "--cursor", cursor, "--json")
@@ -78,13 +78,13 @@ async def test_output_says_how_to_see_further_entries(with_records: Examined) ->
 
 
 @pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
-async def test_error_names_wrong_filters(with_records: Examined, words: tuple[str, str]) -> None:
+async def test_error_names_wrong_filters(with_records: ConfigFile, words: tuple[str, str]) -> None:
     refused = await logs(with_records, *words)
     assert refused.exit_code == 2
     assert words[0] in refused.stderr
 
 
-async def test_new_entries_are_followed_until_ctrl_c(running: RunningGateway, with_records: Examined) -> None:
+async def test_new_entries_are_followed_until_ctrl_c(running: RunningGateway, with_records: ConfigFile) -> None:
     command = (sys.executable, "-m", "gateway", "logs", "-c", str(with_records.file), "--follow", "--json")
     pipe = asyncio.subprocess.PIPE
     following = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT)

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from gateway.connections.cache_entries import ENTRY_BYTES, CacheEntries, CacheEntry
-from gateway.connections.opened import Opened
+from gateway.connections.opened import OpenedConnection
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.connection_rows import connection_of
 from gateway.store.tables import connections
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
-OPENED = cast("Opened", object())
+OPENED = cast("OpenedConnection", object())
 TTL_S = 600.0
 
 

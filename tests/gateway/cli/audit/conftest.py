@@ -5,17 +5,17 @@ import pytest
 from tests.fakes.commands import CommandOutput, command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 
-async def audit(examined: Examined, *words: str) -> CommandOutput:
-    return await command_output("audit", *words, "-c", str(examined.file))
+async def audit(config_file: ConfigFile, *words: str) -> CommandOutput:
+    return await command_output("audit", *words, "-c", str(config_file.file))
 
 
 @pytest.fixture
-async def with_records(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
+async def with_records(running: RunningGateway, tracker: Tracker, config_file: ConfigFile) -> ConfigFile:
     """The files of a gateway with one imported connection, whose credentials were read once."""
-    examined.write()
+    config_file.write()
     await running.import_connection(tracker.grant(), end_user={"id": "anna"})
     await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-    return examined
+    return config_file

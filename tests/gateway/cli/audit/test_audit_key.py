@@ -3,10 +3,10 @@
 import json
 
 from tests.gateway.cli.audit.conftest import audit
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 
-async def test_the_public_key_stays_until_a_new_one_is_requested(with_records: Examined) -> None:
+async def test_the_public_key_stays_until_a_new_one_is_requested(with_records: ConfigFile) -> None:
     first = (await audit(with_records, "key")).out
     assert (await audit(with_records, "key")).out == first
     newer = (await audit(with_records, "key", "--new")).out

@@ -3,10 +3,10 @@
 import json
 
 from tests.gateway.cli.audit.conftest import audit
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 
-async def test_an_end_user_is_forgotten_once(with_records: Examined) -> None:
+async def test_an_end_user_is_forgotten_once(with_records: ConfigFile) -> None:
     assert "Forgotten" in (await audit(with_records, "forget", "anna")).out
     again = await audit(with_records, "forget", "anna")
     assert (again.code, "already forgotten" in again.err) == (1, True)

@@ -3,10 +3,10 @@
 import json
 
 from tests.gateway.cli.audit.conftest import audit
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.config_file import ConfigFile
 
 
-async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
+async def test_rows_are_printed_newest_first(with_records: ConfigFile) -> None:
     shown = await audit(with_records, "show")
     assert shown.code == 0, shown.err
     head, first, second = shown.out.splitlines()
@@ -16,7 +16,7 @@ async def test_rows_are_printed_newest_first(with_records: Examined) -> None:
     assert "tracker/c1" in second
 
 
-async def test_filters_select_records_and_a_wrong_filter_is_reported(with_records: Examined) -> None:
+async def test_filters_select_records_and_a_wrong_filter_is_reported(with_records: ConfigFile) -> None:
     for words, actions in (
         (("--action", "credential.read"), ["credential.read"]),
         (("--connection", "c1", "--limit", "1"), ["credential.read"]),
@@ -37,7 +37,7 @@ async def test_filters_select_records_and_a_wrong_filter_is_reported(with_record
         assert (refused.code, fault in refused.err) == (2, True), refused.err
 
 
-async def test_export_continues_after_the_last_exported_record(with_records: Examined) -> None:
+async def test_export_continues_after_the_last_exported_record(with_records: ConfigFile) -> None:
     lines = [json.loads(line) for line in (await audit(with_records, "export")).out.splitlines()]
     assert [line["sequence"] for line in lines] == [1, 2]
     assert (await audit(with_records, "export", "--after", "2")).out == ""

@@ -13,8 +13,8 @@ from gateway.records.connecting import ConnectSession
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_credential_forms import walk_flow
+from tests.gateway.cli.config_file import ConfigFile
 from tests.gateway.cli.connections.test_show_connections import connections
-from tests.gateway.cli.examined import Examined
 
 FOR_ADA = ("--integration", "tracker", "--end-user", "u1")
 
@@ -28,9 +28,9 @@ async def session_of(running: RunningGateway, link: str) -> ConnectSession:
 
 
 async def test_link_command_prints_a_working_link(
-    running: RunningGateway, tracker: Tracker, examined: Examined
+    running: RunningGateway, tracker: Tracker, config_file: ConfigFile
 ) -> None:
-    done = await connections(examined, "link", *FOR_ADA, "--display-name", "Ada", "--email", "ada@example.com")
+    done = await connections(config_file, "link", *FOR_ADA, "--display-name", "Ada", "--email", "ada@example.com")
     assert done.exit_code == 0, done.stderr
     (link,) = done.stdout.splitlines()
     assert link.startswith(f"{running.url}/connect?session_token=")
@@ -45,11 +45,11 @@ async def test_link_command_prints_a_working_link(
     assert (row["end_user"]["email"], row["tags"]["end_user_id"]) == ("ada@example.com", "u1")
 
 
-async def test_link_command_has_the_options_of_the_api(running: RunningGateway, examined: Examined) -> None:
+async def test_link_command_has_the_options_of_the_api(running: RunningGateway, config_file: ConfigFile) -> None:
     challenge = code_challenge(new_code_verifier())
     options = ("--expires-in", "3d", "--single-use", "--max-connections", "2", "--code-challenge", challenge)
     back = ("--return-url", "http://localhost:8000/back", "--state", "s")
-    done = await connections(examined, "link", *FOR_ADA, *options, *back, "--json")
+    done = await connections(config_file, "link", *FOR_ADA, *options, *back, "--json")
     assert done.exit_code == 0, done.stderr
     body: Any = json.loads(done.stdout)
     assert sorted(body) == ["connect_link", "expires_at", "poll_url", "session_id", "token"]
@@ -61,10 +61,10 @@ async def test_link_command_has_the_options_of_the_api(running: RunningGateway, 
 
 
 async def test_a_connection_is_authorized_again_under_its_id(
-    running: RunningGateway, tracker: Tracker, examined: Examined
+    running: RunningGateway, tracker: Tracker, config_file: ConfigFile
 ) -> None:
     await running.import_connection(tracker.grant(), "c1", end_user={"id": "ada"})
-    done = await connections(examined, "link", "--integration", "tracker", "--reconnect", "c1")
+    done = await connections(config_file, "link", "--integration", "tracker", "--reconnect", "c1")
     assert done.exit_code == 0, done.stderr
     session = await session_of(running, done.stdout.strip())
     assert (session.reconnects, session.connection_id) == (True, "c1")
@@ -94,18 +94,18 @@ async def test_a_connection_is_authorized_again_under_its_id(
     ],
 )
 async def test_error_names_the_wrong_option(
-    running: RunningGateway, examined: Examined, options: tuple[str, ...], code: int, says: str
+    running: RunningGateway, config_file: ConfigFile, options: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = await connections(examined, "link", *options)
+    done = await connections(config_file, "link", *options)
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in done.stderr
 
 
 async def test_link_needs_a_code_challenge_if_the_environment_requires_it(
-    running: RunningGateway, examined: Examined
+    running: RunningGateway, config_file: ConfigFile
 ) -> None:
-    examined.document["environments"]["dev"]["connect_binding"] = "required"
-    refused = await connections(examined, "link", *FOR_ADA)
+    config_file.document["environments"]["dev"]["connect_binding"] = "required"
+    refused = await connections(config_file, "link", *FOR_ADA)
     assert (refused.exit_code, "connect_binding" in refused.stderr) == (1, True)
-    bound = await connections(examined, "link", *FOR_ADA, "--code-challenge", code_challenge(new_code_verifier()))
+    bound = await connections(config_file, "link", *FOR_ADA, "--code-challenge", code_challenge(new_code_verifier()))
     assert (bound.exit_code, "pending" in bound.stderr) == (0, True)

@@ -15,12 +15,12 @@ from gateway.cli.doctor.findings import DoctorFinding
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
-from tests.gateway.cli.examined import Examined, responding
+from tests.gateway.cli.config_file import ConfigFile, responding
 
 
-async def test_a_healthy_gateway_passes_all_checks(examined: Examined, running: RunningGateway) -> None:
+async def test_a_healthy_gateway_passes_all_checks(config_file: ConfigFile, running: RunningGateway) -> None:
     (running.folder / "gateway.db").chmod(0o600)
-    result = await examined.report()
+    result = await config_file.report()
     assert [finding for finding in result.findings if finding["level"] == "fail"] == []
     assert result.code == 0
     for check in (
@@ -40,28 +40,28 @@ async def test_a_healthy_gateway_passes_all_checks(examined: Examined, running: 
     (redirect,) = result.of("redirect")
     assert redirect["message"].endswith(f": {running.url}/oauth/callback")
     assert redirect["integration"] == "dev/tracker"
-    secret = examined.integration["client_secret"]
+    secret = config_file.integration["client_secret"]
     assert all(hidden not in result.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
 
 
 @pytest.mark.parametrize("declared", [{"renamed": {}}, {"tracker": {"provider": "other"}}])
 async def test_connections_whose_integration_was_removed_or_has_another_provider_are_reported(
-    examined: Examined, running: RunningGateway, tracker: Tracker, declared: dict[str, Any]
+    config_file: ConfigFile, running: RunningGateway, tracker: Tracker, declared: dict[str, Any]
 ) -> None:
     await running.import_connection(tracker.grant())
-    assert (await examined.report("--offline")).of("connections") == []
-    write_entry(examined.file.parent, "other", tracker_entry("https://other.example.com"))
-    integrations = examined.document["environments"]["dev"]["integrations"]
+    assert (await config_file.report("--offline")).of("connections") == []
+    write_entry(config_file.file.parent, "other", tracker_entry("https://other.example.com"))
+    integrations = config_file.document["environments"]["dev"]["integrations"]
     client = {"provider": "tracker"} | integrations.pop("tracker")
     integrations.update({name: client | changed for name, changed in declared.items()})
-    (found,) = (await examined.report("--offline")).of("connections")
+    (found,) = (await config_file.report("--offline")).of("connections")
     assert (found["level"], found["integration"]) == ("warn", "dev/tracker")
     assert found["message"].startswith("1 connection of provider 'tracker' cannot be used: integration 'tracker' ")
     assert "'tracker' again" in found["fix"]
 
 
 async def test_it_reports_a_journal_that_cannot_be_written(
-    config_only: Examined, monkeypatch: pytest.MonkeyPatch
+    config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -72,33 +72,33 @@ async def test_it_reports_a_journal_that_cannot_be_written(
     assert "Permission denied" in doubt["message"]
 
 
-async def test_doctor_prints_readable_text_too(examined: Examined) -> None:
-    examined.write()
-    ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(examined.file)])
+async def test_doctor_prints_readable_text_too(config_file: ConfigFile) -> None:
+    config_file.write()
+    ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(config_file.file)])
     assert "\nok    public URL      " in ran.stdout
     assert "/oauth/callback" in ran.stdout
 
 
-async def test_wrong_encryption_key_is_found(examined: Examined) -> None:
-    examined.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
-    result = await examined.report()
+async def test_wrong_encryption_key_is_found(config_file: ConfigFile) -> None:
+    config_file.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
+    result = await config_file.report()
     (fault,) = result.of("store")
-    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", config_file.line("encryption_keys"))
 
 
 async def test_database_with_pending_migrations_is_reported(
-    examined: Examined, monkeypatch: pytest.MonkeyPatch
+    config_file: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.REVISIONS", ("0001", "9999"))
-    (doubt,) = (await examined.report()).of("store")
-    assert (doubt["level"], doubt["line"]) == ("warn", examined.line("url: sqlite"))
+    (doubt,) = (await config_file.report()).of("store")
+    assert (doubt["level"], doubt["line"]) == ("warn", config_file.line("url: sqlite"))
     assert "9999" in doubt["message"]
     assert "back it up" in doubt["fix"]
 
 
 @pytest.mark.parametrize("place", ["header", "pages"])
 async def test_a_damaged_database_is_found_and_restore_advised(
-    examined: Examined, running: RunningGateway, tracker: Tracker, place: str
+    config_file: ConfigFile, running: RunningGateway, tracker: Tracker, place: str
 ) -> None:
     await running.import_connection(tracker.grant())
     await running.stop()
@@ -107,22 +107,24 @@ async def test_a_damaged_database_is_found_and_restore_advised(
     start, end = (0, 16) if place == "header" else (4096, len(content))
     content[start:end] = b"\x55" * (end - start)
     path.write_bytes(content)
-    result = await examined.report("--offline")
+    result = await config_file.report("--offline")
     (fault,) = result.of("store")
-    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", config_file.line("url: sqlite"))
     assert "damaged" in fault["message"]
-    assert f"restore BACKUP -c {examined.file}" in fault["fix"]
+    assert f"restore BACKUP -c {config_file.file}" in fault["fix"]
 
 
-async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_check_for_damage_that_takes_long_is_ended(
+    config_file: ConfigFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.DAMAGE_CHECK_TIMEOUT_S", -1.0)
-    result = await examined.report("--offline")
+    result = await config_file.report("--offline")
     assert result.levels("store") == {"ok"}
     assert any("the check for damage stopped" in item["message"] for item in result.of("store"))
 
 
 async def test_postgresql_is_examined_too(
-    config_only: Examined, database: str, postgres_server: PostgresServer
+    config_only: ConfigFile, database: str, postgres_server: PostgresServer
 ) -> None:
     config_only.document["store"]["url"] = database
     result = await config_only.report("--offline")
@@ -152,7 +154,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("key", "value", "word"), MISTAKES.values(), ids=MISTAKES)
-async def test_wrongly_copied_client_is_found(config_only: Examined, key: str, value: str, word: str) -> None:
+async def test_wrongly_copied_client_is_found(config_only: ConfigFile, key: str, value: str, word: str) -> None:
     config_only.integration[key] = value
     result = await config_only.report("--offline")
     (fault,) = result.of("client", "fail")
@@ -164,18 +166,18 @@ async def test_wrongly_copied_client_is_found(config_only: Examined, key: str, v
 @pytest.mark.parametrize(
     "value", ["0oa1b2c3d4", "Iv1.8a61f9b3a7aba766", "GOCSPX-aB3_x", "123-abc.apps.googleusercontent.com", "my-app"]
 )
-async def test_client_in_a_usual_format_is_not_reported(config_only: Examined, value: str) -> None:
+async def test_client_in_a_usual_format_is_not_reported(config_only: ConfigFile, value: str) -> None:
     config_only.integration["client_id"] = value
     assert (await config_only.report("--offline")).levels("client") == {"ok"}
 
 
-async def test_a_client_secret_that_is_the_client_id_is_found(config_only: Examined) -> None:
+async def test_a_client_secret_that_is_the_client_id_is_found(config_only: ConfigFile) -> None:
     config_only.integration["client_secret"] = config_only.integration["client_id"] = "0a1b2c3d4e5f"
     (fault,) = (await config_only.report("--offline")).of("client", "fail")
     assert "same" in fault["message"]
 
 
-async def test_a_file_without_a_secret_may_be_read_by_anybody(config_only: Examined) -> None:
+async def test_a_file_without_a_secret_may_be_read_by_anybody(config_only: ConfigFile) -> None:
     """For example the demo's `port` and `sandbox_port`."""
     for name, text in (("port", "3003"), ("sandbox_port", "9")):
         (config_only.file.parent / name).write_text(text)
@@ -195,7 +197,7 @@ def test_colours_are_left_out_as_no_color_asks(
     assert line.startswith("\x1b[") is coloured
 
 
-async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(config_only: Examined) -> None:
+async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(config_only: ConfigFile) -> None:
     key = config_only.file.parent / "key"
     key.write_text(ENCRYPTION_KEY)
     key.chmod(0o644)
@@ -207,7 +209,7 @@ async def test_files_that_others_may_read_are_reported_with_the_command_that_hel
     assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
 
 
-async def test_a_disk_that_is_nearly_full_is_found(config_only: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_is_nearly_full_is_found(config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.FAIL_BELOW_BYTES", 1 << 62)
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.WARN_BELOW_BYTES", 1 << 63)
     (fault,) = (await config_only.report("--offline")).of("disk")
@@ -215,7 +217,7 @@ async def test_a_disk_that_is_nearly_full_is_found(config_only: Examined, monkey
 
 
 async def test_a_folder_that_this_user_may_not_write_to_is_found(
-    config_only: Examined, monkeypatch: pytest.MonkeyPatch
+    config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
@@ -224,20 +226,20 @@ async def test_a_folder_that_this_user_may_not_write_to_is_found(
     assert fault["fix"] == "give the gateway's user write permission for that folder, or set store.url to another"
 
 
-async def test_doctor_checks_only_the_given_integration(config_only: Examined) -> None:
+async def test_doctor_checks_only_the_given_integration(config_only: ConfigFile) -> None:
     others = config_only.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}
     result = await config_only.report("tracker", "--offline")
     assert {finding["integration"] for finding in result.findings if "integration" in finding} == {"dev/tracker"}
 
 
-async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(config_only: Examined) -> None:
+async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(config_only: ConfigFile) -> None:
     result = await config_only.report("trackr", "--offline")
     (fault,) = result.of("configuration", "fail")
     assert (result.code, "did you mean 'tracker'?" in fault["message"]) == (1, True)
 
 
-async def test_every_fault_of_the_configuration_is_reported(config_only: Examined) -> None:
+async def test_every_fault_of_the_configuration_is_reported(config_only: ConfigFile) -> None:
     config_only.document["server"]["port"] = "nonsense"
     config_only.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
     result = await config_only.report()
@@ -254,13 +256,13 @@ async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_c
     assert "correct the line" not in ran.output
 
 
-async def test_a_missing_offline_scope_is_reported(config_only: Examined) -> None:
+async def test_a_missing_offline_scope_is_reported(config_only: ConfigFile) -> None:
     config_only.integration["scopes"] = ["read"]
     (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
     assert (doubt["line"], "offline_access" in doubt["message"]) == (config_only.line("scopes:"), True)
 
 
-async def test_a_withheld_client_secret_is_reported_with_its_line(config_only: Examined) -> None:
+async def test_a_withheld_client_secret_is_reported_with_its_line(config_only: ConfigFile) -> None:
     forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
     config_only.document["environments"]["dev"]["integrations"]["forge"] = forge
     (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
@@ -278,14 +280,14 @@ gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",
 
 @pytest.mark.parametrize(("unreadable", "rejected"), [(0, 0), (3, 0), (0, 1)])
 async def test_doctor_reads_the_metrics_of_a_running_gateway(
-    examined: Examined, unreadable: int, rejected: int
+    config_file: ConfigFile, unreadable: int, rejected: int
 ) -> None:
     async def metrics(_request: web.Request) -> web.Response:
         return web.Response(text=METRICS.format(unreadable=unreadable, rejected=rejected))
 
     async with responding(metrics) as admin:
-        examined.document["server"] |= {"admin_port": admin.port}
-        result = await examined.report()
+        config_file.document["server"] |= {"admin_port": admin.port}
+        result = await config_file.report()
     assert (result.of("store", "fail") != []) == bool(unreadable)
     assert (result.of("credentials", "warn") != []) == bool(rejected)
     if rejected:
@@ -298,30 +300,30 @@ async def test_doctor_reads_the_metrics_of_a_running_gateway(
 
 
 async def test_doctor_reports_a_running_gateway_that_cannot_write_its_journal(
-    examined: Examined, running: RunningGateway
+    config_file: ConfigFile, running: RunningGateway
 ) -> None:
     running.runtime.journals.of(running.folder).fault = "no space left"
-    (doubt,) = (await examined.report()).of("journal", "warn")
+    (doubt,) = (await config_file.report()).of("journal", "warn")
     assert "the running gateway" in doubt["message"]
     assert "refresh_journal_unwritable" in doubt["fix"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])
 async def test_database_that_the_running_gateway_has_lost_is_a_failure(
-    examined: Examined, running: RunningGateway, replaced: bool
+    config_file: ConfigFile, running: RunningGateway, replaced: bool
 ) -> None:
     path = running.folder / "gateway.db"
     path.rename(running.folder / "moved.db")
     if replaced:
         path.touch(0o600)
-    result = await examined.report()
+    result = await config_file.report()
     (fault,) = result.of("store")
-    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", config_file.line("url: sqlite"))
     assert f"the running gateway has lost its database: {path} was " in fault["message"]
     assert ("restart" if replaced else "put it back") in fault["fix"]
 
 
-async def test_files_without_secrets_may_be_readable_by_others(config_only: Examined) -> None:
+async def test_files_without_secrets_may_be_readable_by_others(config_only: ConfigFile) -> None:
     port = config_only.file.parent / "port"
     port.write_text("0")
     port.chmod(0o644)

@@ -14,45 +14,45 @@ from aiohttp import web
 from tests.fakes.certificate import tls_contexts
 from tests.fakes.gateways import RunningGateway, document, free_socket, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
-from tests.gateway.cli.examined import Examined, responding
+from tests.gateway.cli.config_file import ConfigFile, responding
 
 
-async def test_doctor_works_without_a_running_gateway(examined: Examined, running: RunningGateway) -> None:
+async def test_doctor_works_without_a_running_gateway(config_file: ConfigFile, running: RunningGateway) -> None:
     await running.stop()
-    result = await examined.report()
+    result = await config_file.report()
     assert result.levels("gateway") == {"ok"}
     (doubt,) = result.of("public URL")
-    assert (doubt["level"], doubt["line"]) == ("warn", examined.line("server:"))
+    assert (doubt["level"], doubt["line"]) == ("warn", config_file.line("server:"))
     assert "serve" in doubt["fix"]
     assert result.levels("store") == {"ok"}
 
 
-async def test_a_public_url_that_reaches_another_server_is_reported(examined: Examined) -> None:
+async def test_a_public_url_that_reaches_another_server_is_reported(config_file: ConfigFile) -> None:
     async def other(_: web.Request) -> web.Response:
         return web.Response(text="Welcome to nginx!")
 
     async with responding(other) as server:
-        examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
-        result = await examined.report()
+        config_file.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
+        result = await config_file.report()
     (fault,) = result.of("public URL")
-    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("public_url"))
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", config_file.line("public_url"))
     assert "does not reach a gateway" in fault["message"]
     assert "server.public_url" in fault["fix"]
 
 
-async def test_a_redirect_of_the_public_url_is_reported(examined: Examined) -> None:
+async def test_a_redirect_of_the_public_url_is_reported(config_file: ConfigFile) -> None:
     async def redirect(_: web.Request) -> web.Response:
         raise web.HTTPMovedPermanently("https://login.example.com/")
 
     async with responding(redirect) as server:
-        examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
-        (fault,) = (await examined.report()).of("public URL", "fail")
+        config_file.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
+        (fault,) = (await config_file.report()).of("public URL", "fail")
     assert "a redirect to login.example.com" in fault["message"]
 
 
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_certificate_of_the_public_url_is_checked(
-    examined: Examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+    config_file: ConfigFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
     async def health(_: web.Request) -> web.Response:
         return web.json_response({"result": "ok"})
@@ -62,13 +62,13 @@ async def test_certificate_of_the_public_url_is_checked(
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())
     async with responding(health, serving) as server:
-        examined.document["server"]["public_url"] = f"https://localhost:{server.port}"
-        (found,) = (await examined.report()).of("public URL")
+        config_file.document["server"]["public_url"] = f"https://localhost:{server.port}"
+        (found,) = (await config_file.report()).of("public URL")
     assert found["level"] == ("ok" if trusted else "fail")
     assert trusted or "certificate that is not trusted" in found["message"]
 
 
-async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp_path: Path) -> None:
+async def test_another_gateway_is_reported_from_this_one(config_file: ConfigFile, tmp_path: Path) -> None:
     """Another gateway responds, such as a demo on the same port, with another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
@@ -78,66 +78,66 @@ async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp
     del elsewhere["catalog"]
     await other.start()
     try:
-        examined.document["server"] |= {"port": elsewhere["server"]["port"], "public_url": other.url}
-        result = await examined.report()
+        config_file.document["server"] |= {"port": elsewhere["server"]["port"], "public_url": other.url}
+        result = await config_file.report()
     finally:
         await other.stop()
     (local,), (public,) = result.of("gateway"), result.of("public URL")
     assert (result.code, local["level"], public["level"]) == (1, "fail", "fail")
     assert local["message"].startswith("another gateway listens on")
-    assert local["line"] == examined.line("port:")
+    assert local["line"] == config_file.line("port:")
     assert "Ctrl-C" in local["fix"]
     assert "reaches another gateway" in public["message"]
 
 
-async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(examined: Examined) -> None:
-    keys = examined.document["store"]["encryption_keys"]
-    examined.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", *keys]
-    result = await examined.report()
+async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(config_file: ConfigFile) -> None:
+    keys = config_file.document["store"]["encryption_keys"]
+    config_file.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", *keys]
+    result = await config_file.report()
     assert (result.levels("gateway"), result.levels("public URL")) == ({"ok"}, {"ok"})
 
 
-async def test_older_gateway_does_not_identify_itself(examined: Examined) -> None:
+async def test_older_gateway_does_not_identify_itself(config_file: ConfigFile) -> None:
     async def health(_: web.Request) -> web.Response:
         return web.json_response({"result": "ok"})
 
     async with responding(health) as server:
         url = f"http://127.0.0.1:{server.port}"
-        examined.document["server"] |= {"port": server.port, "public_url": url}
-        result = await examined.report()
+        config_file.document["server"] |= {"port": server.port, "public_url": url}
+        result = await config_file.report()
     assert (result.levels("gateway"), result.levels("public URL")) == ({"ok"}, {"ok"})
 
 
-async def test_a_name_without_an_address_is_found(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    examined.document["server"]["public_url"] = "https://gateway.invalid"
-    (fault,) = (await examined.report()).of("public URL")
+async def test_a_name_without_an_address_is_found(config_file: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    config_file.document["server"]["public_url"] = "https://gateway.invalid"
+    (fault,) = (await config_file.report()).of("public URL")
     assert fault["level"] == "fail"
     assert "DNS" in fault["message"]
 
 
-async def test_an_address_that_egress_refuses_is_found(examined: Examined) -> None:
-    examined.document["egress"]["allow"] = ["127.0.0.1/32:1"]
-    result = await examined.report()
+async def test_an_address_that_egress_refuses_is_found(config_file: ConfigFile) -> None:
+    config_file.document["egress"]["allow"] = ["127.0.0.1/32:1"]
+    result = await config_file.report()
     (fault, *_) = result.of("egress", "fail")
-    assert (result.code, fault["line"]) == (1, examined.line("egress:") + 1)
+    assert (result.code, fault["line"]) == (1, config_file.line("egress:") + 1)
     assert "egress.allow" in fault["fix"]
 
 
 async def test_a_provider_that_cannot_be_reached_is_found(
-    examined: Examined, tracker: Tracker, running: RunningGateway
+    config_file: ConfigFile, tracker: Tracker, running: RunningGateway
 ) -> None:
     entry = tracker_entry(tracker.url, proxy={"base_url": "https://api.invalid"})
     write_entry(running.folder, "tracker", entry)
-    (fault,) = (await examined.report()).of("provider")
+    (fault,) = (await config_file.report()).of("provider")
     assert fault["level"] == "fail"
     assert "proxy.base_url" in fault["message"]
-    assert fault["line"] == examined.line("provider: tracker")
+    assert fault["line"] == config_file.line("provider: tracker")
     assert "tracker.yaml:" in fault["fix"]
 
 
 @pytest.mark.parametrize(("ahead_s", "level"), [(0, "ok"), (-30, "warn"), (600, "fail")])
 async def test_clock_is_compared_with_providers(
-    examined: Examined, running: RunningGateway, ahead_s: int, level: str
+    config_file: ConfigFile, running: RunningGateway, ahead_s: int, level: str
 ) -> None:
     asked = []
 
@@ -149,8 +149,8 @@ async def test_clock_is_compared_with_providers(
     async with responding(response_with_date) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
-        examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
-        result = await examined.report()
+        config_file.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
+        result = await config_file.report()
     assert result.levels("clock") == {level}
     assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
     if ahead_s:
@@ -158,53 +158,53 @@ async def test_clock_is_compared_with_providers(
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
-async def test_the_clock_of_the_application_is_not_compared(examined: Examined) -> None:
+async def test_the_clock_of_the_application_is_not_compared(config_file: ConfigFile) -> None:
     async def an_hour_late(_: web.Request) -> web.Response:
         there = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
         return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
 
     async with responding(an_hour_late) as server:
-        examined.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{server.port}/events"
-        examined.document["egress"]["allow"].append(f"127.0.0.1/32:{server.port}")
-        result = await examined.report()
+        config_file.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{server.port}/events"
+        config_file.document["egress"]["allow"].append(f"127.0.0.1/32:{server.port}")
+        result = await config_file.report()
     assert result.levels("webhook") == {"ok"}
     (agreed,) = result.of("clock")
     assert (agreed["level"], f"127.0.0.1:{server.port}" in agreed["message"]) == ("ok", False)
 
 
-async def test_offline_option_makes_no_connection(examined: Examined, running: RunningGateway) -> None:
+async def test_offline_option_makes_no_connection(config_file: ConfigFile, running: RunningGateway) -> None:
     async def fail_if_called(_: web.Request) -> web.Response:
         raise AssertionError("it was asked")
 
     async with responding(fail_if_called) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
-        examined.document["server"]["public_url"] = url
-        result = await examined.report("--offline")
+        config_file.document["server"]["public_url"] = url
+        result = await config_file.report("--offline")
     assert not result.of("public URL")
     assert not result.of("provider")
     assert result.of("redirect")
 
 
-async def test_advice_for_a_receiver_that_does_not_run_is_to_start_it(examined: Examined) -> None:
+async def test_advice_for_a_receiver_that_does_not_run_is_to_start_it(config_file: ConfigFile) -> None:
     with free_socket() as closed:
         port = closed.getsockname()[1]
-    examined.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
-    examined.document.setdefault("egress", {}).setdefault("allow", []).append(f"127.0.0.1/32:{port}")
-    (fault,) = (await examined.report()).of("webhook")
+    config_file.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
+    config_file.document.setdefault("egress", {}).setdefault("allow", []).append(f"127.0.0.1/32:{port}")
+    (fault,) = (await config_file.report()).of("webhook")
     assert "could not be reached" in fault["message"]
     assert fault["fix"] == "start the receiver, or correct webhook_url"
 
 
-async def test_advice_for_a_receiver_that_egress_refuses_is_to_allow_it(examined: Examined) -> None:
-    examined.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
-    (fault,) = (await examined.report()).of("webhook")
+async def test_advice_for_a_receiver_that_egress_refuses_is_to_allow_it(config_file: ConfigFile) -> None:
+    config_file.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
+    (fault,) = (await config_file.report()).of("webhook")
     assert fault["fix"] == "add its IP address to egress.allow, or correct webhook_url"
 
 
-async def test_an_unreachable_webhook_url_is_reported(examined: Examined) -> None:
-    examined.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
-    result = await examined.report()
+async def test_an_unreachable_webhook_url_is_reported(config_file: ConfigFile) -> None:
+    config_file.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
+    result = await config_file.report()
     (fault,) = result.of("webhook")
-    assert (fault["level"], fault["line"]) == ("fail", examined.line("webhook_url"))
+    assert (fault["level"], fault["line"]) == ("fail", config_file.line("webhook_url"))
     assert "token=hidden" not in result.text

@@ -16,7 +16,7 @@ from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT
-from tests.gateway.cli.examined import responding
+from tests.gateway.cli.config_file import responding
 from tests.gateway.cli.try_.conftest import Try
 
 

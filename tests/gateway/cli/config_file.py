@@ -30,7 +30,7 @@ class DoctorReport(NamedTuple):
         return {item["level"] for item in self.of(check)}
 
 
-class Examined:
+class ConfigFile:
     """A gateway.yaml that a test can change and let `gateway doctor` examine."""
 
     def __init__(self, file: Path, document: dict[str, Any]) -> None:
