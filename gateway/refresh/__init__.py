@@ -13,8 +13,8 @@ store the new token. The gateway uses the new token only after it is stored. Rea
     schedule                            decides when to refresh, so that no token expires before its refresh
     backoff                             decides when to retry, what error callers get, and when refusals are final
     recovery                            finishes refreshes of dead processes; restores claims that a failover lost
-    keep_alive                          refreshes unused connections before their refresh token expires
-    ending_connections                  records connections that cannot be refreshed any more
+    keep_alive                          refreshes unused connections before their refresh token expires, and records
+                                        those that cannot be refreshed any more
 
 Always true: the intent is on the disk before the refresh token is sent. Every write names the version of the credential
 that it replaces, so that the database refuses a late write.

@@ -160,6 +160,12 @@ def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime)
     return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
 
 
+def token_end_failure(now: datetime) -> RefreshFailure:
+    """Return the failure of a connection whose access token has expired and cannot be refreshed."""
+    message = "the access token has expired, and the provider gave no refresh token"
+    return RefreshFailure(NOT_REFRESHABLE, message, True, now, 1)
+
+
 def dropped_part_note(part: str, lost_at: datetime | None) -> HistoryNote:
     """Return the report that a refresh has dropped a part of the credential, because the provider refuses the part.
 

@@ -14,14 +14,23 @@ from typing import Final
 import structlog
 
 from gateway import clock
+from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
-from gateway.errors import GatewayError, exc_info_of
+from gateway.errors import CredentialUnreadable, GatewayError, Unavailable, exc_info_of
 from gateway.generation import CurrentGeneration, Generation
 from gateway.records.connection import Connection
-from gateway.refresh.ending_connections import EndedConnectionRecorder
+from gateway.refresh.backoff import NOT_REFRESHABLE, token_end_failure
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.schedule import UNUSED_FROM, UNUSED_SPREAD, idle_limit, lifespan, refresh_tokens_expire
+from gateway.refresh.save_tokens import log_fields
+from gateway.refresh.schedule import (
+    UNUSED_FROM,
+    UNUSED_SPREAD,
+    idle_limit,
+    lifespan,
+    refresh_tokens_expire,
+    refreshable_after_expiry,
+)
 from gateway.store import Store
 
 TASK: Final = "keep_alive"
@@ -29,6 +38,7 @@ EVERY_S: Final = 60.0
 HELD: Final = timedelta(seconds=180)
 BATCH: Final = 100
 ROWS_PER_QUERY: Final = 500
+ENDED_PER_QUERY: Final = 100  # credentials decrypted before the event loop runs other tasks
 LATER: Final = timedelta(hours=1)  # wait after a failed refresh, so that a failing connection does not block others
 
 log = structlog.get_logger(__name__)
@@ -155,3 +165,52 @@ class KeepAlive:
 
 def _has_failed(task: "asyncio.Task[Connection]") -> bool:
     return not task.done() or task.cancelled() or task.exception() is not None
+
+
+# ── Records connections whose access token has expired and cannot be refreshed, even if no call uses them.
+
+
+class EndedConnectionRecorder:
+    """Records connections whose access token has expired and cannot be refreshed.
+
+    Only the process that does the keep-alive uses a recorder.
+    """
+
+    def __init__(self, store: Store, current: CurrentGeneration) -> None:
+        self._store = store
+        self._current = current
+
+    async def record(self) -> int:
+        """Record every connection that has ended, and return the number of recorded connections.
+
+        Skip a connection that another process refreshes now; the next run checks the connection again.
+        """
+        done, after = 0, None
+        while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=ENDED_PER_QUERY):
+            after = rows[-1]
+            judged = [(row, self._is_dead(row)) for row in rows]
+            dead = [row for row, is_dead in judged if is_dead]
+            alive = [row for row, is_dead in judged if is_dead is False]
+            await self._store.expiring.mark_checked(alive, now=clock.now())
+            for row in await self._store.expiring.end(dead, token_end_failure(clock.now())):
+                log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
+                done += 1
+        return done
+
+    def _is_dead(self, row: Connection) -> bool | None:
+        """Return True if the credential can never be refreshed; None if its encryption key is not in the keyring yet.
+
+        Also return False if this method cannot decide: the catalog entry is gone or has another auth mode now, or the
+        row is damaged.
+        """
+        provider = self._current.generation.catalog.get(row.provider)
+        mode = modes().get(provider.auth_mode) if provider is not None else None
+        if provider is None or mode is None:
+            return False
+        try:
+            credential = self._store.open(row.credential)
+        except CredentialUnreadable:
+            return False
+        except Unavailable:
+            return None
+        return credential["type"] in mode.types() and not refreshable_after_expiry(provider, credential)

@@ -48,7 +48,6 @@ from gateway.refresh.decision import (
     keeps_intent,
     next_step,
 )
-from gateway.refresh.ending_connections import token_end_failure
 from gateway.refresh.save_tokens import (
     LEASE,
     LOOK_AGAIN_S,
@@ -537,7 +536,7 @@ class RefreshProtocol:
         owner = await self._store.holders.new_owner()
         if await self._store.refreshes.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
             await self._store.refreshes.record_failure(
-                seen.ref, owner=owner, version=seen.version, failure=token_end_failure(now)
+                seen.ref, owner=owner, version=seen.version, failure=backoff.token_end_failure(now)
             )
 
     async def _store_unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
