@@ -21,8 +21,7 @@ from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, No
 from gateway.generation import CurrentGeneration
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
-from gateway.records.connection import Connection, ConnectionRef, NewConnection
-from gateway.refresh.save_tokens import log_fields
+from gateway.records.connection import Connection, ConnectionRef, NewConnection, log_fields
 from gateway.secret import Secret
 from gateway.store import Store
 

@@ -24,11 +24,10 @@ from gateway.errors import InvalidRequest, Issue, UpstreamFailed
 from gateway.generation import CurrentGeneration
 from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
-from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
+from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection, log_fields
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.refresh.backoff import no_catalog_entry, token_end_failure
-from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
 

@@ -15,9 +15,8 @@ from gateway.connections.opened import OpenedConnection
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import GatewayError
 from gateway.http.scope_challenge import MAX_SCOPES
-from gateway.records.connection import Connection, RefusedScopes
+from gateway.records.connection import Connection, RefusedScopes, log_fields
 from gateway.records.integration import Integration
-from gateway.refresh.save_tokens import log_fields
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)

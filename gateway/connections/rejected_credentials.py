@@ -22,12 +22,11 @@ from gateway.catalog.provider import Provider
 from gateway.connections.opened import OpenedConnection
 from gateway.errors import GatewayError
 from gateway.observe.metrics import REJECTED_CREDENTIALS, Metrics
-from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, log_fields
 from gateway.records.states import REJECTED
 from gateway.refresh.auth_exchange import mode_for
 from gateway.refresh.backoff import API_DEGRADED, api_verdict
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted

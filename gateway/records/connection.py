@@ -20,6 +20,11 @@ class ConnectionRef(NamedTuple):
     connection_id: str
 
 
+def log_fields(ref: ConnectionRef) -> dict[str, str]:
+    """Return the fields that name the connection in a log line."""
+    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
+
+
 # ── The characters of integration and connection ids.
 
 # OpenAPI publishes these patterns. So they must be valid in ECMA-262 with the flag `u`, in which a backslash before a

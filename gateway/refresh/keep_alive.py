@@ -19,10 +19,9 @@ from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import CredentialUnreadable, GatewayError, Unavailable, exc_info_of
 from gateway.generation import CurrentGeneration, Generation
-from gateway.records.connection import Connection
+from gateway.records.connection import Connection, log_fields
 from gateway.refresh.backoff import NOT_REFRESHABLE, token_end_failure
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import (
     UNUSED_FROM,
     UNUSED_SPREAD,

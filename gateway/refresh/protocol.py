@@ -30,7 +30,7 @@ from gateway.journal.reader import OpenRecord
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import current_trace_id
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
-from gateway.records.connection import Connection, ConnectionRef, Lease, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, Lease, RefreshFailure, log_fields
 from gateway.records.operation import Operation, RecordOperation, current_request_id
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, StateTrigger
@@ -57,7 +57,6 @@ from gateway.refresh.save_tokens import (
     has_same_credential,
     is_over,
     keep_lease,
-    log_fields,
     repeat_last,
     save_after_lost_lease,
     token_digest,

@@ -16,7 +16,7 @@ import structlog
 from gateway import clock
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, exc_info_of
-from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.connection import Connection, log_fields
 from gateway.records.states import HistoryNote
 from gateway.refresh.schedule import lifespan
 from gateway.secret import digest
@@ -200,7 +200,3 @@ def has_same_credential(stored: Connection, row: Connection) -> bool:
 def repeat_last(waits_s: Sequence[float]) -> Iterator[float]:
     """Yield each of `waits_s`, then repeat the last value forever."""
     return chain(waits_s, repeat(waits_s[-1]))
-
-
-def log_fields(ref: ConnectionRef) -> dict[str, str]:
-    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
