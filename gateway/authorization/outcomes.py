@@ -122,9 +122,9 @@ class Outcomes:
     """Publishes outcomes of authorizations, and wakes the windows that wait for these outcomes. The store is not
     queried while no window waits in this worker. `attempts`: counts the attempts that have not succeeded."""
 
-    def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
+    def __init__(self, store: Store, record_operation: RecordOperation = lambda _: None) -> None:
         self._store = store
-        self._note = note
+        self._record_operation = record_operation
         self._waiting: dict[str, set[WaitingWindow]] = {}
         self._count = 0
         self._sockets: Counter[str] = Counter()  # by client
@@ -225,7 +225,7 @@ class Outcomes:
             if self._failures.add(outcome.session_digest) > MAX_FAILURES:
                 self._deliver(outcome)
                 return
-        self._note(_operation(outcome, failure or {}))
+        self._record_operation(_operation(outcome, failure or {}))
         try:
             await self._store.flow_results.add(outcome)
         except GatewayError as fault:

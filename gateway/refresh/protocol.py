@@ -295,11 +295,11 @@ class RefreshProtocol:
         current: CurrentGeneration,
         dialogues: AuthDialogueRunner,
         metrics: Metrics,
-        note: RecordOperation,
+        record_operation: RecordOperation,
     ) -> None:
         self._store = store
         self._current = current
-        self._note_operation = note
+        self._record_operation = record_operation
         self._token_source = TokenSource(store, dialogues)
         self.fact_collector = FactCollector(store, current)
         self._metrics = metrics
@@ -507,7 +507,7 @@ class RefreshProtocol:
         trace = current_refresh.get()
         if trace is not None:
             trace.end()
-        self._note_operation(
+        self._record_operation(
             Operation(
                 "refresh",
                 clock.now(),

@@ -181,10 +181,10 @@ class Refresher:
         current: CurrentGeneration,
         dialogues: AuthDialogueRunner,
         metrics: Metrics,
-        note: RecordOperation = lambda _: None,
+        record_operation: RecordOperation = lambda _: None,
     ) -> None:
         self.metrics = metrics
-        self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
+        self._protocol = RefreshProtocol(store, current, dialogues, metrics, record_operation)
         self._current = current
         self._queue = RefreshQueue()
         self._urgent: set[ConnectionRef] = set()  # connections whose background refresh a call now waits for
