@@ -47,9 +47,11 @@ def main() -> int:
     return 0
 
 
-def _options(asked: argparse.Namespace) -> Options:
-    options = dataclasses.replace(QUICK if asked.quick else FULL, only=tuple(asked.only), built_in=asked.built_in)
-    given = {name: getattr(asked, name) for name in ("rounds", "seconds", "size", "events", "idle")}
+def _options(arguments: argparse.Namespace) -> Options:
+    options = dataclasses.replace(
+        QUICK if arguments.quick else FULL, only=tuple(arguments.only), built_in=arguments.built_in
+    )
+    given = {name: getattr(arguments, name) for name in ("rounds", "seconds", "size", "events", "idle")}
     return dataclasses.replace(options, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -117,24 +117,24 @@ def cold_and_warm(server: Server) -> tuple[float, float]:
     return figures[0], figures[1]
 
 
-def ratio_table(found: list[Ratio]) -> str:
+def ratio_table(ratios: list[Ratio]) -> str:
     lines = ["| what, to what | CPU µs | CPU µs | limit | found | |", "|---|---:|---:|---:|---:|---|"]
-    for ratio in found:
+    for ratio in ratios:
         figures = f"{ratio.one:.0f} | {ratio.other:.0f} | {ratio.goal.limit:g} | {ratio.goal.found:.2f}"
         lines.append(f"| {ratio.goal.words} | {figures} | {ratio.goal.verdict} |")
     return "\n".join(lines)
 
 
-def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
+def latency_table(latencies_by_server: dict[str, list[Latency]]) -> tuple[str, Goal]:
     """Return the table of latencies, and the goal for p99.9."""
     lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
-    for name, rounds in found.items():
+    for name, rounds in latencies_by_server.items():
         cells = [
             f"{statistics.median(getattr(measured, what) for measured in rounds):.2f}"
             for what in ("p50", "p99", "p999")
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    pairs = zip(found.get(GATEWAY, []), found.get("go", []), strict=False)
+    pairs = zip(latencies_by_server.get(GATEWAY, []), latencies_by_server.get("go", []), strict=False)
     ratios = [ours.p999 / theirs.p999 for ours, theirs in pairs]
     goal = Goal("p99.9 to Go's ReverseProxy", LATE, statistics.median(ratios) if ratios else None)
     return "\n".join(lines), goal

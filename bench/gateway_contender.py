@@ -133,8 +133,8 @@ def other_targets(server: Server) -> dict[str, Target]:
     }
 
 
-def _mint_key(port: int, key: str, wish: dict[str, Any]) -> str:
-    body = {"display_name": f"bench {secrets.token_hex(4)}", **wish}
+def _mint_key(port: int, key: str, fields: dict[str, Any]) -> str:
+    body = {"display_name": f"bench {secrets.token_hex(4)}", **fields}
     made: str = _post(port, key, "/environment/api-keys", body, 200)["data"]["secret"]
     return made
 
@@ -203,15 +203,15 @@ def seed(usable: int = IN_USE) -> Seed:
 
 
 def _write_configuration(
-    folder: Path, held: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
+    folder: Path, seed: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
 ) -> list[str]:
     """Write the configuration and the catalog entry. Return the command that starts a gateway with these files."""
     configuration = {
         "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
-        "store": {"url": store, "encryption_keys": [held.encryption_key]},
+        "store": {"url": store, "encryption_keys": [seed.encryption_key]},
         "catalog": ["catalog"],
         "environments": {
-            "bench": {"secret_keys": [held.key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}
+            "bench": {"secret_keys": [seed.key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}
         },
         "egress": {"allow": [f"{HOST}/32:{upstream}"]},
     }

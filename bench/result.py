@@ -72,23 +72,23 @@ class Result:
         return next((row for row in [*self.rows, *self.variants] if row.name == name and row.loads), None)
 
 
-def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections: int = MANY) -> float | None:
-    """Return the median over all rounds of the ratio `one` / `other`.
+def ratio(first: Row | None, second: Row | None, what: str = "cpu_us", connections: int = MANY) -> float | None:
+    """Return the median over all rounds of the ratio `first` / `second`.
 
     Both figures of a ratio are from the same round, so a slow minute affects both.
     """
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    theirs = {load.round: getattr(load, what) for load in other.loads.get(connections, [])}
-    ours = [(getattr(load, what), theirs.get(load.round)) for load in one.loads.get(connections, [])]
+    theirs = {load.round: getattr(load, what) for load in second.loads.get(connections, [])}
+    ours = [(getattr(load, what), theirs.get(load.round)) for load in first.loads.get(connections, [])]
     found: list[float] = [figure / beside for figure, beside in ours if beside]
     return statistics.median(found) if found else None
 
 
-def speed_ratio(one: Row | None, other: Row | None, way: str) -> float | None:
-    """Return the median ratio of the stream speed of `one` to the stream speed of `other`. `way`: down or up."""
-    if one is None or other is None:
+def speed_ratio(first: Row | None, second: Row | None, direction: str) -> float | None:
+    """Return the median ratio of the stream speed of `first` to the stream speed of `second`. `direction`: down or up."""
+    if first is None or second is None:
         return None
-    pairs = zip(getattr(one, way), getattr(other, way), strict=False)
+    pairs = zip(getattr(first, direction), getattr(second, direction), strict=False)
     found: list[float] = [a.mib_per_second / b.mib_per_second for a, b in pairs]
     return statistics.median(found) if found else None

@@ -173,6 +173,6 @@ def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], 
         say(f"{row.name}: {what} failed: {fault}")
 
 
-def _rotate(servers: list[Server], by: int) -> list[Server]:
-    by %= max(1, len(servers))
-    return servers[by:] + servers[:by]
+def _rotate(servers: list[Server], count: int) -> list[Server]:
+    count %= max(1, len(servers))
+    return servers[count:] + servers[:count]

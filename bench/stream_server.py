@@ -47,7 +47,7 @@ def _converse(peer: socket.socket, noise: int) -> None:
             return
 
 
-def _response(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
+def _response(peer: socket.socket, head: bytes, buffered: bytes, noise: int) -> bytes:
     """Respond to one request. Return the bytes that were received after it."""
     line, *fields = head.decode("latin-1").split("\r\n")
     _, path, *rest = line.split(" ")[1].split("/")
@@ -56,17 +56,17 @@ def _response(peer: socket.socket, head: bytes, held: bytes, noise: int) -> byte
     if path == "sink":
         if any(field.lower().startswith("expect:") for field in fields):
             peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        taken, held = _swallow(peer, held, length)
+        taken, buffered = _swallow(peer, buffered, length)
         _send_whole(peer, b'{"bytes":%d}' % taken)
     elif path == "bytes":
         _send_head(peer, f"Content-Length: {rest[0]}\r\nContent-Type: application/octet-stream")
         _send_noise(peer, noise, int(rest[0]))
     elif path == "events":
-        _, held = _swallow(peer, held, length)
+        _, buffered = _swallow(peer, buffered, length)
         _send_events(peer, int(rest[0]), int(rest[1]) / 1000)
     else:
         _send_whole(peer, SMALL.encode())
-    return held
+    return buffered
 
 
 def _send_noise(peer: socket.socket, noise: int, size: int) -> None:
@@ -76,16 +76,16 @@ def _send_noise(peer: socket.socket, noise: int, size: int) -> None:
         sent += os.sendfile(peer.fileno(), noise, offset, min(size - sent, PIECE - offset))
 
 
-def _swallow(peer: socket.socket, held: bytes, length: int) -> tuple[int, bytes]:
-    taken = min(len(held), length)
-    held = held[taken:]
+def _swallow(peer: socket.socket, buffered: bytes, length: int) -> tuple[int, bytes]:
+    taken = min(len(buffered), length)
+    buffered = buffered[taken:]
     buffer = bytearray(1 << 20)
     while taken < length:
         got = peer.recv_into(buffer, min(len(buffer), length - taken))
         if not got:
             break
         taken += got
-    return taken, held
+    return taken, buffered
 
 
 def _send_events(peer: socket.socket, count: int, every_s: float) -> None:

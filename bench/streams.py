@@ -136,16 +136,16 @@ def _connect(target: Target) -> socket.socket:
     return socket.create_connection((HOST, target.port), timeout=60)
 
 
-def _send_request(target: Target, method: str, path: str, more: str = "") -> socket.socket:
+def _send_request(target: Target, method: str, path: str, extra: str = "") -> socket.socket:
     peer = _connect(target)
-    peer.sendall(_head(target, method, path, "\r\n".join(filter(None, ["Connection: close", more]))))
+    peer.sendall(_head(target, method, path, "\r\n".join(filter(None, ["Connection: close", extra]))))
     return peer
 
 
-def _head(target: Target, method: str, path: str, more: str) -> bytes:
+def _head(target: Target, method: str, path: str, extra: str) -> bytes:
     lines = [f"{method} {target.path}{path} HTTP/1.1", f"Host: {HOST}:{target.port}"]
     lines += [f"{name}: {value}" for name, value in target.headers.items()]
-    return "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
+    return "\r\n".join([*lines, *filter(None, [extra]), "", ""]).encode()
 
 
 def _read_head(peer: socket.socket) -> bytes:

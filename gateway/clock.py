@@ -63,17 +63,17 @@ class Offset:
         """Whether the offset is so large that this node claims no lease."""
         return abs(self.seconds) > MAX_OFFSET_S
 
-    def add_measurement(self, sent: datetime, received: datetime, database: datetime) -> bool:
+    def add_measurement(self, sent_at: datetime, received: datetime, database: datetime) -> bool:
         """Add a measurement, and return whether to log `offset`.
 
-        `sent`, `received`: this machine's time (`machine`) before and after the SQL statement. `database`: the time
+        `sent_at`, `received`: this machine's time (`machine`) before and after the SQL statement. `database`: the time
         that the statement returned. The offset is logged if it differs by more than REPORTED_OFFSET_S from the offset
         logged last (at first 0).
         """
-        round_trip = received - sent
+        round_trip = received - sent_at
         if round_trip < timedelta(0):
             return False  # this machine's clock was set back
-        least, most = database - received, database - sent
+        least, most = database - received, database - sent_at
         if self._round_trip is None or round_trip <= self._round_trip or not least <= self._value <= most:
             self._value, self._round_trip = least + round_trip / 2, round_trip
         if abs(self.seconds - self._reported_s) <= REPORTED_OFFSET_S:
@@ -113,15 +113,15 @@ class ProviderDates:
         least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
-    def add_date(self, sent: datetime, received: datetime, date: str) -> bool:
+    def add_date(self, sent_at: datetime, received: datetime, date: str) -> bool:
         """Add the `Date` of a response, and return whether to log `seconds`. An unreadable `Date` is ignored.
 
-        `sent`, `received`: the time (`now`) before and after the call. `seconds` is logged if it differs by more than
+        `sent_at`, `received`: the time (`now`) before and after the call. `seconds` is logged if it differs by more than
         HINT_FROM_S from the value logged last (at first 0).
         """
         try:
             shown = parsedate_to_datetime(date[:64])
-            self._ranges.append(((shown - received).total_seconds(), (shown - sent).total_seconds() + 1))
+            self._ranges.append(((shown - received).total_seconds(), (shown - sent_at).total_seconds() + 1))
         except (ValueError, TypeError, OverflowError):
             return False
         if abs(self.seconds - self._reported_s) <= HINT_FROM_S:

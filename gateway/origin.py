@@ -28,7 +28,7 @@ def is_registered(name: str) -> bool:
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
-def not_ascii(text: str) -> str | None:
+def non_ascii_fault(text: str) -> str | None:
     """Return why a typed host is refused if it has a character outside ASCII, else None.
 
     The returned text is the rest of a sentence that begins with the host. Characters of other scripts are refused

@@ -16,15 +16,15 @@ MAX_NAME_CHARS: Final = (
 )
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the name in `known` that is most similar to `name`, ignoring case; None if no name is similar enough."""
+def nearest(name: str, known_names: Iterable[str]) -> str | None:
+    """Return the name in `known_names` that is most similar to `name`, ignoring case; None if no name is similar enough."""
     from difflib import SequenceMatcher  # imported here: an idle gateway does not need it
 
     if len(name) > MAX_NAME_CHARS:
         return None
     given = _fold(name)
     best, best_ratio = None, MIN_SIMILARITY
-    for candidate in known:
+    for candidate in known_names:
         matcher = SequenceMatcher(None, _fold(candidate), given)
         if matcher.real_quick_ratio() >= best_ratio and matcher.quick_ratio() >= best_ratio:
             ratio = matcher.ratio()
@@ -33,19 +33,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return best
 
 
-def close_matches(name: str, known: Iterable[str], limit: int, cutoff: float = 0.6) -> list[str]:
-    """Return up to `limit` names from `known` that are similar to `name`, the closest first.
+def close_matches(name: str, known_names: Iterable[str], limit: int, cutoff: float = 0.6) -> list[str]:
+    """Return up to `limit` names from `known_names` that are similar to `name`, the closest first.
 
     `cutoff`: the minimum similarity, from 0 to 1. The list is empty if `name` is longer than MAX_NAME_CHARS.
     """
     from difflib import get_close_matches  # imported here: an idle gateway does not need it
 
-    return get_close_matches(name, list(known), limit, cutoff) if len(name) <= MAX_NAME_CHARS else []
+    return get_close_matches(name, list(known_names), limit, cutoff) if len(name) <= MAX_NAME_CHARS else []
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Return a suggestion such as ``; did you mean 'jira'?``, or an empty text if no known name is close to `name`."""
-    near = nearest(name, known)
+    near = nearest(name, known_names)
     return f"; did you mean '{near}'?" if near else ""
 
 

@@ -14,7 +14,7 @@ def iso(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def moment(text: object) -> datetime | None:
+def parse_time(text: object) -> datetime | None:
     """Parse an ISO 8601 text, for example from `iso`; return None for any other value.
 
     A time without an offset is in UTC.
@@ -31,17 +31,17 @@ def moment(text: object) -> datetime | None:
         return None
 
 
-def span(text: str) -> timedelta | None:
+def parse_duration(text: str) -> timedelta | None:
     """Parse a duration such as ``90s``, ``15m``, ``12h`` or ``30d``; return None for any other text."""
     match = _SPAN.fullmatch(text)
     return None if match is None else timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def ago(text: str, now: datetime) -> datetime | None:
+def parse_time_or_age(text: str, now: datetime) -> datetime | None:
     """Parse a time: a duration before `now`, such as ``30s``, ``10m``, ``2h`` or ``3d``, or an ISO 8601 text.
 
     Return None for any other text.
     """
-    if (back := span(text)) is not None:
+    if (back := parse_duration(text)) is not None:
         return now - back
-    return moment(text)
+    return parse_time(text)

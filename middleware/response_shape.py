@@ -42,14 +42,14 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
     return response if response.prepared else add_request_id(response, request)
 
 
-def loggable_id(given: str | None) -> str | None:
+def loggable_id(value: str | None) -> str | None:
     """Return the caller's request id if it can be logged unchanged, else None.
 
     An id that contains a minted key or a capability is not logged.
     """
-    if given is None or LOGGABLE_ID.fullmatch(given) is None or mask_keys(given) != given:
+    if value is None or LOGGABLE_ID.fullmatch(value) is None or mask_keys(value) != value:
         return None
-    return given
+    return value
 
 
 def new_id() -> str:

@@ -122,11 +122,11 @@ class CalledFunctions:
         code = frame.f_code
         if event != "call" or code in self.functions or not code.co_filename.startswith(self._ours):
             return
-        if code.co_name == "<module>" or self._in_the_background():
+        if code.co_name == "<module>" or self._runs_in_background():
             return
         self.functions.add(code)
 
-    def _in_the_background(self) -> bool:
+    def _runs_in_background(self) -> bool:
         try:
             return asyncio.current_task() in self._before
         except RuntimeError:  # a thread that started later
@@ -208,10 +208,10 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
     return found
 
 
-def _yaml(given: dict[str, Any]) -> str:
+def _yaml(value: dict[str, Any]) -> str:
     import yaml
 
-    return yaml.dump(given, Dumper=yaml.CSafeDumper, sort_keys=False)
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False)
 
 
 def main() -> None:

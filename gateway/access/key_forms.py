@@ -226,19 +226,19 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 MAX_COMPARED: Final = 100  # with more names, the search for the name that was meant takes too long
 
 
-def integration_warnings(limits: KeyLimits, environment: str, known: Sequence[str]) -> Iterator[str]:
+def integration_warnings(limits: KeyLimits, environment: str, known_names: Sequence[str]) -> Iterator[str]:
     """Yield a warning for each integration that the limits name but the environment does not have.
 
-    An unknown integration is not an error, because somebody might add the integration later. `known`: the integrations
+    An unknown integration is not an error, because somebody might add the integration later. `known_names`: the integrations
     of the environment that the caller may see.
     """
     of_connections = (connection.partition("/")[0] for connection in limits.connections)
     for name in dict.fromkeys((*limits.integrations, *of_connections)):
-        if name == ANY_INTEGRATION or name in known:
+        if name == ANY_INTEGRATION or name in known_names:
             continue
         hint = ""
-        if len(known) <= MAX_COMPARED:
-            hint = did_you_mean(name, known) or f"; its integrations: {', '.join(known) or 'none'}"
+        if len(known_names) <= MAX_COMPARED:
+            hint = did_you_mean(name, known_names) or f"; its integrations: {', '.join(known_names) or 'none'}"
         yield (
             f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} The key "
             "cannot use it until it exists"

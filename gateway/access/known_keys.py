@@ -375,7 +375,7 @@ class KeyLookup:
         Return None if the key is neither in gateway.yaml nor in the cache.
         """
         declared = self._by_digest.get(key_digest)
-        return declared if declared is not None else self._if_declared(self._minted.peek(key_digest))
+        return declared if declared is not None else self._declared_caller(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: KeyKind = "key") -> Caller:
         """Return the caller with the key or capability `text`.
@@ -385,12 +385,12 @@ class KeyLookup:
         key_digest = digest(text)
         found = self.find_known(key_digest)
         if found is None and key_kind(text) == kind:
-            found = self._if_declared(await self._minted.caller(key_digest))
+            found = self._declared_caller(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:
             raise wrong_kind_error(text, kind) or invalid_key_error(kind)
         return found
 
-    def _if_declared(self, caller: Caller | None) -> Caller | None:
+    def _declared_caller(self, caller: Caller | None) -> Caller | None:
         """Return the caller; None if gateway.yaml no longer has its environment."""
         return caller if caller is not None and caller.environment.name in self._environments else None
 

@@ -232,13 +232,13 @@ def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def pack_snapshot(
-    provider: str, host: str, base: str, before: str, operations: Sequence[str], left_out: Sequence[str]
+    provider: str, host: str, base: str, prefix: str, operations: Sequence[str], left_out: Sequence[str]
 ) -> str:
     """Return the snapshot.
 
     Raises ValueError if the snapshot is too large, with a message that continues a sentence about the rule.
     """
-    head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
+    head = json.dumps({"provider": provider, "host": host, "base": base, "before": prefix}, separators=(",", ":"))
     text = "\n".join((head, *operations, *(f"- {other}" for other in left_out))).encode()
     if len(text) > MAX_SNAPSHOT_BYTES:
         raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
@@ -277,7 +277,7 @@ def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
         return OperationSet("", "", "", (), ())
 
 
-def _parse_line(rule: str, before: str, line: str) -> OperationRule:
+def _parse_line(rule: str, prefix: str, line: str) -> OperationRule:
     letter, method, below, name = line.split(" ")
-    written = without_settings(before) + below
-    return OperationRule(rule, method, name, written, before, below, _RISKS[letter.lower()], letter.isupper())
+    written = without_settings(prefix) + below
+    return OperationRule(rule, method, name, written, prefix, below, _RISKS[letter.lower()], letter.isupper())

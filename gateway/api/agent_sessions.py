@@ -34,7 +34,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
 from gateway.text import whole_number
-from gateway.timestamps import iso, span
+from gateway.timestamps import iso, parse_duration
 
 # Marks the keys of agent sessions: `MintedKey.created_by` begins with this text, and callers cannot set `created_by`.
 CREATED_BY_PREFIX: Final = "an agent session of "
@@ -124,7 +124,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
     ends_at = now + _parse_lifetime(body.expires_in)
     integrations = {
         integration.integration_id: integration
-        for integration in generation.integrations.of(environment)
+        for integration in generation.integrations.list_in(environment)
         if caller.policy.reaches_integration(integration.integration_id)
     }
     tools = await off_loop(caller.share, _tools_by_integration, body, integrations, generation.catalog)
@@ -214,7 +214,7 @@ def _key_id(session_id: str) -> int:
 
 
 def _parse_lifetime(expires_in: str | None) -> timedelta:
-    lasts = DEFAULT_LIFETIME if expires_in is None else span(expires_in)
+    lasts = DEFAULT_LIFETIME if expires_in is None else parse_duration(expires_in)
     if lasts is None or not timedelta(0) < lasts <= MAX_LIFETIME:
         issue = Issue(
             "custom", "expires_in must be a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)

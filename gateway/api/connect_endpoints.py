@@ -357,7 +357,7 @@ def offered_integrations(
     for key in requested:
         if not policy.reaches_integration(key):
             raise no_integration_error(environment, key)
-    existing = [integration.integration_id for integration in generation.integrations.of(environment)]
+    existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
     offered = tuple(requested or filter(policy.reaches_integration, existing))
     if not offered:
         raise beyond_limits_error("the environment has none of these integrations")
@@ -387,7 +387,7 @@ def _check_integrations(
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
     ]
     if issues:
-        existing = [integration.integration_id for integration in generation.integrations.of(environment)]
+        existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
         near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, existing))
         hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")

@@ -146,7 +146,7 @@ async def history_json(
 
     `in_serving_process`: whether this process serves calls. A command serves no calls.
     """
-    changes = await runtime.store.history.of(row.id)
+    changes = await runtime.store.history.changes_of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
     credential, readable = _open_credential(runtime, row)
     integration = generation.integrations.find(*row.ref[:2])

@@ -44,7 +44,7 @@ async def list_integrations(request: web.Request) -> web.Response:
     read_query(request, ())
     require_empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    integrations = generation.integrations.of(request[ENVIRONMENT].name)
+    integrations = generation.integrations.list_in(request[ENVIRONMENT].name)
     session = request.get(CONNECT_SESSION)
     if session is None:
         integrations = [

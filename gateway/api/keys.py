@@ -150,16 +150,18 @@ def key_json(key: MintedKey) -> responses.Key:
     return shown
 
 
-def key_warnings(wish: RequestedKey, environment: str, integrations: Integrations, policy: Policy) -> list[str]:
+def key_warnings(requested: RequestedKey, environment: str, integrations: Integrations, policy: Policy) -> list[str]:
     """Return warnings about limits of a new key that are probably mistakes, at most `MAX_WARNINGS`.
 
     `policy`: the policy of the caller, who does not learn about integrations that the caller may not list.
     """
     of_integrations: Iterable[str] = ()
     if policy.allows(LIST_INTEGRATIONS):
-        ids = (integration.integration_id for integration in integrations.of(environment))
-        of_integrations = integration_warnings(wish.limits, environment, list(filter(policy.reaches_integration, ids)))
-    return list(islice(chain(of_integrations, rule_warnings(wish.limits.rules)), MAX_WARNINGS))
+        ids = (integration.integration_id for integration in integrations.list_in(environment))
+        of_integrations = integration_warnings(
+            requested.limits, environment, list(filter(policy.reaches_integration, ids))
+        )
+    return list(islice(chain(of_integrations, rule_warnings(requested.limits.rules)), MAX_WARNINGS))
 
 
 def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:

@@ -42,7 +42,7 @@ async def check_usable(runtime: Runtime, generation: Generation, caller: Caller,
     if len(key) > MAX_ID_LENGTH or id_fault(key, PROVIDER_CONFIG_KEY):
         raise wrong_query(
             "provider_config_key",
-            f"'provider_config_key' {id_fault(key, PROVIDER_CONFIG_KEY) or too_long_text()}.",
+            f"'provider_config_key' {id_fault(key, PROVIDER_CONFIG_KEY) or too_long_message()}.",
         )
     check_reach(caller, ref)
     check_exists(generation, caller, ref.environment, key)
@@ -62,7 +62,7 @@ def unique_key(request: web.Request) -> str:
     return path_part(request, "unique_key", PROVIDER_CONFIG_KEY, "uniqueKey")
 
 
-def too_long_text() -> str:
+def too_long_message() -> str:
     return f"is longer than {MAX_ID_LENGTH} characters"
 
 
@@ -70,7 +70,7 @@ def path_part(request: web.Request, name: str, pattern: str, example: str) -> st
     """Return the part `name` of the path. Raises InvalidRequest ``invalid_uri_params`` if the part does not match
     `pattern`. `example`: the name of the part in the error message."""
     text = request.match_info[name]
-    fault = too_long_text() if len(text) > MAX_ID_LENGTH else id_fault(text, pattern)
+    fault = too_long_message() if len(text) > MAX_ID_LENGTH else id_fault(text, pattern)
     if fault is not None:
         message = f"'{example}' in the path {fault}."
         raise InvalidRequest("invalid_uri_params", message, errors=[Issue("invalid_format", message, (example,))])

@@ -18,7 +18,7 @@ from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fault
 from gateway.text import counted, did_you_mean, whole_number
-from gateway.timestamps import ago
+from gateway.timestamps import parse_time_or_age
 
 # ── Pydantic's errors, in the gateway's words.
 
@@ -60,17 +60,21 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
     return issues
 
 
-def _hint(name: str, known: Sequence[str], what: str) -> str:
+def _hint(name: str, known_names: Sequence[str], what: str) -> str:
     """Return the end of a message about the unknown `name`.
 
     It has the most similar known name, all known names if they are few, or the page that lists them. `what`: what
-    `known` has, such as ``fields``.
+    `known_names` has, such as ``fields``.
     """
-    if near := did_you_mean(name, known):
+    if near := did_you_mean(name, known_names):
         return near
-    if not known:
+    if not known_names:
         return "."
-    return f"; the {what} are {', '.join(known)}." if len(known) <= MAX_LISTED else f"; GET /docs lists the {what}."
+    return (
+        f"; the {what} are {', '.join(known_names)}."
+        if len(known_names) <= MAX_LISTED
+        else f"; GET /docs lists the {what}."
+    )
 
 
 def pydantic_issue(error: ErrorDetails, value: Any = None) -> Issue:
@@ -259,8 +263,8 @@ def require_empty_body(request: web.Request) -> None:
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])
 
 
-def _joined_by_or(words: Collection[str]) -> str:
-    return " or ".join(f"'{word}'" for word in words)
+def _joined_by_or(names: Collection[str]) -> str:
+    return " or ".join(f"'{word}'" for word in names)
 
 
 def query_boolean(query: Mapping[str, str], name: str) -> bool:
@@ -287,7 +291,7 @@ def query_time(query: Mapping[str, str], name: str, now: datetime) -> datetime |
     """Return the time in the parameter `name`, or None if the parameter is absent. Raises InvalidRequest."""
     if name not in query:
         return None
-    found = ago(query[name].replace(" ", "+"), now)
+    found = parse_time_or_age(query[name].replace(" ", "+"), now)
     if found is None:
         raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d.")
     return found

@@ -253,13 +253,13 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
         ),
         "stay_alive": store.failover.write_heartbeats(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.release),
-        "keep_alive": _after_delay(KeepAlive(store, refresher, current).run),
+        "keep_alive": _run_after_delay(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
-        "keep_events": _after_delay(runtime.keeper.run),
-        "prune": _after_delay(lambda: _prune(store)),
-        "expire_pending": _after_delay(lambda: expire_pending(runtime.session_connections)),
-        "prune_call_log": _after_delay(lambda: _prune_call_log(store)),
-        "end_integrations": _after_delay(lambda: resume_deletions_regularly(runtime.api_integrations)),
+        "keep_events": _run_after_delay(runtime.keeper.run),
+        "prune": _run_after_delay(lambda: _prune(store)),
+        "expire_pending": _run_after_delay(lambda: expire_pending(runtime.session_connections)),
+        "prune_call_log": _run_after_delay(lambda: _prune_call_log(store)),
+        "end_integrations": _run_after_delay(lambda: resume_deletions_regularly(runtime.api_integrations)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
@@ -268,7 +268,7 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
     return [start_background(task, name) for name, task in work.items()]
 
 
-async def _after_delay(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_after_delay(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await asyncio.sleep(HOUSEKEEPING_DELAY_S)
     await work()
 

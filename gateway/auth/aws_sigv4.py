@@ -23,7 +23,7 @@ from gateway.origin import DEFAULT_PORTS, bracketed
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
-from gateway.timestamps import iso, moment
+from gateway.timestamps import iso, parse_time
 
 # ── AWS Signature Version 4: the canonical form of a request, and its signature (AWS General Reference, "SigV4").
 #
@@ -327,15 +327,15 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
         raise TokenRefused("credentials_refused", message)
     values = [_element(text, name) for name in CREDENTIAL_PARTS]
     if text.lstrip().startswith("{"):
-        values = _from_json(text)
+        values = _values_from_json(text)
     key, secret, session, until = values
-    ends = moment(until)
+    ends = parse_time(until)
     if not (key and secret and session and ends):
         raise TokenUnavailable("STS returned no credentials")
     return key, secret, session, ends
 
 
-def _from_json(text: str) -> list[str]:
+def _values_from_json(text: str) -> list[str]:
     try:
         inside = dig(json.loads(text), "AssumeRoleResponse.AssumeRoleResult.Credentials")
     except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from gateway.errors import MAX_ISSUES, InvalidRequest, Issue, joined_issues
 from gateway.oauth.token_responses import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
 from gateway.text import did_you_mean
-from gateway.timestamps import moment
+from gateway.timestamps import parse_time
 
 # ── The members of a credential under the names that templates use.
 
@@ -132,7 +132,7 @@ class CredentialForm:
         number = positive_seconds(value) if isinstance(value, int | float) else None
         if number is not None and number < 1e14:
             return datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
-        when = moment(value)
+        when = parse_time(value)
         if when is None:
             self._fault(name, "invalid_format", f"'{name}' must be a time such as 2026-01-31T12:00:00Z.")
         return when

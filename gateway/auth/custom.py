@@ -27,7 +27,7 @@ from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.oauth.token_responses import GRANT_GONE, TokenRefused, TokenUnavailable, retry_after
 from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
-from gateway.timestamps import moment
+from gateway.timestamps import parse_time
 
 # The app's token is refreshed every hour. If the end user's token expires before the next of these refreshes, both
 # tokens are refreshed together.
@@ -122,7 +122,7 @@ class Custom(OAuth2):
 
     @staticmethod
     def _ends_soon(user: Mapping[str, Any]) -> bool:
-        ends = moment(user.get("expires_at"))
+        ends = parse_time(user.get("expires_at"))
         return ends is not None and ends - clock.now() < RENEW_USER_WITHIN
 
 

@@ -18,7 +18,7 @@ from gateway.oauth.token_requests import OAuthClient
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
-from gateway.timestamps import moment
+from gateway.timestamps import parse_time
 
 # ── Signs each request, for modes whose credential depends on the request's method, URL or body.
 
@@ -292,7 +292,7 @@ class TokenExchangeMode(AuthMode):
         )
 
     def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
-        return moment(credential.get("expires_at"))
+        return parse_time(credential.get("expires_at"))
 
     def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
         return True

@@ -29,7 +29,7 @@ from gateway.oauth.token_requests import OAuthClient, code_request, refresh_requ
 from gateway.oauth.token_responses import TokenUnavailable, dig, expires_at, positive_seconds, read_response
 from gateway.records.provider_call import Reply
 from gateway.secret import Secret
-from gateway.timestamps import iso, moment
+from gateway.timestamps import iso, parse_time
 
 MAX_TOKEN_CHARS: Final = 16_384
 # Members of an earlier step's response that describe only that step's own token.
@@ -193,7 +193,7 @@ class OAuth2(GrantingMode):
         return credential
 
     def expires_at(self, credential: Mapping[str, Any]) -> datetime | None:
-        return moment(credential.get("expires_at"))
+        return parse_time(credential.get("expires_at"))
 
     def refreshable(self, credential: Mapping[str, Any], provider: Provider) -> bool:
         return bool(credential.get("refresh_token")) or refreshes_by_access_token(provider)
@@ -255,7 +255,7 @@ def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any])
     a refresh now, or if the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
     ends, lives_s = (
-        moment(credential.get("expires_at")),
+        parse_time(credential.get("expires_at")),
         positive_seconds((credential.get("raw") or {}).get("expires_in")),
     )
     if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:

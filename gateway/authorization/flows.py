@@ -33,7 +33,7 @@ from gateway.authorization.results import (
     ReturnedFlow,
     SiteChoice,
     failed_callback,
-    not_for_reconnect,
+    reconnect_mismatch_error,
 )
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
@@ -270,7 +270,7 @@ class Flows:
         integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
         check_connection_limit(session)
-        if fault := not_for_reconnect(session, integration_id):
+        if fault := reconnect_mismatch_error(session, integration_id):
             raise fault
         provider = self._creator.provider_of(integration)
         mode = granting_mode(provider, integration_id)

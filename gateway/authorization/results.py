@@ -123,7 +123,7 @@ def failed_callback(
     return failed
 
 
-def not_for_reconnect(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
+def reconnect_mismatch_error(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
     """Return an error if the session reconnects a connection of another integration. Otherwise return None."""
     if session.integration_id is None or session.integration_id == integration_id:
         return None

@@ -205,10 +205,10 @@ def _missing_hint(path: Sequence[int | str]) -> str:
     return f"; {required}" if len(path) == 1 or path == ("proxy", "base_url") else ""
 
 
-def _did_you_mean(key: str, known: Collection[str]) -> str:
+def _did_you_mean(key: str, known_names: Collection[str]) -> str:
     if key == "<<":
         return "; merge keys are not supported, write the values out"
-    return did_you_mean(key, known)
+    return did_you_mean(key, known_names)
 
 
 def _dotted_path(path: Sequence[int | str]) -> str:
@@ -277,9 +277,9 @@ class _FolderReading:
     external_names: ExternalNames
     faulty_names: set[str]
 
-    def entry(self, path: Path, value: Any, known: tuple[CatalogFault, ...]) -> CatalogEntry:
+    def entry(self, path: Path, value: Any, known_faults: tuple[CatalogFault, ...]) -> CatalogEntry:
         provider, found = self._checked_provider(path.stem, value)
-        if provider is not None and not known:
+        if provider is not None and not known_faults:
             return CatalogEntry(path.stem, path, provider_json(provider), ())
         self.faulty_names.add(path.stem)
         try:
@@ -289,7 +289,7 @@ class _FolderReading:
         faults = {
             CatalogFault(_fault_location(document, place), message) for place, message in found if document is not None
         }
-        in_order = sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message))
+        in_order = sorted({*faults, *known_faults}, key=lambda fault: (fault.line, fault.message))
         return CatalogEntry(path.stem, path, None, tuple(in_order))
 
     def _checked_provider(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:

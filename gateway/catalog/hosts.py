@@ -171,9 +171,10 @@ def _authority(text: str) -> tuple[str, int | None]:
     return (host, int(port)) if colon and port.isdigit() else (authority, None)
 
 
-def _joined_endings(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> list[Ending]:
+def _joined_endings(pieces: Sequence[Piece], known_endings: Mapping[str, Sequence[Ending]]) -> list[Ending]:
     parts: list[Sequence[Ending]] = [
-        ((piece.lower(), True),) if isinstance(piece, str) else known.get(piece.name, _UNKNOWN) for piece in pieces
+        ((piece.lower(), True),) if isinstance(piece, str) else known_endings.get(piece.name, _UNKNOWN)
+        for piece in pieces
     ]
     return _concatenated_endings(parts)
 

@@ -69,7 +69,7 @@ def operation_faults(
 
 
 def _header_faults(
-    name: str, file: OperationFile, provider: Provider | None, known: set[str]
+    name: str, file: OperationFile, provider: Provider | None, known_names: set[str]
 ) -> Iterator[tuple[int, str]]:
     header = file.header
     if provider is None:
@@ -77,7 +77,7 @@ def _header_faults(
     else:
         yield from ((1, fault) for fault in _base_url_faults(name, provider, header))
     if other := header.get("same_as"):
-        if other not in known:
+        if other not in known_names:
             yield 1, f"same_as names {other!r}, which has no file of operations"
         if file.lines:
             yield (

@@ -199,8 +199,8 @@ def misplaced_fields(scheme: Paginate) -> str | None:
     return None
 
 
-def _missing(kind: str, given: Collection[str]) -> list[str]:
-    return [" or ".join(names) for names in _NEEDS.get(kind, ()) if not any(name in given for name in names)]
+def _missing(kind: str, fields: Collection[str]) -> list[str]:
+    return [" or ".join(names) for names in _NEEDS.get(kind, ()) if not any(name in fields for name in names)]
 
 
 def _full_names(given: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ from gateway.catalog.url_template import Piece, is_port, parse_url_template
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
 from gateway.http.headers import CONTROL_CHAR
 from gateway.http.url import has_dot_segment
-from gateway.origin import not_ascii
+from gateway.origin import non_ascii_fault
 
 # ── Names of values in templates: their synonyms, and which names belong to a credential.
 
@@ -142,7 +142,7 @@ class _Known:
         Raises BadValue if neither the value nor the value in lower case fits the rules of its setting.
         """
         value = self._find(name) or ""
-        if wrong := not_ascii(value):
+        if wrong := non_ascii_fault(value):
             setting = self.setting(name)
             is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
             raise BadValue(
@@ -173,9 +173,9 @@ def _without_prefix(name: str) -> str:
     return name.removeprefix("connectionConfig.")
 
 
-def _whole_base_url(piece: Name, known: _Known) -> str:
-    setting = known.setting(piece.name)
-    value = known.value(piece.name)
+def _whole_base_url(piece: Name, known_values: _Known) -> str:
+    setting = known_values.setting(piece.name)
+    value = known_values.value(piece.name)
     if setting is None or setting.format != "uri":
         raise BadValue(
             _without_prefix(piece.name), "can be the whole base URL only if the entry gives it `format: uri`"
@@ -195,9 +195,9 @@ def _whole_base_url(piece: Name, known: _Known) -> str:
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
 
 
-def _render_host(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_host(pieces: tuple[Piece, ...], known_values: _Known) -> str:
     host = "".join(
-        piece if isinstance(piece, str) else _render_host_value(piece.name, known) for piece in pieces
+        piece if isinstance(piece, str) else _render_host_value(piece.name, known_values) for piece in pieces
     ).lower()
     names = [piece.name for piece in pieces if isinstance(piece, Name)]
     if names and not is_hostname(host):
@@ -205,9 +205,9 @@ def _render_host(pieces: tuple[Piece, ...], known: _Known) -> str:
     return host
 
 
-def _render_host_value(name: str, known: _Known) -> str:
-    setting = known.setting(name)
-    folded = known.lower_case_value(name)
+def _render_host_value(name: str, known_values: _Known) -> str:
+    setting = known_values.setting(name)
+    folded = known_values.lower_case_value(name)
     several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
     if not (is_hostname(folded) if several else is_label(folded)):
         what = (
@@ -217,22 +217,22 @@ def _render_host_value(name: str, known: _Known) -> str:
     return folded
 
 
-def _render_port(piece: Piece, known: _Known) -> str:
+def _render_port(piece: Piece, known_values: _Known) -> str:
     if isinstance(piece, str):
         return piece
-    value = known.value(piece.name)
+    value = known_values.value(piece.name)
     if not is_port(value):
         raise BadValue(_without_prefix(piece.name), "must be a port from 1 to 65535")
     return str(int(value))
 
 
-def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_path(pieces: tuple[Piece, ...], known_values: _Known) -> str:
     path = ""
     for piece in pieces:
         if isinstance(piece, str):
             path += piece
             continue
-        value = known.value(piece.name)
+        value = known_values.value(piece.name)
         if has_dot_segment(value):
             raise BadValue(_without_prefix(piece.name), "has a '.' or '..' segment")
         path += _encode_value(piece.name, value)
@@ -241,9 +241,10 @@ def _render_path(pieces: tuple[Piece, ...], known: _Known) -> str:
     return path
 
 
-def _render_query(pieces: tuple[Piece, ...], known: _Known) -> str:
+def _render_query(pieces: tuple[Piece, ...], known_values: _Known) -> str:
     return "".join(
-        piece if isinstance(piece, str) else _encode_value(piece.name, known.value(piece.name)) for piece in pieces
+        piece if isinstance(piece, str) else _encode_value(piece.name, known_values.value(piece.name))
+        for piece in pieces
     )
 
 
@@ -295,7 +296,7 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 
 def differs_each_time(template: str) -> bool:
     """Return whether `template` has ``${now}`` or ``${random}``, so that each request needs its own rendered text."""
-    return _is_momentary(parse_template(template))
+    return _differs_at_each_use(parse_template(template))
 
 
 def needs_request(template: str) -> bool:
@@ -306,9 +307,10 @@ def needs_request(template: str) -> bool:
     return not REQUEST_PLACEHOLDERS.isdisjoint(placeholders(template))
 
 
-def _is_momentary(template: Template) -> bool:
+def _differs_at_each_use(template: Template) -> bool:
     return any(
-        isinstance(part, Now | Random) or (isinstance(part, FunctionCall) and any(map(_is_momentary, part.arguments)))
+        isinstance(part, Now | Random)
+        or (isinstance(part, FunctionCall) and any(map(_differs_at_each_use, part.arguments)))
         for part in template.parts
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.catalog.provider_parts import Setting
-from gateway.origin import not_ascii
+from gateway.origin import non_ascii_fault
 
 MAX_LENGTH: Final = 255  # maximum length of a value in characters, which also limits the time to match a pattern
 MAX_SECRET_LENGTH: Final = 8192
@@ -45,7 +45,7 @@ def check_value(name: str, value: str, setting: Setting) -> None:
         raise BadValue(name, f"is longer than {limit} characters")
     if _CONTROL.search(value):
         raise BadValue(name, "contains a control character")
-    if setting.format in _HOST_FORMATS and not setting.secret and (wrong := not_ascii(value)):
+    if setting.format in _HOST_FORMATS and not setting.secret and (wrong := non_ascii_fault(value)):
         raise BadValue(name, wrong)
     if setting.enum is not None and value not in setting.enum:
         raise BadValue(name, f"must be one of {', '.join(setting.enum)}")

@@ -131,14 +131,14 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         print(line, file=sys.stderr)
 
 
-def _report(done: "Restored") -> dict[str, object]:
+def _report(restored: "Restored") -> dict[str, object]:
     return {
-        "at": done.at.isoformat() if done.at else None,
-        "connections": done.connections,
-        "kept": str(done.kept) if done.kept else None,
-        "credentials_taken_over": done.taken_over,
-        "deleted_since_and_back": done.back,
-        "made_since_and_gone": done.gone,
+        "at": restored.at.isoformat() if restored.at else None,
+        "connections": restored.connections,
+        "kept": str(restored.kept) if restored.kept else None,
+        "credentials_taken_over": restored.taken_over,
+        "deleted_since_and_back": restored.back,
+        "made_since_and_gone": restored.gone,
     }
 
 

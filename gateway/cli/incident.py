@@ -70,10 +70,10 @@ def incident(
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.console.incident_report import MAX_KEYS, incident_subject, report, revoke_all
-        from gateway.timestamps import ago
+        from gateway.timestamps import parse_time_or_age
 
         now = clock.now()
-        moments = {name: ago(text, now) for name, text in (("since", since), ("until", until)) if text}
+        moments = {name: parse_time_or_age(text, now) for name, text in (("since", since), ("until", until)) if text}
         for name, moment in moments.items():
             if moment is None:
                 raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
@@ -107,8 +107,8 @@ def incident(
     run(file, work, as_json=as_json)
 
 
-def _print_report(incident: Mapping[str, Any], done: Sequence[str]) -> None:
-    """Print the report. `done`: the lines that `revoke_all` returned about revoked and deleted objects."""
+def _print_report(incident: Mapping[str, Any], actions_done: Sequence[str]) -> None:
+    """Print the report. `actions_done`: the lines that `revoke_all` returned about revoked and deleted objects."""
     uses = incident["uses"]
     print(
         f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident['since']} to {incident['until']}"
@@ -123,5 +123,5 @@ def _print_report(incident: Mapping[str, Any], done: Sequence[str]) -> None:
     names = ("provider_config_key", "connection_id", "state", "calls", "failed")
     rows = [[str(connection[name]) for name in names] for connection in incident["connections"]]
     table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
-    for line in done:
+    for line in actions_done:
         print(one_line(line))

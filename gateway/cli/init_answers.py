@@ -157,9 +157,9 @@ def _checked_flag(flag: str, value: str | None, check: Callable[[str], str]) -> 
 
 
 def _prompt(question: str, default: str, check: Callable[[str], str]) -> str:
-    def read(given: str) -> str:
+    def read(answer: str) -> str:
         try:
-            return check(given) if given else given
+            return check(answer) if answer else answer
         except ValueError as fault:
             raise click.BadParameter(str(fault)) from None
 

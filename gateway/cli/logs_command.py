@@ -54,14 +54,14 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 )
 @click.option("--follow", "-f", is_flag=True, help="Also print new rows as they are stored, until Ctrl-C.")
 @as_json
-def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:
+def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **options: Any) -> None:
     """Search the log of calls, refreshes, authorizations, deliveries and webhooks, newest first.
 
     With --follow, the oldest row is printed first, as with `tail -f`.
     """
 
     async def work(runtime: "Runtime") -> int:
-        filters = await _build_filter(runtime, select_environment(runtime, environment), given)
+        filters = await _build_filter(runtime, select_environment(runtime, environment), options)
         if follow:
             await follow_log(runtime, filters, as_json=as_json)
             return 0
@@ -82,10 +82,10 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     from gateway import clock
     from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
     from gateway.records.operation import OperationFilter, status_range
-    from gateway.timestamps import ago
+    from gateway.timestamps import parse_time_or_age
 
     now = clock.now()
-    moments = {name: ago(given[name], now) for name in ("since", "until") if given[name]}
+    moments = {name: parse_time_or_age(given[name], now) for name in ("since", "until") if given[name]}
     for name, found in moments.items():
         if found is None:
             raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")

@@ -176,7 +176,7 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
         return
     if await runtime.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
         return
-    known = [integration.integration_id for integration in runtime.generation.integrations.of(environment)]
+    known = [integration.integration_id for integration in runtime.generation.integrations.list_in(environment)]
     hint = did_you_mean(integration, known) or f"; its integrations: {', '.join(known) or 'none'}"
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 

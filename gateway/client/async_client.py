@@ -46,7 +46,7 @@ class UploadedBody:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         source = self._source
         try:
-            async for piece in source if isinstance(source, AsyncIterable) else _in_a_thread(source):
+            async for piece in source if isinstance(source, AsyncIterable) else _read_in_thread(source):
                 if piece:
                     yield piece
         except Exception as fault:
@@ -61,7 +61,7 @@ def body_for_aiohttp(body: Body) -> Any:
     return UploadedBody(body)
 
 
-async def _in_a_thread(source: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _read_in_thread(source: Iterable[bytes]) -> AsyncIterator[bytes]:
     pieces = iter(source)
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece
@@ -265,7 +265,7 @@ class AsyncClient:
         `force_refresh`: whether to refresh the token in any case. `refresh_token`: whether to return the refresh token.
         `history`: whether to return the history of the connection.
         """
-        key, named = self._ids(provider_config_key, connection_id)
+        key, named = self._key_and_connection_id(provider_config_key, connection_id)
         call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
         return await self._json(call)
 
@@ -284,17 +284,20 @@ class AsyncClient:
                 return
 
     async def import_connection(
-        self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
+        self,
+        credentials: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        **fields: Unpack[ImportedConnection],
     ) -> Json:
         """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
 
-        If the connection exists, its credential is replaced. `more`: further members of the connection; without a
+        If the connection exists, its credential is replaced. `fields`: further members of the connection; without a
         `connection_id`, the client's default applies.
         """
         default_id = self._defaults.get("connection_id")
         if default_id is not None:
-            more.setdefault("connection_id", default_id)
-        return await self._json(calls.import_connection_call(self._key(provider_config_key), credentials, more))
+            fields.setdefault("connection_id", default_id)
+        return await self._json(calls.import_connection_call(self._key(provider_config_key), credentials, fields))
 
     async def update_connection(
         self,
@@ -306,7 +309,9 @@ class AsyncClient:
 
         New `tags` replace all earlier tags.
         """
-        await self._call_api(calls.update_connection_call(*self._ids(provider_config_key, connection_id), changes))
+        await self._call_api(
+            calls.update_connection_call(*self._key_and_connection_id(provider_config_key, connection_id), changes)
+        )
 
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
@@ -316,7 +321,9 @@ class AsyncClient:
         The returned `revocation` has the result for each token.
         """
         return await self._json(
-            calls.delete_connection_call(*self._ids(provider_config_key, connection_id), revoke=revoke)
+            calls.delete_connection_call(
+                *self._key_and_connection_id(provider_config_key, connection_id), revoke=revoke
+            )
         )
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
@@ -374,7 +381,9 @@ class AsyncClient:
 
         The connection keeps its id.
         """
-        return await self._data(calls.reconnect_session_call(*self._ids(provider_config_key, connection_id), session))
+        return await self._data(
+            calls.reconnect_session_call(*self._key_and_connection_id(provider_config_key, connection_id), session)
+        )
 
     async def list_integrations(self) -> list[Json]:
         """Return all integrations of the environment."""
@@ -390,13 +399,13 @@ class AsyncClient:
         return await self._data(calls.integration(self._key(provider_config_key), include))
 
     async def create_integration(
-        self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
+        self, provider: str, unique_key: str | None = None, **fields: Unpack[IntegrationFields]
     ) -> Json:
         """Create an integration for a provider. Other nodes use the new integration shortly after.
 
         `provider`: the name of the catalog entry. `unique_key`: the integration's id; None: the name of the entry.
         """
-        return await self._data(calls.create_integration_call(provider, unique_key, more))
+        return await self._data(calls.create_integration_call(provider, unique_key, fields))
 
     async def update_integration(
         self,
@@ -446,7 +455,7 @@ class AsyncClient:
             raise ValueError("provider_config_key is missing: give it to the call, or to the client for all calls")
         return key
 
-    def _ids(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
+    def _key_and_connection_id(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
         named: Options = {**self._defaults}
         if key is not None:
             named["provider_config_key"] = key
@@ -459,5 +468,5 @@ class AsyncClient:
         self, metadata: Mapping[str, Any], key: str | None, connection_id: str | Sequence[str] | None, *, merge: bool
     ) -> ApiCall:
         if connection_id is None or isinstance(connection_id, str):
-            key, connection_id = self._ids(key, connection_id)
+            key, connection_id = self._key_and_connection_id(key, connection_id)
         return calls.metadata(self._key(key), connection_id, metadata, merge=merge)

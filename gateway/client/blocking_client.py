@@ -316,13 +316,16 @@ class Client:
         return self._loop.iterate(self._client.list_connections(**filters))
 
     def import_connection(
-        self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
+        self,
+        credentials: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        **fields: Unpack[ImportedConnection],
     ) -> Json:
         """Import a credential that you have, such as ``{"type": "API_KEY", "apiKey": "…"}``; return the connection.
 
         If the connection exists, its credential is replaced.
         """
-        return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
+        return self._loop.run(self._client.import_connection(credentials, provider_config_key, **fields))
 
     def update_connection(
         self,
@@ -406,13 +409,13 @@ class Client:
         return self._loop.run(self._client.get_integration(provider_config_key, include=include))
 
     def create_integration(
-        self, provider: str, unique_key: str | None = None, **more: Unpack[IntegrationFields]
+        self, provider: str, unique_key: str | None = None, **fields: Unpack[IntegrationFields]
     ) -> Json:
         """Create an integration for a provider.
 
         `provider`: the name of the catalog entry. `unique_key`: the integration's id; None: the name of the entry.
         """
-        return self._loop.run(self._client.create_integration(provider, unique_key, **more))
+        return self._loop.run(self._client.create_integration(provider, unique_key, **fields))
 
     def update_integration(
         self,

@@ -245,8 +245,8 @@ def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_tok
     return ApiCall("GET", f"{_connection_path(connection_id)}?{query_string(query)}")
 
 
-def import_connection_call(key: str, credentials: Mapping[str, Any], more: ImportedConnection) -> ApiCall:
-    return ApiCall("POST", "/connections", {"provider_config_key": key, "credentials": dict(credentials), **more})
+def import_connection_call(key: str, credentials: Mapping[str, Any], fields: ImportedConnection) -> ApiCall:
+    return ApiCall("POST", "/connections", {"provider_config_key": key, "credentials": dict(credentials), **fields})
 
 
 def update_connection_call(key: str, connection_id: str, changes: Mapping[str, Any]) -> ApiCall:
@@ -289,8 +289,8 @@ def integration(key: str, include: Sequence[str]) -> ApiCall:
     return ApiCall("GET", _integration_path(key) + (f"?{query}" if query else ""))
 
 
-def create_integration_call(provider: str, key: str | None, more: IntegrationFields) -> ApiCall:
-    return ApiCall("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **more})
+def create_integration_call(provider: str, key: str | None, fields: IntegrationFields) -> ApiCall:
+    return ApiCall("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **fields})
 
 
 def change_integration_call(key: str, changes: IntegrationFields, new_key: str | None) -> ApiCall:

@@ -106,7 +106,7 @@ class ProviderError(CallFailed):
 
     def __init__(self, response: "Response") -> None:
         text = f"the provider returned {response.status} {response.reason}: {response.text[:200]}"
-        super().__init__(text if response.request_id else _not_of_a_gateway(response))
+        super().__init__(text if response.request_id else _not_a_gateway_message(response))
         self.response = response
         self.status = response.status
 
@@ -142,7 +142,7 @@ def refusal(response: "Response") -> GatewayError:
         code = response.headers.get("Gateway-Error", "")
         message = f"{response.status} {response.reason}: {response.text[:200]}"
         if not code and not response.request_id:
-            message = _not_of_a_gateway(response)
+            message = _not_a_gateway_message(response)
     payload = error.get("payload")
     return GatewayError(
         response.status,
@@ -155,7 +155,7 @@ def refusal(response: "Response") -> GatewayError:
     )
 
 
-def _not_of_a_gateway(response: "Response") -> str:
+def _not_a_gateway_message(response: "Response") -> str:
     return (
         f"the server is not a gateway: its response ({response.status} {response.reason}) has no Gateway-Request-Id; "
         f"check base_url, and the reverse proxy: the gateway behind it may be down. It returned: {response.text[:200]}"

@@ -25,7 +25,7 @@ from gateway.records.integration import TraceHeaders
 from gateway.secret import Secret
 
 
-def _no_truth(value: object) -> object:
+def _refuse_boolean(value: object) -> object:
     """Refuse a boolean where a number is required. Pydantic would accept a boolean, because Python's bool is an int."""
     if isinstance(value, bool):
         raise ValueError("must be a number, and this is a boolean")
@@ -83,9 +83,9 @@ HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]
 Variable: TypeAlias = Annotated[InstanceOf[Secret], _read(Secret)]
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
-Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(_refuse_boolean)]
 Truth: TypeAlias = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
-Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_refuse_boolean), Field(allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -56,7 +56,7 @@ def read_shape(
     known = set(faulty)
     rest = tree
     while True:
-        rest = _without(rest, known)
+        rest = _copy_without(rest, known)
         try:
             return GatewayShape.model_validate(rest), findings
         except ValidationError as errors:
@@ -122,7 +122,7 @@ def _section(place: Place) -> type[Section]:
     return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]
 
 
-def _without(tree: Any, places: set[Place]) -> Any:
+def _copy_without(tree: Any, places: set[Place]) -> Any:
     """Return a copy of `tree` without `places`. Removed list items become null, so that other indices stay valid."""
     if () in places:
         return None
@@ -131,10 +131,12 @@ def _without(tree: Any, places: set[Place]) -> Any:
         below.setdefault(place[0], set()).add(place[1:])
     if isinstance(tree, dict):
         return {
-            key: _without(value, below.get(key, set())) for key, value in tree.items() if () not in below.get(key, ())
+            key: _copy_without(value, below.get(key, set()))
+            for key, value in tree.items()
+            if () not in below.get(key, ())
         }
     if isinstance(tree, list):
-        return [_without(value, below.get(str(index), set())) for index, value in enumerate(tree)]
+        return [_copy_without(value, below.get(str(index), set())) for index, value in enumerate(tree)]
     return tree
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.model import AllowedNetwork
-from gateway.origin import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered, not_ascii
+from gateway.origin import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered, non_ascii_fault
 from gateway.secret import Secret
 from gateway.text import counted
 
@@ -78,7 +78,7 @@ def allowed_host(text: str) -> str:
 
     Examples: ``git.example.com``, ``git.example.com:8443``, and ``*.example.com`` for all hosts below example.com.
     """
-    if wrong := not_ascii(text):
+    if wrong := non_ascii_fault(text):
         raise ValueError(wrong)
     wild = text.startswith("*.")
     rest = text[2:] if wild else text

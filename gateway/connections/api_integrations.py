@@ -72,14 +72,14 @@ class ApiIntegrations:
         found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
             self._live.apply_integration(environment, integration_id, None)
-        for integration in await self._store.integrations.ending():
+        for integration in await self._store.integrations.list_ending():
             if (integration.environment, integration.integration_id) == (environment, integration_id):
                 return await asyncio.shield(self._deletion_task(integration))
         return None
 
     async def resume_deletions(self) -> None:
         """Finish interrupted deletions that this process or another process began."""
-        for integration in await self._store.integrations.ending():
+        for integration in await self._store.integrations.list_ending():
             await asyncio.shield(self._deletion_task(integration))
 
     async def close(self, within_s: float = 15) -> None:

@@ -39,16 +39,18 @@ class ScopeDrift:
         lacking = () if self.granted is None else self._not_granted(self.needed)
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
-    def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
+    def union(self, known_scopes: Collection[str] = ()) -> tuple[str, ...]:
         """Return the scopes to request so that none is lost: all needed scopes, and the granted ones that are in
-        `known`.
+        `known_scopes`.
 
-        `known` is necessary because providers also grant scopes that an app may not request, such as scopes of every
+        `known_scopes` is necessary because providers also grant scopes that an app may not request, such as scopes of every
         token.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
         available = {scope.lower() for scope in wanted}
-        more = (scope for scope in self.granted or () if scope in known and not is_covered(scope.lower(), available))
+        more = (
+            scope for scope in self.granted or () if scope in known_scopes and not is_covered(scope.lower(), available)
+        )
         return (*wanted, *more)
 
     def _not_granted(self, scopes: Iterable[str]) -> tuple[str, ...]:

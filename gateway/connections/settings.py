@@ -44,8 +44,8 @@ def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequen
     return config
 
 
-def _similar_name(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(close_matches(name, known, 1, 0.75)), None)
+def _similar_name(name: str, known_names: Iterable[str]) -> str | None:
+    return next(iter(close_matches(name, known_names, 1, 0.75)), None)
 
 
 def check_required_settings(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:

@@ -61,7 +61,7 @@ async def authorization_counts(runtime: Runtime, environment: str) -> dict[str, 
     now = clock.now()
     began_after = now - COUNTED_SPAN
     not_returned, returned = await asyncio.gather(
-        runtime.store.flows.not_returned(
+        runtime.store.flows.count_not_returned(
             environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
         ),
         runtime.store.flow_results.count_returned(environment, since=began_after),

@@ -14,7 +14,7 @@ from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import TOO_MANY_MATCHES, matching_connections
 from gateway.console.charts import Part, parts
 from gateway.console.console_page import WITHIN, LivePart, View, console_path
-from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
+from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_of, cause_of_failure
 from gateway.console.query_fields import fields_of, number_in, time_in
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.filters import single_or_any_set
@@ -156,7 +156,7 @@ async def _cause(store: Store, stored: StoredOperation) -> dict[str, str] | None
     if reason not in BY_REFUSED_CLIENT:
         return cause_of(operation.kind, reason)._asdict()
     places = (await store.call_log.totals(operation.environment, operation.at - WITHIN)).places
-    return cause_at(places, operation.kind, reason, operation.integration_id, operation.at)._asdict()
+    return cause_of_failure(places, operation.kind, reason, operation.integration_id, operation.at)._asdict()
 
 
 def _parts(stored: StoredOperation) -> list[Part]:

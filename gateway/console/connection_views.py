@@ -61,7 +61,7 @@ async def connections(request: web.Request, environment: str) -> View:
         "title": "Connections",
         "asked": query,
         "integrations": [
-            integration.integration_id for integration in generation_of(request).integrations.of(environment)
+            integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
         ],
         "connections": [summary(connection) for connection in connections[:ROWS_PER_PAGE]],
         "following": following,

@@ -220,7 +220,9 @@ def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause 
     return _REFUSED_CLIENT if any(now - at <= AGE_LIMITS[1] for at in since) else None
 
 
-def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
+def cause_of_failure(
+    places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime
+) -> FailureCause:
     """Return the cause of one failure. `places`: the failures and successes in the time span around the failure."""
     return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
 

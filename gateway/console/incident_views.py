@@ -39,7 +39,7 @@ async def incident(request: web.Request, environment: str) -> View:
         "title": "Incident",
         "asked": query,
         "integrations": [
-            integration.integration_id for integration in generation_of(request).integrations.of(environment)
+            integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
         ],
         "report": incident,
         "at_once": MAX_PER_FORM,
@@ -47,7 +47,7 @@ async def incident(request: web.Request, environment: str) -> View:
     return View("incident.html", data, "incident")
 
 
-async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Revoke the key and all keys that descend from it. If the form says so, delete the connections that were used.
 
     One form deletes at most `MAX_PER_FORM` connections.
@@ -64,7 +64,9 @@ async def revoke(request: web.Request, who: SignedIn, environment: str, fields: 
     left = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
     to_revoke = {**incident, "connections": left[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
-    done = await revoke_all(runtime, subject, to_revoke, f"{who.name} at the console", connections=with_connections)
+    done = await revoke_all(
+        runtime, subject, to_revoke, f"{signed_in.name} at the console", connections=with_connections
+    )
     more = max(len(left) - MAX_PER_FORM, 0) if with_connections else 0
     hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
@@ -78,10 +80,10 @@ async def revoke(request: web.Request, who: SignedIn, environment: str, fields: 
     return View("outcome.html", data, "incident")
 
 
-def _message(done: Sequence[str], *, left: int, hidden: int) -> Iterator[str]:
-    """Yield the sentences above the results in `done`. `left`: connections of the report that are not deleted yet.
+def _message(actions_done: Sequence[str], *, left: int, hidden: int) -> Iterator[str]:
+    """Yield the sentences above the results in `actions_done`. `left`: connections of the report that are not deleted yet.
     `hidden`: uses that the report does not list."""
-    yield f"{counted(len(done), 'result')}."
+    yield f"{counted(len(actions_done), 'result')}."
     if left:
         yield f"{counted(left, 'connection')} of the report not deleted yet: send the form again."
     if hidden:

@@ -42,7 +42,7 @@ TRUST: Final = {
 async def integrations(request: web.Request, environment: str) -> View:
     generation = generation_of(request)
     offset = number_in(fields_of(request.query, ("from",)), "from") or 0
-    all_integrations = generation.integrations.of(environment)
+    all_integrations = generation.integrations.list_in(environment)
     data = {
         "title": "Integrations",
         "callback_url": generation.config.callback_url,

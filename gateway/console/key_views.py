@@ -42,7 +42,9 @@ async def keys(request: web.Request, environment: str) -> View:
     )
     keys, more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
     declared = generation_of(request).config.environments[environment]
-    integrations = [integration.integration_id for integration in generation_of(request).integrations.of(environment)]
+    integrations = [
+        integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
+    ]
     data = {
         "title": "Keys",
         "faults": [],
@@ -151,7 +153,7 @@ async def refused_mint(request: web.Request, environment: str, fields: dict[str,
     return View(view.template, {**view.data, "faults": faults, "typed": typed}, view.section)
 
 
-async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def mint(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
@@ -163,7 +165,7 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
-    text, key = await runtime.issuer.create(wish, environment, f"{who.name} at the console", caller)
+    text, key = await runtime.issuer.create(wish, environment, f"{signed_in.name} at the console", caller)
     shown = secret_json(text, key, generation.public_url)
     data = {
         "title": f"Key {key.id}",
@@ -195,10 +197,10 @@ def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
     return body
 
 
-async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
+async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Revoke the key and every key that it minted."""
     key = await _find_key(request, environment, fields.get("id", ""))
-    ended = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{who.name} at the console")
+    ended = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{signed_in.name} at the console")
     data = {
         "title": "The key is revoked",
         "message": f"Key {key.id} ({key.name}) and the keys that it minted: {ended} revoked.",

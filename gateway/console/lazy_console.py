@@ -43,16 +43,16 @@ async def sign_in(request: web.Request) -> web.StreamResponse:
     return await own.page_or_session(request)
 
 
-async def to_identity_provider(request: web.Request) -> web.StreamResponse:
+async def redirect_to_identity_provider(request: web.Request) -> web.StreamResponse:
     from gateway.console import sign_in as own
 
-    return await own.to_identity_provider(request)
+    return await own.redirect_to_identity_provider(request)
 
 
-async def from_identity_provider(request: web.Request) -> web.StreamResponse:
+async def finish_oidc_sign_in(request: web.Request) -> web.StreamResponse:
     from gateway.console import sign_in as own
 
-    return await own.from_identity_provider(request)
+    return await own.finish_oidc_sign_in(request)
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:

@@ -44,7 +44,7 @@ async def providers(request: web.Request, environment: str) -> View:
         places.setdefault(place.integration_id, []).append(place)
     open_origins = _open_circuit_origins(runtime)
     used: dict[str, list[str]] = {}
-    for integration in generation.integrations.of(environment):
+    for integration in generation.integrations.list_in(environment):
         used.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
         _provider_row(

@@ -165,7 +165,7 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
     return response
 
 
-async def to_identity_provider(request: web.Request) -> web.StreamResponse:
+async def redirect_to_identity_provider(request: web.Request) -> web.StreamResponse:
     """Handle ``GET /console/sign-in/oidc``: redirect to the identity provider, and set the cookie that the callback
     must match."""
     check_enabled(request)
@@ -183,7 +183,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def from_identity_provider(request: web.Request) -> web.StreamResponse:
+async def finish_oidc_sign_in(request: web.Request) -> web.StreamResponse:
     """Handle ``GET /console/callback``: sign the person in.
 
     The callback works only once, and only in the browser that started the sign-in.

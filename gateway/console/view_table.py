@@ -88,9 +88,9 @@ async def view(request: web.Request) -> web.StreamResponse:
     return _with_session(request, who, response)
 
 
-def _with_session(request: web.Request, who: SignedIn, response: web.StreamResponse) -> web.StreamResponse:
-    if who.fresh is not None:
-        set_session_cookie(request, response, who.fresh, who.session.expires_at - clock.now())
+def _with_session(request: web.Request, signed_in: SignedIn, response: web.StreamResponse) -> web.StreamResponse:
+    if signed_in.fresh is not None:
+        set_session_cookie(request, response, signed_in.fresh, signed_in.session.expires_at - clock.now())
     return response
 
 
@@ -122,9 +122,11 @@ async def action(request: web.Request) -> web.StreamResponse:
     return see_other(done)
 
 
-async def _run_as_actor(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
-    """Await `work`. The audit trail records `who` as the person who does the work."""
-    token = current_actor.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
+async def _run_as_actor(signed_in: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
+    """Await `work`. The audit trail records `signed_in` as the person who does the work."""
+    token = current_actor.set(
+        AuditActor("operator", name=signed_in.name, command=CONSOLE, address=request.remote or "")
+    )
     try:
         return await work
     finally:

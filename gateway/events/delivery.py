@@ -373,7 +373,7 @@ class Deliverer:
             if webhook_size(content) <= INLINE_BYTES
             else await off_loop(delivery.environment, build_message, *arguments)
         )
-        keys = await self._keys.of(delivery.environment)
+        keys = await self._keys.cached_keys(delivery.environment)
         signatures = signature_fields(body, delivery.message_id, int(clock.now().timestamp()), keys)
         return body, fields | signatures, content.facts.get(CAUSE)
 

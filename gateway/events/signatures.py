@@ -99,7 +99,7 @@ class SigningKeyCache:
         current.follow(lambda *_: self.forget())
         self._cached: dict[str, tuple[float, Sequence[Secret]]] = {}
 
-    async def of(self, environment: str) -> Sequence[Secret]:
+    async def cached_keys(self, environment: str) -> Sequence[Secret]:
         """Return the environment's signing keys as `signing_keys` does, cached for `CACHE_S` seconds."""
         valid_until, keys = self._cached.get(environment, (0.0, ()))
         if clock.monotonic() >= valid_until:

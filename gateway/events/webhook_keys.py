@@ -79,7 +79,7 @@ class WebhookKeyCache:
         self,
         egress: Egress,
         integration: str,
-        how: WebhookSignature | None,
+        signature_format: WebhookSignature | None,
         message: IncomingWebhook,
         secrets: Sequence[Secret],
     ) -> Sequence[str]:
@@ -88,12 +88,12 @@ class WebhookKeyCache:
         Raises SignatureRefused if the provider has no such key, and Unavailable ``busy`` if the keys cannot be fetched
         now.
         """
-        if how is None or how.keys is None or not secrets:
+        if signature_format is None or signature_format.keys is None or not secrets:
             return ()
-        kid = key_id_of(token_of(message, how), how) if how.scheme == JWT else ""
+        kid = key_id_of(token_of(message, signature_format), signature_format) if signature_format.scheme == JWT else ""
         found: Sequence[str] = ()
-        for secret in secrets if how.secret_fields else secrets[:1]:
-            request = key_request(how.keys, message, kid, how.secret_fields, secret)
+        for secret in secrets if signature_format.secret_fields else secrets[:1]:
+            request = key_request(signature_format.keys, message, kid, signature_format.secret_fields, secret)
             found = (await self._cached_or_fetched(egress, integration, request, kid)).find(kid)
             if found:
                 break

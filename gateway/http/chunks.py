@@ -91,22 +91,22 @@ class ChunkedDecoder:
             raise MalformedMessage("a line of its chunked framing has no end")
         self._incomplete_line = line
 
-    def _read_line(self, data: bytes, at: int, end: int) -> None:
+    def _read_line(self, data: bytes, position: int, end: int) -> None:
         if self._stage == _AT_SIZE:
-            size_line = self._size.fullmatch(data, at, end)
+            size_line = self._size.fullmatch(data, position, end)
             if size_line is None:
                 raise MalformedMessage("a chunk has no proper size")
             self._chunk_bytes_left = int(size_line[1], 16)
             self._stage = _IN_CHUNK if self._chunk_bytes_left else _IN_TRAILER
         elif self._stage == _AFTER_CHUNK:
-            if data[at:end] != b"\r\n":
+            if data[position:end] != b"\r\n":
                 raise MalformedMessage("a chunk is longer than it says")
             self._stage = _AT_SIZE
-        elif data[at:end] == b"\r\n":
+        elif data[position:end] == b"\r\n":
             self.rest = b""
         else:
-            self._trailer_bytes += end - at
-            if self._trailer_bytes > TRAILER_BYTES or _TRAILER.fullmatch(data, at, end) is None:
+            self._trailer_bytes += end - position
+            if self._trailer_bytes > TRAILER_BYTES or _TRAILER.fullmatch(data, position, end) is None:
                 raise MalformedMessage("its trailer is too long or is not header lines")
-            if self._of_request and normalized_name(data[at:end].partition(b":")[0].decode("ascii")) in FRAMING:
+            if self._of_request and normalized_name(data[position:end].partition(b":")[0].decode("ascii")) in FRAMING:
                 raise MalformedMessage("its trailer frames a message")

@@ -82,12 +82,12 @@ class Gzip:
         while not self._inflate.eof and (piece := self._inflate.decompress(b"", PIECE_BYTES)):
             yield piece
 
-    def _next_member(self, data: bytes, at: int) -> int:
-        """Begin the next member, after the padding at `at`.
+    def _next_member(self, data: bytes, offset: int) -> int:
+        """Begin the next member, after the padding at `offset`.
 
         Return the position of the member, or the end of `data` if there is no further member.
         """
-        begins = _end_of_padding(data, at)
+        begins = _end_of_padding(data, offset)
         if begins < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
             self.members += 1
@@ -99,8 +99,8 @@ class Gzip:
             raise CodingError("the compressed body ends too early")
 
 
-def _end_of_padding(data: bytes, at: int) -> int:
-    padding = _PADDING.match(data, at)
+def _end_of_padding(data: bytes, position: int) -> int:
+    padding = _PADDING.match(data, position)
     assert padding is not None
     return padding.end()
 
@@ -132,8 +132,8 @@ class Deflate(Gzip):
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS if zlib_format else -zlib.MAX_WBITS)
         yield from super().feed(data)
 
-    def _next_member(self, data: bytes, at: int) -> int:
-        if _end_of_padding(data, at) < len(data):
+    def _next_member(self, data: bytes, offset: int) -> int:
+        if _end_of_padding(data, offset) < len(data):
             raise CodingError("bytes follow the compressed body")
         return len(data)
 

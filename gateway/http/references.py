@@ -72,9 +72,9 @@ class LinkRewriter:
         """
         if name == "refresh":
             return value
-        return self.in_links(value) if name == "link" else self.reference(value)
+        return self.rewrite_links(value) if name == "link" else self.reference(value)
 
-    def in_links(self, value: str) -> str:
+    def rewrite_links(self, value: str) -> str:
         """Rewrite every target in the value of a Link field (RFC 8288). The links' parameters stay unchanged."""
         pieces: list[str] = []
         at = 0

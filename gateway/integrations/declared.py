@@ -72,15 +72,15 @@ def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> CheckRe
     return CheckResult(catalog, built, (*wrong, *faults), tuple(warnings))
 
 
-def all_faults(found: Faults) -> Faults:
-    """Return the errors `found` in a configuration, plus the errors of its catalog and integrations.
+def all_faults(faults: Faults) -> Faults:
+    """Return the errors `faults` in a configuration, plus the errors of its catalog and integrations.
 
-    If the configuration cannot be read at all, return only `found`.
+    If the configuration cannot be read at all, return only `faults`.
     """
-    if found.readable is None:
-        return found
-    behind = examine_catalog(found.readable.config, found.readable.left_out)
-    return Faults([*found.faults, *behind.faults], found.readable)
+    if faults.readable is None:
+        return faults
+    behind = examine_catalog(faults.readable.config, faults.readable.left_out)
+    return Faults([*faults.faults, *behind.faults], faults.readable)
 
 
 def integrations(

@@ -115,7 +115,9 @@ class Integrations:
         """Return the integration. Raises NotFound, with the most similar existing key as a hint."""
         integration = self.find(environment, integration_id)
         if integration is None:
-            suggestion = nearest(integration_id, [integration.integration_id for integration in self.of(environment)])
+            suggestion = nearest(
+                integration_id, [integration.integration_id for integration in self.list_in(environment)]
+            )
             hint = f" Did you mean '{suggestion}'?" if suggestion else " GET /integrations lists those it has."
             raise NotFound(
                 "unknown_provider_config",
@@ -128,7 +130,7 @@ class Integrations:
         """Return the names of the catalog entries that integrations use, sorted, each name once."""
         return sorted({integration.provider for integration in self._all().values()})
 
-    def of(self, environment: str) -> Sequence[Integration]:
+    def list_in(self, environment: str) -> Sequence[Integration]:
         """Return the integrations of an environment.
 
         Declared integrations come first, in file order. API-managed integrations follow, in the order in which this

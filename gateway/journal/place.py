@@ -21,16 +21,16 @@ UNWRITABLE_EFFECT: Final = "a process that is killed during a refresh may lose t
 def journal_beside(database: Path) -> Path:
     """Return the journal's folder, next to the SQLite file `database`. If `database` is a link, next to its target, as
     SQLite does with its own files."""
-    return _beside(database.resolve())
+    return _journal_folder_beside(database.resolve())
 
 
 def other_journals_beside(database: Path) -> list[Path]:
     """Return the folder next to the link `database`, where earlier releases wrote the journal; empty without a link."""
-    folder = _beside(database)
+    folder = _journal_folder_beside(database)
     return [] if folder.resolve() == journal_beside(database) else [folder]
 
 
-def _beside(database: Path) -> Path:
+def _journal_folder_beside(database: Path) -> Path:
     return database.with_name(f"{database.name}{FOLDER_SUFFIX}")
 
 

@@ -58,7 +58,7 @@ class KeyTools:
 
     @property
     def _integrations(self) -> Sequence[Integration]:
-        return self._request.generation.integrations.of(self._request.environment)
+        return self._request.generation.integrations.list_in(self._request.environment)
 
     @property
     def known_tools(self) -> KnownTools:

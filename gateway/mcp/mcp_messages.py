@@ -193,7 +193,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     meta = params.get("_meta")
     says_version = isinstance(meta, dict) and META_VERSION in meta
     if says_version or routing.get(VERSION_HEADER) == MODERN or method == "server/discover":
-        return _modern(request_id, method, params, routing)
+        return _read_modern_request(request_id, method, params, routing)
     if method == "initialize":
         return RpcRequest(request_id, method, params)
     revision = routing.get(VERSION_HEADER, DEFAULT_REVISION)
@@ -217,7 +217,9 @@ def id_in(body: bytes) -> int | str | None:
         return None
 
 
-def _modern(request_id: int | str, method: str, params: dict[str, Any], routing: Mapping[str, str]) -> RpcRequest:
+def _read_modern_request(
+    request_id: int | str, method: str, params: dict[str, Any], routing: Mapping[str, str]
+) -> RpcRequest:
     meta = params.get("_meta")
     missing = [name for name in (META_VERSION, META_CAPABILITIES) if not isinstance(meta, dict) or name not in meta]
     if missing or not isinstance(meta, dict):
@@ -251,9 +253,9 @@ def _check_header(header: str, sent: str | None, value: Any, where: str) -> None
         raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {where} in the body.")
 
 
-def _check_revision(sent: str | None) -> None:
-    if sent is not None and sent not in REVISIONS:
-        _unsupported(sent)
+def _check_revision(header: str | None) -> None:
+    if header is not None and header not in REVISIONS:
+        _unsupported(header)
 
 
 def _unsupported(requested: Any) -> NoReturn:

@@ -19,7 +19,7 @@ class Overlaps:
     def __init__(self) -> None:
         self._left = MAX_STEPS
 
-    def may(self, first: str, second: str) -> bool:
+    def may_overlap(self, first: str, second: str) -> bool:
         """Return whether one request can match both rules' paths.
 
         Compares the segments one by one, up to the first ``**``.
@@ -54,7 +54,7 @@ def may_overlap(first: str, second: str) -> bool:
 
     This function is faster than `overlap` for paths that differ in a segment before ``**``.
     """
-    return Overlaps().may(first, second)
+    return Overlaps().may_overlap(first, second)
 
 
 def overlap(first: str, second: str) -> bool:

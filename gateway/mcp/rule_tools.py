@@ -281,7 +281,7 @@ def _methods(
         missing = set(named)
         for other in rules:
             shared = missing if other.methods is None else missing & other.methods
-            if shared and overlaps.may(rule.path_pattern, other.path_pattern):
+            if shared and overlaps.may_overlap(rule.path_pattern, other.path_pattern):
                 missing = missing - shared
         named -= missing
     named = named - _COMPANIONS or named

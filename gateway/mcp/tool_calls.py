@@ -67,7 +67,7 @@ def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     others = arguments.keys() - (_COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY)
     if others:
         own = {argument.name for argument in tool.arguments}
-        _no_others(others, own | {"cursor"} if tool.pages else own)
+        _refuse_unknown_arguments(others, own | {"cursor"} if tool.pages else own)
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
@@ -84,7 +84,7 @@ def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
 
 def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
-    _no_others(arguments.keys(), _OF_API)
+    _refuse_unknown_arguments(arguments.keys(), _OF_API)
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise UnfitArguments("'method' must be a method in capitals, such as GET.")
@@ -93,7 +93,7 @@ def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     return _call(method, path, arguments, None)
 
 
-def _no_others(names: AbstractSet[str], accepted: AbstractSet[str]) -> None:
+def _refuse_unknown_arguments(names: AbstractSet[str], accepted: AbstractSet[str]) -> None:
     if unknown := names - accepted:
         raise UnknownArgument(f"Unknown argument '{min(unknown)[:64]}'.")
 
@@ -136,13 +136,13 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
-def _query(given: Any) -> str:
-    if given is None:
+def _query(value: Any) -> str:
+    if value is None:
         return ""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise UnfitArguments("'query' must be an object of names and values.")
     pairs, size = [], 0
-    for pair in _pairs(given):
+    for pair in _pairs(value):
         size += len(pair)
         if size > MAX_TARGET_CHARS:
             raise UnfitArguments(f"'query' has more than {MAX_TARGET_CHARS} characters. Send fewer, or send a body.")
@@ -150,8 +150,8 @@ def _query(given: Any) -> str:
     return "&".join(pairs)
 
 
-def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in given.items():
+def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
         begins = quote(name, safe="[]")
         for item in value if isinstance(value, list) else [value]:
             if item is None:

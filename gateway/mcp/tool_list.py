@@ -96,7 +96,7 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
     _add_common(
         properties,
         required,
-        [connection for connection in connections if _of(connection) in tool.integrations],
+        [connection for connection in connections if _integration_id_of(connection) in tool.integrations],
         choose=choose,
     )
     return {
@@ -119,7 +119,7 @@ def _shown_operation(
         properties["body"] = {"type": ["object", "array"]}
     if tool.pages:
         properties["cursor"] = _TEXT
-    fitting = [connection for connection in connections if _of(connection) in tool.integrations]
+    fitting = [connection for connection in connections if _integration_id_of(connection) in tool.integrations]
     if choose and len(fitting) != 1:
         properties["connection"] = connection_schema(fitting)
         required.append("connection")
@@ -136,7 +136,7 @@ def _shown_operation(
     }
 
 
-def _of(connection: str) -> str:
+def _integration_id_of(connection: str) -> str:
     return connection.partition("/")[0]
 
 

@@ -52,15 +52,15 @@ class WholeResponses:
         try:
             response_id, key_id, ends_at, again = json.loads(self._request.seals.open(uri.removeprefix(SCHEME)))
         except (VaultError, ValueError, TypeError):
-            raise self._no_resource(uri) from None
+            raise self._unknown_resource_error(uri) from None
         if not uri.startswith(SCHEME) or key_id != self._request.caller.key_id or ends_at <= clock.now().timestamp():
-            raise self._no_resource(uri)
+            raise self._unknown_resource_error(uri)
         kept = _responses(self._request.outer.app).get(self._request.caller.share, response_id or "")
         if kept is not None:
             self._request.count()
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
-            raise self._no_resource(uri)
+            raise self._unknown_resource_error(uri)
         return await self._fetch_again(uri, Sent("GET", *again))
 
     async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class WholeResponses:
             raise RpcError(rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again.")
         return {"contents": [contents(uri, response.media_type, response.body)]}
 
-    def _no_resource(self, uri: str) -> RpcError:
+    def _unknown_resource_error(self, uri: str) -> RpcError:
         code = rpc.INVALID_PARAMS if self._request.message.modern else NOT_FOUND_2025
         return RpcError(
             code, "This key has no such resource, or it has expired. Call the tool again.", {"uri": uri[:2048]}

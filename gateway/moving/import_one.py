@@ -21,7 +21,7 @@ from gateway.records.connection import Account, ConnectionRef, NewConnection
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.text import did_you_mean, whole_number
-from gateway.timestamps import iso, moment
+from gateway.timestamps import iso, parse_time
 
 # ── Converting another gateway's credential to the credential that the auth mode stores.
 
@@ -79,7 +79,7 @@ def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str
     it expires.
     """
     when = credential.get("expires_at")
-    if isinstance(when, str) and moment(when) is None:
+    if isinstance(when, str) and parse_time(when) is None:
         if (seconds := whole_number(when.strip())) is not None:
             credential["expires_at"] = seconds
             return
@@ -174,7 +174,8 @@ class ConnectionImporter:
         integration = there_is or self.planned.get(ref.integration_id)
         if integration is None:
             known = [
-                integration.integration_id for integration in self._runtime.generation.integrations.of(ref.environment)
+                integration.integration_id
+                for integration in self._runtime.generation.integrations.list_in(ref.environment)
             ]
             detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known)}"
             return _outcome(ref, ImportResult.REFUSED, "unknown_integration", detail)

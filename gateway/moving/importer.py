@@ -159,7 +159,7 @@ class Importer:
 
         await run_bounded(listed, import_from_peer, at_once=self.at_once)
 
-    async def from_lines(self, found: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
+    async def from_lines(self, items: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or another file. Raises SourceRefused.
 
         `only`: the keys of the integrations to import; empty: all integrations.
@@ -174,11 +174,11 @@ class Importer:
                 self._record(self._with_local_key(item.outcome))
 
         selected = (
-            item for item in found if isinstance(item, UnusableConnection) or not only or item.integration_id in only
+            item for item in items if isinstance(item, UnusableConnection) or not only or item.integration_id in only
         )
-        await run_bounded(await self._after_integrations(iter(selected)), import_item, at_once=self.at_once)
+        await run_bounded(await self._create_integrations(iter(selected)), import_item, at_once=self.at_once)
 
-    async def _after_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
+    async def _create_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the integrations at the beginning of `found`, which the connections need. Return the remaining items."""
         for item in found:
             if not isinstance(item, PeerIntegration):
@@ -226,7 +226,7 @@ class Importer:
 def rotating(runtime: Runtime, environment: str) -> list[str]:
     """Return the keys of the environment's integrations with a provider that rotates refresh tokens."""
     found = []
-    for integration in runtime.generation.integrations.of(environment):
+    for integration in runtime.generation.integrations.list_in(environment):
         try:
             provider = runtime.creator.provider_of(integration)
         except GatewayError:

@@ -16,15 +16,15 @@ from gateway.text import sentence
 Item = TypeVar("Item")
 
 
-async def run_bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """Run `do` for each of `items`, with at most `at_once` tasks at a time.
+async def run_bounded(items: Iterable[Item], handle: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
+    """Run `handle` for each of `items`, with at most `at_once` tasks at a time.
 
     An item is read from `items` only when its task can start. The first exception cancels all tasks and is raised.
     """
     running: set[asyncio.Task[None]] = set()
 
     async def run(item: Item) -> None:
-        await do(item)
+        await handle(item)
 
     try:
         for item in items:

@@ -17,7 +17,7 @@ from gateway.http.strict_json import parse
 from gateway.moving.moved_connection import MovedConnection, SourceRefused, UnusableConnection, parse_connection
 from gateway.records.connection import ImportedHistory
 from gateway.secret import Secret
-from gateway.timestamps import moment
+from gateway.timestamps import parse_time
 
 # ── Requests to the other gateway's API. A request is repeated after a temporary error. Other errors are raised.
 
@@ -350,7 +350,9 @@ def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> Mov
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
     found = parse_connection(body)
-    past = ImportedHistory(created_at=moment(row.get("created_at")), last_fetched_at=moment(row.get("last_fetched_at")))
+    past = ImportedHistory(
+        created_at=parse_time(row.get("created_at")), last_fetched_at=parse_time(row.get("last_fetched_at"))
+    )
     return replace(found, past=past, shown=True)
 
 

@@ -86,7 +86,7 @@ def offered_integrations(generation: Generation, session: ConnectSession) -> lis
     """
     available = [
         integration
-        for integration in generation.integrations.of(session.environment)
+        for integration in generation.integrations.list_in(session.environment)
         if generation.catalog.get(integration.provider)
     ]
     if not session.allowed_integrations:

@@ -193,10 +193,10 @@ def _without_affixes(field: FormField, text: str) -> str:
     return text
 
 
-def _set_member(into: dict[str, Any], path: list[str], text: str) -> None:
+def _set_member(target: dict[str, Any], path: list[str], text: str) -> None:
     for step in path[:-1]:
-        into = into.setdefault(step, {})
-    into[path[-1]] = text
+        target = target.setdefault(step, {})
+    target[path[-1]] = text
 
 
 def _field(group: str, key: str, setting: Setting, docs: str | None, current_value: Any) -> FormField:

@@ -33,9 +33,9 @@ class ProviderCall:
     method: str = "POST"
     identity: ClientIdentity | None = None
 
-    def scrubbed(self, words: str) -> str:
-        """Return the provider's `words` with the secrets of this call masked."""
-        return scrubbed(words, self.secrets)
+    def scrubbed(self, text: str) -> str:
+        """Return the provider's `text` with the secrets of this call masked."""
+        return scrubbed(text, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Reply:
     asked_at: datetime
 
 
-def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
-    """Return `words` with each of `secrets` masked, in all spellings in which a provider could repeat a secret:
+def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
+    """Return `text` with each of `secrets` masked, in all spellings in which a provider could repeat a secret:
     unchanged, percent-encoded or in base64."""
     found = {spelt for secret in secrets if len(secret) >= MIN_SECRET_CHARS for spelt in _spellings(secret)}
     for spelt in sorted(found, key=len, reverse=True):
-        words = words.replace(spelt, MASK)
-    return words
+        text = text.replace(spelt, MASK)
+    return text
 
 
 def _spellings(secret: str) -> Iterator[str]:

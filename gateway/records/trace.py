@@ -171,20 +171,20 @@ current_cause: ContextVar[str | None] = ContextVar("current_cause", default=None
 """During a write to the store: the ``traceparent`` of the span that caused the write."""
 
 
-def trace_id_of(trace: CallTrace | None, given: str | None) -> str | None:
+def trace_id_of(trace: CallTrace | None, traceparent: str | None) -> str | None:
     """Return the trace id of a request to the gateway; None if it has none.
 
-    `trace`: the trace of the request; None if the request is not sampled. `given`: the caller's ``traceparent``.
+    `trace`: the trace of the request; None if the request is not sampled. `traceparent`: the caller's ``traceparent``.
     """
-    return trace_id_in(given) if trace is None else trace.trace_id
+    return trace_id_in(traceparent) if trace is None else trace.trace_id
 
 
-def logged_traceparent(trace: CallTrace | None, given: str | None) -> str | None:
+def logged_traceparent(trace: CallTrace | None, traceparent: str | None) -> str | None:
     """Return the ``traceparent`` for the record of a request: the caller's or, if the trace begins here, the trace's.
 
-    `trace`, `given`: the same as for `trace_id_of`.
+    `trace`, `traceparent`: the same as for `trace_id_of`.
     """
-    return given if trace is None or trace.parent_id is not None else trace.traceparent()
+    return traceparent if trace is None or trace.parent_id is not None else trace.traceparent()
 
 
 def current_traceparent() -> str | None:

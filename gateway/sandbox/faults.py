@@ -203,9 +203,9 @@ class SandboxFaults:
     def __init__(self) -> None:
         self.armed: list[ArmedFault] = []
 
-    def arm(self, asked: Mapping[str, Any]) -> ArmedFault:
-        """Arm a fault. Raises InvalidFault. `asked`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
-        fresh = parse(asked)
+    def arm(self, fields: Mapping[str, Any]) -> ArmedFault:
+        """Arm a fault. Raises InvalidFault. `fields`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
+        fresh = parse(fields)
         self.armed.append(fresh)
         return fresh
 
@@ -232,22 +232,22 @@ class SandboxFaults:
         return None
 
 
-def parse(asked: Mapping[str, Any]) -> ArmedFault:
+def parse(fields: Mapping[str, Any]) -> ArmedFault:
     """Check the requested fault, and return it with defaults for missing options. Raises InvalidFault."""
-    name, path = asked.get("name"), asked.get("path")
+    name, path = fields.get("name"), fields.get("path")
     if not isinstance(name, str) or name not in FAULTS:
         raise InvalidFault(f"There is no fault {name!r}. The faults are: {', '.join(FAULTS)}.")
-    times = asked.get("times", FAULTS[name].times)
+    times = fields.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
         raise InvalidFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise InvalidFault("path must be the beginning of a path, such as '/ex/'.")
-    after = asked.get("after", 0)
+    after = fields.get("after", 0)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
         raise InvalidFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
-    for key in asked.keys() - {"name", "times", "path", "after"}:
-        value = asked[key]
+    for key in fields.keys() - {"name", "times", "path", "after"}:
+        value = fields[key]
         if key not in options:
             raise InvalidFault(f"{name} has no option {key!r}. Its options are: {', '.join(options)}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= float_info.max:

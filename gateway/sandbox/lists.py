@@ -30,7 +30,7 @@ def record(number: int) -> str:
     )
 
 
-async def by_cursor(request: web.Request) -> web.Response:
+async def list_by_cursor(request: web.Request) -> web.Response:
     """Handle ``GET /lists/cursor?cursor=…``: return ``{"items": […], "next_cursor": …}``.
 
     ``next_cursor`` is null on the last page.
@@ -44,7 +44,7 @@ async def by_cursor(request: web.Request) -> web.Response:
     return _response("items", start, size, count, next_cursor=token_for(start + size) if more else None)
 
 
-async def by_link_header(request: web.Request) -> web.Response:
+async def list_by_link_header(request: web.Request) -> web.Response:
     """Handle ``GET /lists/link-header?page=1``: return an array, with links to other pages in Link (RFC 8288)."""
     count, size = _count_and_size(request)
     page = _number(request, "page", 1, MAX_COUNT)
@@ -59,7 +59,7 @@ async def by_link_header(request: web.Request) -> web.Response:
     return response
 
 
-async def by_link_in_body(request: web.Request) -> web.Response:
+async def list_by_link_in_body(request: web.Request) -> web.Response:
     """Handle ``GET /lists/link-body?start=0``: return ``{"data": […], "links": {"next": …}}``.
 
     ``next`` is null on the last page.
@@ -70,7 +70,7 @@ async def by_link_in_body(request: web.Request) -> web.Response:
     return _response("data", start, size, count, links={"next": next_url})
 
 
-async def by_page(request: web.Request) -> web.Response:
+async def list_by_page(request: web.Request) -> web.Response:
     """Handle ``GET /lists/page?page=1``: return ``{"results": […], "page": 1}``.
 
     Pages after the last page are empty.
@@ -80,7 +80,7 @@ async def by_page(request: web.Request) -> web.Response:
     return _response("results", max(page - 1, 0) * size, size, count, page=page)
 
 
-async def by_offset(request: web.Request) -> web.Response:
+async def list_by_offset(request: web.Request) -> web.Response:
     """Handle ``GET /lists/offset?offset=0``: return ``{"values": […], "offset": 0, "total": 10000}``.
 
     ``values`` is empty after the last record.

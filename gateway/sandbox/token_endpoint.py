@@ -49,23 +49,23 @@ async def revoke(request: web.Request) -> web.Response:
         return _refusal(401, "invalid_client", str(refused))
 
 
-def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) -> IssuedTokens:
-    match sent.get("grant_type"):
+def _grant(grants: IssuedGrants, client: SandboxClient, form: dict[str, str]) -> IssuedTokens:
+    match form.get("grant_type"):
         case "authorization_code":
-            missing = [name for name in ("code", "redirect_uri", "code_verifier") if not sent.get(name)]
+            missing = [name for name in ("code", "redirect_uri", "code_verifier") if not form.get(name)]
             if missing:
                 raise GrantRefused("invalid_request", f"Missing: {', '.join(missing)}.")
             return grants.exchange_code(
-                sent["code"],
+                form["code"],
                 client_id=client.client_id,
-                redirect_uri=sent["redirect_uri"],
-                verifier=sent["code_verifier"],
+                redirect_uri=form["redirect_uri"],
+                verifier=form["code_verifier"],
             )
         case "refresh_token":
-            if not sent.get("refresh_token"):
+            if not form.get("refresh_token"):
                 raise GrantRefused("invalid_request", "refresh_token is missing.")
             return grants.refresh(
-                sent["refresh_token"], client_id=client.client_id, scopes=sent.get("scope", "").split() or None
+                form["refresh_token"], client_id=client.client_id, scopes=form.get("scope", "").split() or None
             )
         case None:
             raise GrantRefused("invalid_request", "grant_type is missing.")
@@ -94,20 +94,20 @@ async def _parameters(request: web.Request) -> dict[str, str]:
     return {name: str(value) for name, value in form.items()}
 
 
-def _authenticate_client(request: web.Request, sent: dict[str, str]) -> SandboxClient:
+def _authenticate_client(request: web.Request, form: dict[str, str]) -> SandboxClient:
     """Return the client that sent the request. Raises GrantRefused, InvalidClient.
 
     The client must authenticate in exactly one way (RFC 6749 §2.3).
     """
     in_header = "Authorization" in request.headers
-    if in_header and "client_secret" in sent:
+    if in_header and "client_secret" in form:
         raise GrantRefused("invalid_request", "Two client authentications, Basic and body; send exactly one.")
     client_id, secret = (
         _basic(request.headers["Authorization"])
         if in_header
-        else (sent.get("client_id", ""), sent.get("client_secret", ""))
+        else (form.get("client_id", ""), form.get("client_secret", ""))
     )
-    if sent.get("client_id", client_id) != client_id:
+    if form.get("client_id", client_id) != client_id:
         raise GrantRefused("invalid_request", "client_id differs from that in Authorization.")
     client = request.app[SANDBOX].clients.get(client_id)
     if client is None or not hmac.compare_digest(digest(secret), client.secret_digest):

@@ -170,13 +170,15 @@ SUBJECTS: Final = (
 )
 
 
-def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
+def jira_webhook_routing(
+    message: IncomingWebhook, signature_format: WebhookSignature | None, secrets: Sequence[Secret]
+) -> Routing:
     """Return the routing of a Jira webhook. If there are `secrets`, the signature must be valid. Raises
     SignatureRefused if the signature is missing or wrong.
 
     Without `secrets`, no signature is checked, because Jira signs only webhooks that were registered with a secret.
     """
-    seen = verify_signature(message, how or DEFAULT_SIGNATURE, secrets) if secrets else None
+    seen = verify_signature(message, signature_format or DEFAULT_SIGNATURE, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)
 

@@ -32,46 +32,46 @@ _BEARER: Final = re.compile(r"(?:bearer[ \t]+)?([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
 
 
-def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
+def token_of(message: IncomingWebhook, signature_format: WebhookSignature) -> str:
     """Return the token in the header field that the entry names, without ``Bearer``. Raises SignatureRefused if there
     is no valid token."""
-    given = message.headers.get((how.header or "").lower(), "").strip()
-    if not given:
-        raise SignatureRefused(f"the field {how.header} is missing", missing=True)
-    match = _BEARER.fullmatch(given) if len(given) <= MAX_TOKEN_CHARS else None
+    header = message.headers.get((signature_format.header or "").lower(), "").strip()
+    if not header:
+        raise SignatureRefused(f"the field {signature_format.header} is missing", missing=True)
+    match = _BEARER.fullmatch(header) if len(header) <= MAX_TOKEN_CHARS else None
     if match is None:
-        raise SignatureRefused(f"the field {how.header} has no signed token")
+        raise SignatureRefused(f"the field {signature_format.header} has no signed token")
     return match[1]
 
 
-def key_id_of(token: str, how: WebhookSignature) -> str:
+def key_id_of(token: str, signature_format: WebhookSignature) -> str:
     """Return the key ID that the token names. Nothing is verified yet. Raises SignatureRefused if the token names no
     valid key ID."""
     header = _header(token)
-    _check_algorithm(header, how)
+    _check_algorithm(header, signature_format)
     kid = header.get("kid")
     if not isinstance(kid, str) or not _KEY_ID.fullmatch(kid):
         raise SignatureRefused("the token's header has no valid kid")
     return kid
 
 
-def verify_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
+def verify_token(message: IncomingWebhook, signature_format: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
     """Verify the token, and return a unique name of the webhook. Raises SignatureRefused if the token is not valid.
 
     The keys are `message.public_keys` if the entry says where they are published, else the integration's `secrets`.
     """
-    token = token_of(message, how)
+    token = token_of(message, signature_format)
     header = _header(token)
-    _check_algorithm(header, how)
+    _check_algorithm(header, signature_format)
     if "crit" in header:
         raise SignatureRefused("the token has the unsupported header crit")
-    keys = message.public_keys if how.keys is not None else [secret.reveal() for secret in secrets]
+    keys = message.public_keys if signature_format.keys is not None else [secret.reveal() for secret in secrets]
     for key in keys[:MAX_KEYS]:
-        claims = _claims(token, key, how.algorithm or "")
+        claims = _claims(token, key, signature_format.algorithm or "")
         if claims is not None:
-            _check_times(claims, message.received_at.timestamp(), how)
-            _check_values(claims, message, how, secrets)
-            unique = token.encode() + b"." + message.body if how.bodies_repeat else message.body
+            _check_times(claims, message.received_at.timestamp(), signature_format)
+            _check_values(claims, message, signature_format, secrets)
+            unique = token.encode() + b"." + message.body if signature_format.bodies_repeat else message.body
             return hashlib.sha256(unique).hexdigest()
     raise SignatureRefused("the signature is wrong")
 
@@ -87,9 +87,9 @@ def _header(token: str) -> Mapping[str, Any]:
     return header
 
 
-def _check_algorithm(header: Mapping[str, Any], how: WebhookSignature) -> None:
-    if (alg := header.get("alg")) != how.algorithm:
-        raise SignatureRefused(f"the token's alg is {str(alg)[:20]!r}, expected {how.algorithm}")
+def _check_algorithm(header: Mapping[str, Any], signature_format: WebhookSignature) -> None:
+    if (alg := header.get("alg")) != signature_format.algorithm:
+        raise SignatureRefused(f"the token's alg is {str(alg)[:20]!r}, expected {signature_format.algorithm}")
 
 
 def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
@@ -112,7 +112,7 @@ def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
             return None
 
 
-def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -> None:
+def _check_times(claims: Mapping[str, Any], now: float, signature_format: WebhookSignature) -> None:
     issued, ends, begins = (claims.get(name) for name in ("iat", "exp", "nbf"))
     if not _is_number(issued) and not _is_number(ends):
         raise SignatureRefused("the token has neither iat nor exp")
@@ -124,35 +124,41 @@ def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -
         raise SignatureRefused("the token is not valid yet")
     if issued is not None and issued > now + LEEWAY_S:
         raise SignatureRefused("the token's iat is in the future")
-    if issued is not None and (ends is None or how.tolerance_s) and now - issued > (how.tolerance_s or TOLERANCE_S):
+    if (
+        issued is not None
+        and (ends is None or signature_format.tolerance_s)
+        and now - issued > (signature_format.tolerance_s or TOLERANCE_S)
+    ):
         raise SignatureRefused("the token was signed too long ago")
 
 
 def _check_values(
-    claims: Mapping[str, Any], message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]
+    claims: Mapping[str, Any], message: IncomingWebhook, signature_format: WebhookSignature, secrets: Sequence[Secret]
 ) -> None:
-    expected = dict(how.claims)
-    if how.body_digest_claim is not None:
-        expected[how.body_digest_claim] = hashlib.sha256(message.body).hexdigest()
-    if how.address_claim is not None and how.address_claim in claims:
-        expected[how.address_claim] = message.url
+    expected = dict(signature_format.claims)
+    if signature_format.body_digest_claim is not None:
+        expected[signature_format.body_digest_claim] = hashlib.sha256(message.body).hexdigest()
+    if signature_format.address_claim is not None and signature_format.address_claim in claims:
+        expected[signature_format.address_claim] = message.url
     for name, value in expected.items():
-        given = claims.get(name)
-        same = isinstance(given, str) and _same(given.lower() if name == how.body_digest_claim else given, value)
+        claimed = claims.get(name)
+        same = isinstance(claimed, str) and _same(
+            claimed.lower() if name == signature_format.body_digest_claim else claimed, value
+        )
         if not same:
             raise SignatureRefused(f"the token's {name} does not match")
-    if how.secret_claim is not None:
-        given = claims.get(how.secret_claim)
-        if not isinstance(given, str) or not any(_same(given, secret.reveal()) for secret in secrets):
-            raise SignatureRefused(f"the token's {how.secret_claim} does not match")
+    if signature_format.secret_claim is not None:
+        claimed = claims.get(signature_format.secret_claim)
+        if not isinstance(claimed, str) or not any(_same(claimed, secret.reveal()) for secret in secrets):
+            raise SignatureRefused(f"the token's {signature_format.secret_claim} does not match")
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
+def _same(received: str, expected: str) -> bool:
+    return hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
 # ── Public keys: PEM, certificate, JWK, or a SubjectPublicKeyInfo in base64.
@@ -201,7 +207,7 @@ def rsa_sha256(key: str, signature: bytes, signed: bytes) -> bool:
     return True
 
 
-def _from_jwk(given: Any) -> "PublicKeyTypes":
+def _from_jwk(received: Any) -> "PublicKeyTypes":
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -209,7 +215,7 @@ def _from_jwk(given: Any) -> "PublicKeyTypes":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # a short key is refused by the caller
-            key = jwk.import_key({name: given[name] for name in names if name in given})
+            key = jwk.import_key({name: received[name] for name in names if name in received})
     except JoseError as fault:
         raise ValueError("no public key") from fault
     if isinstance(key, jwk.OctKey):

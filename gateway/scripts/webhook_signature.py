@@ -79,54 +79,62 @@ _ELEMENT: Final = re.compile(r"([a-z0-9_]+)=(.+)")
 _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 
-def is_checkable(how: WebhookSignature) -> bool:
+def is_checkable(signature_format: WebhookSignature) -> bool:
     """Return whether `verify_signature` supports this description. If not, no webhook with a signature is accepted."""
-    if how.header is None:
-        return how.scheme == SHARED_TOKEN and how.body_path is not None
-    if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
+    if signature_format.header is None:
+        return signature_format.scheme == SHARED_TOKEN and signature_format.body_path is not None
+    if re.fullmatch(r"[a-z0-9-]+", signature_format.header) is None or (
+        signature_format.scheme == JWT and signature_format.algorithm is None
+    ):
         return False
-    return how.scheme in {SHARED_TOKEN, BASIC, JWT, *HASHES, *STANDARD_FAMILIES, *PUBLIC_KEYS}
+    return signature_format.scheme in {SHARED_TOKEN, BASIC, JWT, *HASHES, *STANDARD_FAMILIES, *PUBLIC_KEYS}
 
 
-def verify_signature(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
+def verify_signature(
+    message: IncomingWebhook, signature_format: WebhookSignature, secrets: Sequence[Secret]
+) -> str | None:
     """Verify the signature. Return a unique name of the webhook, or None if replays cannot be detected.
 
     Raises SignatureRefused if the signature is missing or wrong.
     """
-    if how.scheme == JWT:
-        return verify_token(message, how, secrets)
-    if how.scheme == SHARED_TOKEN and how.body_path is not None:
-        _check_body_tokens(message.body, how.body_path, secrets)
-        return None if how.bodies_repeat else _unique_name(message.body)
-    given = message.headers.get((how.header or "").lower(), "").strip()
-    if not given:
-        raise SignatureRefused(f"the field {how.header} is missing", missing=True)
-    if how.scheme in STANDARD_FAMILIES:
-        return _verify_standard(message, how, given, secrets)
-    if how.scheme in {SHARED_TOKEN, BASIC}:
-        if not any(_same_token(given, secret, how.scheme) for secret in secrets):
+    if signature_format.scheme == JWT:
+        return verify_token(message, signature_format, secrets)
+    if signature_format.scheme == SHARED_TOKEN and signature_format.body_path is not None:
+        _check_body_tokens(message.body, signature_format.body_path, secrets)
+        return None if signature_format.bodies_repeat else _unique_name(message.body)
+    header = message.headers.get((signature_format.header or "").lower(), "").strip()
+    if not header:
+        raise SignatureRefused(f"the field {signature_format.header} is missing", missing=True)
+    if signature_format.scheme in STANDARD_FAMILIES:
+        return _verify_standard(message, signature_format, header, secrets)
+    if signature_format.scheme in {SHARED_TOKEN, BASIC}:
+        if not any(_same_token(header, secret, signature_format.scheme) for secret in secrets):
             raise SignatureRefused("the token is wrong")
-        return None if how.bodies_repeat else _unique_name(message.body)
+        return None if signature_format.bodies_repeat else _unique_name(message.body)
     for secret in secrets:
-        values = _SignedPayload(message, how, given, secret)
+        values = _SignedPayload(message, signature_format, header, secret)
         signed = values.signed_bytes()
-        _check_time(values.time, message.received_at, how)
+        _check_time(values.time, message.received_at, signature_format)
         signatures = list(islice(values.signatures(), MAX_SIGNATURES))
-        check = _hmac_check(how) if how.scheme in HASHES else _public_key_check(how)
-        keys = [Secret(key) for key in message.public_keys[:MAX_KEYS]] if how.keys is not None else [secret]
+        check = (
+            _hmac_check(signature_format) if signature_format.scheme in HASHES else _public_key_check(signature_format)
+        )
+        keys = (
+            [Secret(key) for key in message.public_keys[:MAX_KEYS]] if signature_format.keys is not None else [secret]
+        )
         if any(check(key, signed, signatures) for key in keys):
-            return None if values.time is None and how.bodies_repeat else _unique_name(signed)
+            return None if values.time is None and signature_format.bodies_repeat else _unique_name(signed)
     raise SignatureRefused("the signature is wrong")
 
 
-def _same_token(given: str, secret: Secret, scheme: str) -> bool:
+def _same_token(received: str, secret: Secret, scheme: str) -> bool:
     expected = secret.reveal().encode()
     if scheme == BASIC:
-        kind, _, given = given.partition(" ")
+        kind, _, received = received.partition(" ")
         if kind.lower() != BASIC:
             return False
-        given, expected = given.strip(), base64.b64encode(expected)
-    return hmac.compare_digest(_header_bytes(given), expected)
+        received, expected = received.strip(), base64.b64encode(expected)
+    return hmac.compare_digest(_header_bytes(received), expected)
 
 
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
@@ -155,13 +163,15 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
 class _SignedPayload:
     """The signed bytes of a webhook, built from its parts as the entry describes."""
 
-    def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
-        self._message, self._how, self._secret = message, how, secret
-        self._payload_format = how.signed_payload or RAW_BODY
-        self._parts = [part for part in re.split(r"[,;\s]+", given) if part]
-        listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not how.prefix
+    def __init__(
+        self, message: IncomingWebhook, signature_format: WebhookSignature, header: str, secret: Secret
+    ) -> None:
+        self._message, self._signature_format, self._secret = message, signature_format, secret
+        self._payload_format = signature_format.signed_payload or RAW_BODY
+        self._parts = [part for part in re.split(r"[,;\s]+", header) if part]
+        listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
         self._has_elements = listed and (
-            bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (how.note or "")
+            bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (signature_format.note or "")
         )
         self._elements = [found.groups() for part in self._parts if (found := _ELEMENT.fullmatch(part))]
         self.time: str | None = None
@@ -170,7 +180,7 @@ class _SignedPayload:
         """Yield the signatures of the webhook. If there are several signatures, only one of them must be valid."""
         if self._has_elements:
             yield from (text for name, text in self._elements if name not in TIME_NAMES)
-        elif prefix := self._how.prefix:
+        elif prefix := self._signature_format.prefix:
             yield from (part[len(prefix) :] for part in self._parts if part.startswith(prefix))
         else:
             yield from self._parts
@@ -206,7 +216,7 @@ class _SignedPayload:
             return _header_bytes(self.time)
         field = self._sibling("id") if name == "message id" else name
         text = self._header(field)
-        if field.endswith("timestamp") or field.lower() == (self._how.timestamp_header or "").lower():
+        if field.endswith("timestamp") or field.lower() == (self._signature_format.timestamp_header or "").lower():
             self.time = text
         return _header_bytes(text)
 
@@ -216,12 +226,12 @@ class _SignedPayload:
                 if name in TIME_NAMES:
                     return text
             raise SignatureRefused("the signature has no timestamp")
-        return self._header(self._how.timestamp_header or self._sibling("timestamp"))
+        return self._header(self._signature_format.timestamp_header or self._sibling("timestamp"))
 
     def _sibling(self, what: str) -> str:
         """Return the name of the header field that belongs to the signature's field, for example ``x-timestamp`` for
         ``x-signature``."""
-        return (self._how.header or "").replace("signature", what)
+        return (self._signature_format.header or "").replace("signature", what)
 
     def _header(self, name: str) -> str:
         text = self._message.headers.get(name.lower(), "")
@@ -240,47 +250,51 @@ class _SignedPayload:
         return (self._message.url + "".join(name + text for name, text in sorted(pairs))).encode()
 
 
-def _hmac_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
-    algorithm = HASHES[how.scheme]
-    is_base64 = (how.key or "").startswith("base64-decoded")
+def _hmac_check(signature_format: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
+    algorithm = HASHES[signature_format.scheme]
+    is_base64 = (signature_format.key or "").startswith("base64-decoded")
 
-    def check(secret: Secret, signed: bytes, given: Sequence[str]) -> bool:
+    def check(secret: Secret, signed: bytes, received: Sequence[str]) -> bool:
         key = _secret_bytes(secret.reveal()) if is_base64 else secret.reveal().encode()
         digest = hmac.digest(key, signed, algorithm)
-        expected = base64.b64encode(digest) if how.encoding == "base64" else digest.hex().encode()
-        signatures = (_header_bytes(text if how.encoding == "base64" else text.lower()) for text in given)
+        expected = base64.b64encode(digest) if signature_format.encoding == "base64" else digest.hex().encode()
+        signatures = (
+            _header_bytes(text if signature_format.encoding == "base64" else text.lower()) for text in received
+        )
         return any(hmac.compare_digest(expected, signature) for signature in signatures)
 
     return check
 
 
-def _public_key_check(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
-    verify = PUBLIC_KEYS.get(how.scheme)
+def _public_key_check(signature_format: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
+    verify = PUBLIC_KEYS.get(signature_format.scheme)
 
-    def is_valid(secret: Secret, signed: bytes, given: str) -> bool:
+    def is_valid(secret: Secret, signed: bytes, received: str) -> bool:
         try:
-            signature = base64.b64decode(given) if how.encoding == "base64" else bytes.fromhex(given)
+            signature = base64.b64decode(received) if signature_format.encoding == "base64" else bytes.fromhex(received)
         except ValueError:
             return False
         return verify is not None and verify(secret.reveal(), signature, signed)
 
-    return lambda secret, signed, given: any(is_valid(secret, signed, text) for text in given)
+    return lambda secret, signed, received: any(is_valid(secret, signed, text) for text in received)
 
 
-def _verify_standard(message: IncomingWebhook, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
+def _verify_standard(
+    message: IncomingWebhook, signature_format: WebhookSignature, received: str, secrets: Sequence[Secret]
+) -> str:
     """Verify a webhook in the format of Standard Webhooks or Svix, and return a unique name of the webhook.
 
     The signed text is ``id.timestamp.body``. The header can contain several signatures.
     """
-    family = STANDARD_FAMILIES[how.scheme]
+    family = STANDARD_FAMILIES[signature_format.scheme]
     message_id, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
     if not message_id or not at:
         raise SignatureRefused(f"the fields {family}-id and {family}-timestamp are missing", missing=True)
-    _check_time(at, message.received_at, how)
+    _check_time(at, message.received_at, signature_format)
     signed = _header_bytes(f"{message_id}.{at}.") + message.body
     keys = [_secret_bytes(secret.reveal().removeprefix("whsec_")) for secret in secrets]
     expected = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
-    signatures = [_header_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][
+    signatures = [_header_bytes(part.partition(",")[2]) for part in received.split() if part.startswith("v1,")][
         :MAX_SIGNATURES
     ]
     if not any(hmac.compare_digest(signature, text) for signature in signatures for text in expected):
@@ -288,7 +302,7 @@ def _verify_standard(message: IncomingWebhook, how: WebhookSignature, given: str
     return _unique_name(_header_bytes(message_id))
 
 
-def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
+def _check_time(text: str | None, now: datetime, signature_format: WebhookSignature) -> None:
     """Raise SignatureRefused if the timestamp is too old, in the future or unreadable."""
     if text is None:
         return
@@ -301,7 +315,7 @@ def _check_time(text: str | None, now: datetime, how: WebhookSignature) -> None:
         except ValueError:
             raise SignatureRefused("the timestamp cannot be read") from None
         sent_at = (moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)).timestamp()
-    if abs(now.timestamp() - sent_at) > (how.tolerance_s or TOLERANCE_S):
+    if abs(now.timestamp() - sent_at) > (signature_format.tolerance_s or TOLERANCE_S):
         raise SignatureRefused("the timestamp is too old or in the future")
 
 
@@ -323,11 +337,15 @@ def _unique_name(signed: bytes) -> str:
 
 
 def signing_secrets(
-    how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
+    signature_format: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
     """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
-    if how is not None and how.key in CLIENT_SECRET_KEYS and client_secret:
-        return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
+    if signature_format is not None and signature_format.key in CLIENT_SECRET_KEYS and client_secret:
+        return (
+            Secret(client_secret.reveal() + signature_format.key_suffix)
+            if signature_format.key_suffix
+            else client_secret,
+        )
     return own
 
 
@@ -336,15 +354,17 @@ def signing_secrets(
 MAX_CHALLENGE_BYTES: Final = 16 * 1024  # maximum bytes of a body that verifies the webhook URL
 
 
-def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
+def signed_webhook(
+    message: IncomingWebhook, signature_format: WebhookSignature | None, secrets: Sequence[Secret]
+) -> Routing:
     """Verify and route a webhook. Raises SignatureRefused if the signature is missing or wrong.
 
-    If there are `secrets`, the signature must be valid. The webhook is then refused if `how` is None, which means that
-    the entry describes no signature.
+    If there are `secrets`, the signature must be valid. The webhook is then refused if `signature_format` is
+    None, because the entry then describes no signature.
     """
-    if secrets and how is None:
+    if secrets and signature_format is None:
         raise SignatureRefused("the provider's entry describes no signature")
-    seen = verify_signature(message, how, secrets) if secrets and how is not None else None
+    seen = verify_signature(message, signature_format, secrets) if secrets and signature_format is not None else None
     reply = _challenge_reply(message.body, secrets[0] if secrets else None)
     return Routing((), None if reply is not None else seen, reply)
 

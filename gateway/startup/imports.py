@@ -31,8 +31,8 @@ class Deferred:
         """
         return getattr(importlib.import_module(self._module), self._name)
 
-    def __call__(self, *args: Any, **more: Any) -> Any:
-        return self.real()(*args, **more)
+    def __call__(self, *args: Any, **extra: Any) -> Any:
+        return self.real()(*args, **extra)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python looks up such names on every object, which must not load the module

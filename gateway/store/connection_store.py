@@ -225,7 +225,7 @@ class ConnectionStore:
             matches_ref(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
         )
 
-        def again(sealed: Sealed | None) -> bytes | None:
+        def seal_again(sealed: Sealed | None) -> bytes | None:
             return None if sealed is None else self._rows.vault.seal_again(sealed).ciphertext
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -234,9 +234,9 @@ class ConnectionStore:
                 return None
             secret, previous = newer.secret_config, newer.previous
             changed: dict[str, Any] = {name: getattr(newer, name) for name in WRITTEN_BACK} | life_columns(newer.life)
-            changed |= {"credential": again(newer.credential), "updated_at": now}
-            changed |= {"secret_config": again(secret), "secret_config_version": secret and secret.version}
-            changed |= {PREVIOUS: again(previous), f"{PREVIOUS}_version": previous and previous.version}
+            changed |= {"credential": seal_again(newer.credential), "updated_at": now}
+            changed |= {"secret_config": seal_again(secret), "secret_config_version": secret and secret.version}
+            changed |= {PREVIOUS: seal_again(previous), f"{PREVIOUS}_version": previous and previous.version}
             changed |= {f"{PREVIOUS}_until": newer.previous_until}
             changed |= NO_FAILURE | NO_LEASE | NO_INTENT
             detail = f"version {newer.version} from a node's memory over version {row.version}"

@@ -36,9 +36,9 @@ class ConsoleSessionStore:
         self._transactions = transactions
         self._trail = trail
 
-    async def add_link(self, digest: str, wish: ConsoleSession) -> None:
+    async def add_link(self, digest: str, session: ConsoleSession) -> None:
         """Store a link that is valid until `wish.expires_at`. `digest`: hex SHA-256 digest of the link's token."""
-        await self._transactions.write(lambda db: _add(db, digest, LINK, wish))
+        await self._transactions.write(lambda db: _add(db, digest, LINK, session))
 
     async def sign_in(
         self, link_digest: str, session_digest: str, *, ends_at: datetime, now: datetime

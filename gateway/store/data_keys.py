@@ -262,7 +262,7 @@ class DataKeys:
             self.missing.report(missing)
 
     @property
-    def enough(self) -> int:
+    def max_seals_at_once(self) -> int:
         """The maximum number of values that all transactions seal at the same time."""
         return SEALS_PER_TRANSACTION * self._transactions.writes_at_once
 
@@ -274,7 +274,7 @@ class DataKeys:
         open. The caller then gives up its turn in the queue and its locks, and waits for the master key.
         """
         async with self._allowing:
-            await self._allow(environment, self.enough + seals)
+            await self._allow(environment, self.max_seals_at_once + seals)
         return partial(self._lock_newest_key, environment, SEALS_PER_TRANSACTION + seals)
 
     async def _lock_newest_key(self, environment: str, seals: int, db: AsyncConnection) -> None:

@@ -181,7 +181,7 @@ class KeepAliveStore:
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
         """Return the connections whose keep-alive refresh is due, the longest overdue first."""
         table = connections.c
-        query = _of_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
+        query = _select_by_provider(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
         return await self._read_connections(query.limit(limit))
 
     async def find_unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
@@ -190,7 +190,7 @@ class KeepAliveStore:
         These connections have nothing to keep alive, or were stored when the catalog entry had no limit.
         """
         table = connections.c
-        query = _of_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
+        query = _select_by_provider(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._read_connections(
             query.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit)
         )
@@ -202,7 +202,7 @@ class KeepAliveStore:
         """
         table = connections.c
         return await self._read_connections(
-            _of_provider(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit)
+            _select_by_provider(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit)
         )
 
     async def plan(self, planned: Sequence[tuple[Connection, Lifespan]]) -> None:
@@ -225,5 +225,5 @@ class KeepAliveStore:
         return stored
 
 
-def _of_provider(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:
+def _select_by_provider(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     return select(connections).where(connections.c.provider == provider, *conditions)

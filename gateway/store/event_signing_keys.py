@@ -45,7 +45,7 @@ class SigningKeyStore:
         self._vault = vault
         self._keys = keys
 
-    async def of(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
+    async def active_keys(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
         """Return the keys that sign at `now`, the current key first. Empty if no key exists yet."""
         table = signing_keys.c
         alive = or_(table.retires_at.is_(None), table.retires_at > now)
@@ -59,10 +59,10 @@ class SigningKeyStore:
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
         """Create the first key if there is none. Return the keys that sign at `now`, the current key first."""
-        keys = await self.of(environment, now=now)
+        keys = await self.active_keys(environment, now=now)
         if not keys:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
-            keys = await self.of(environment, now=now)
+            keys = await self.active_keys(environment, now=now)
         return keys
 
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:

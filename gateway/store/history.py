@@ -111,7 +111,7 @@ class HistoryStore:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def of(self, row_id: int) -> list[Change]:
+    async def changes_of(self, row_id: int) -> list[Change]:
         """Return the changes of the connection with row id `row_id`, oldest first."""
         history = connection_history.c
         query = select(connection_history).where(history.connection == row_id).order_by(history.id)

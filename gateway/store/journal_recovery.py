@@ -161,7 +161,7 @@ class RefreshJournal:
                     attempts.setdefault(reply.attempt, []).append(reply)
                 in_flight = in_flight or (record.is_writer_alive and reply is None)
             if not in_flight or clock.monotonic() >= until:
-                return EarlierReplies(_in_order(attempts))
+                return EarlierReplies(_sorted_replies(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
@@ -346,6 +346,6 @@ async def _open_row(about: Mapping[str, Any], current: CurrentRow) -> Connection
     return row
 
 
-def _in_order(attempts: Mapping[str, list[RecordedReply]]) -> tuple[RecordedReply, ...]:
+def _sorted_replies(attempts: Mapping[str, list[RecordedReply]]) -> tuple[RecordedReply, ...]:
     newest = sorted(attempts.values(), key=lambda steps: max(record.reply.asked_at for record in steps), reverse=True)
     return tuple(record for steps in newest for record in sorted(steps, key=lambda record: record.step))

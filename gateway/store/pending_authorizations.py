@@ -79,7 +79,7 @@ class SessionStore:
             # `pinned` is stored among the defaults, under the empty text, which is no integration's id. Because the
             # defaults are sealed, a person who can write to the table cannot remove `pinned`.
             kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
-            sealed = self._vault.seal_json(kept, **_session_address(session.environment, session.digest))
+            sealed = self._vault.seal_json(kept, **_session_seal_place(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
             return None
 
@@ -134,7 +134,7 @@ class SessionStore:
         )
 
     async def _session_of(self, row: dict[str, Any]) -> ConnectSession:
-        sealed = Sealed(row["defaults"], **_session_address(row["environment"], row["digest"]))
+        sealed = Sealed(row["defaults"], **_session_seal_place(row["environment"], row["digest"]))
         await self._keys.learn(sealed)
         row["defaults"] = self._vault.open_json(sealed)
         row["pinned"] = row["defaults"].pop(PINNED, None) is not None
@@ -216,7 +216,7 @@ def bound_to_other_browser() -> Forbidden:
     )
 
 
-def _session_address(environment: str, digest: str) -> dict[str, Any]:
+def _session_seal_place(environment: str, digest: str) -> dict[str, Any]:
     return {"environment": environment, "table": "connect_sessions", "row": digest, "column": "defaults", "version": 1}
 
 
@@ -266,7 +266,7 @@ class FlowStore:
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
 
-    async def not_returned(
+    async def count_not_returned(
         self, environment: str, *, expires_after: datetime, expires_until: datetime
     ) -> dict[str, tuple[int, datetime]]:
         """Return, by integration, how many flows wait for a browser that has not returned.

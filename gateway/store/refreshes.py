@@ -171,8 +171,8 @@ class LeaseStatements:
         here = update(connections).where(AT)
         if timeline is not None:
             here = here.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
-        claim = here.values(lease_until=self._at("lease_for"))
-        free = or_(until.is_(None), until <= self._at("free_for"))
+        claim = here.values(lease_until=self._time_expression("lease_for"))
+        free = or_(until.is_(None), until <= self._time_expression("free_for"))
         self.claim: Final[Update] = claim.where(free)
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
         self.claim_seen: Final[Update] = claim.where(seen, free)
@@ -182,14 +182,14 @@ class LeaseStatements:
         self.take: Final[Update] = claim.where(seen)
         """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
         mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
-        self.hold: Final[Update] = mine.values(lease_until=self._at("lease_for"))
+        self.hold: Final[Update] = mine.values(lease_until=self._time_expression("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
 
     def value(self, delta: timedelta) -> timedelta | datetime:
         """Return the value of a time parameter: the time `delta` from now."""
         return delta if self._by_database else clock.now() + delta
 
-    def _at(self, name: str) -> ColumnElement[Any]:
+    def _time_expression(self, name: str) -> ColumnElement[Any]:
         if not self._by_database:
             return bindparam(name, type_=UtcTime)
         return func.clock_timestamp(type_=DateTime(timezone=True)) + bindparam(name, type_=Interval)

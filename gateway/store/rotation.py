@@ -99,7 +99,7 @@ class KeyCounts:
     def total(self) -> int:
         return sum(key.total for key in self.data_keys)
 
-    def under_master(self, master_key_id: str) -> Sequence[DataKeyUse]:
+    def data_keys_wrapped_by(self, master_key_id: str) -> Sequence[DataKeyUse]:
         """Return the data keys that the master key `master_key_id` wraps."""
         return [key for key in self.data_keys if key.master_key_id == master_key_id]
 

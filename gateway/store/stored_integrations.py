@@ -64,7 +64,7 @@ class IntegrationStore:
         rows = await self._rows(query)
         return await self._record(rows[0]) if rows else None
 
-    async def ending(self) -> list[Integration]:
+    async def list_ending(self) -> list[Integration]:
         """Return the integrations whose deletion has begun but is not complete.
 
         Each integration includes the secrets that are needed to revoke the tokens of its connections.

@@ -331,8 +331,8 @@ def _execute_alone(connection: Connection, one_statement: OneStatement[Any]) -> 
 def with_fence(fence: Fence, work: Work[T]) -> Work[T]:
     """Return a function that runs `fence` and then `work`."""
 
-    async def fenced(db: AsyncConnection) -> T:
+    async def run_fenced(db: AsyncConnection) -> T:
         await fence(db)
         return await work(db)
 
-    return fenced
+    return run_fenced

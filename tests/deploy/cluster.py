@@ -41,13 +41,13 @@ class Cluster:
     def node(self, number: int) -> Serving:
         return self._running[number][1]
 
-    async def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> int:
+    async def stop(self, number: int, stop_signal: signal.Signals = signal.SIGTERM) -> int:
         """Stop a node and return its exit code. SIGKILL also kills its workers, as when its machine fails."""
         context, node = self._running[number]
-        if by is signal.SIGKILL:
+        if stop_signal is signal.SIGKILL:
             node.kill_all()
         else:
-            node.signal(by)
+            node.signal(stop_signal)
         code = await node.ended()
         await context.__aexit__(None, None, None)
         return code

@@ -58,14 +58,14 @@ async def raw_connection(balancer: Front) -> AsyncIterator[RawClient]:
         writer.transport.abort()
 
 
-def request_head(target: str, *more: str, method: str = "GET") -> bytes:
+def request_head(target: str, *extra: str, method: str = "GET") -> bytes:
     fields = [f"{name}: {text}" for name, text in US.items()]
-    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *more, "", ""]).encode()
+    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *extra, "", ""]).encode()
 
 
-async def response_to(balancer: Front, target: str, *more: str) -> RawResponse:
+async def response_to(balancer: Front, target: str, *extra: str) -> RawResponse:
     async with raw_connection(balancer) as client:
-        client.send(request_head(target, *more))
+        client.send(request_head(target, *extra))
         return await client.response()
 
 

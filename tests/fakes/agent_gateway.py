@@ -49,13 +49,13 @@ class AgentGateway:
     running: RunningGateway
     provider: RecordedProvider
 
-    async def key(self, *rules: str, **wish: Any) -> str:
+    async def key(self, *rules: str, **fields: Any) -> str:
         """Mint a key with these access rules and return it. The key may use connection `c1`, or the connections in
         `limits`.
         """
-        limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}
+        limits = {"connections": ["lane/c1"], **fields.pop("limits", {})}
         limits = {name: value for name, value in limits.items() if value is not None}
-        body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **wish}
+        body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **fields}
         made = await self.running.json("POST", "/environment/api-keys", json=body, expect=200)
         text: str = made["data"]["secret"]
         return text
@@ -108,9 +108,9 @@ class AgentGateway:
     async def call(self, key: str, name: str, arguments: Any = None, **options: Any) -> Any:
         return await self.request_result(key, "tools/call", name=name, arguments=arguments or {}, **options)
 
-    async def connect(self, connection_id: str, **more: Any) -> None:
+    async def connect(self, connection_id: str, **extra: Any) -> None:
         credentials = {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"}
-        body = {"provider_config_key": "lane", "connection_id": connection_id, "credentials": credentials, **more}
+        body = {"provider_config_key": "lane", "connection_id": connection_id, "credentials": credentials, **extra}
         await self.running.json("POST", "/connections", json=body, expect=201)
 
 

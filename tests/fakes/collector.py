@@ -64,15 +64,15 @@ class Collector:
         response = ExportTraceServiceResponse().SerializeToString()
         return web.Response(status=self.status, body=response, content_type="application/x-protobuf")
 
-    async def until(self, enough: Callable[[], Any]) -> list[Span]:
+    async def wait_until(self, enough: Callable[[], Any]) -> list[Span]:
         """Wait until `enough()` is true, and return the spans."""
         async with asyncio.timeout(PATIENCE_S):
             while not enough():
                 await asyncio.sleep(0.005)
         return self.spans
 
-    async def until_spans(self, number: int) -> list[Span]:
-        return await self.until(lambda: len(self.spans) >= number)
+    async def wait_until_spans(self, number: int) -> list[Span]:
+        return await self.wait_until(lambda: len(self.spans) >= number)
 
     def spans_named(self, name: str) -> list[Span]:
         return [span for span in self.spans if span.name == name]

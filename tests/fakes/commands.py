@@ -16,11 +16,11 @@ class CommandOutput(NamedTuple):
     err: str
 
 
-async def command_output(*words: str, stdin: str | None = None) -> CommandOutput:
+async def command_output(*arguments: str, stdin: str | None = None) -> CommandOutput:
     """Run a command. Return its exit code, stdout and stderr. Raise the exception that the command would print as a
     traceback.
     """
-    done = await asyncio.to_thread(CliRunner().invoke, main, words, input=stdin)
+    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return CommandOutput(done.exit_code, done.stdout, done.stderr)

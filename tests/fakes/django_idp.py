@@ -30,7 +30,7 @@ class DjangoIdp:
             counts: dict[str, int] = await response.json()
         return counts
 
-    async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
+    async def wait_until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
         """Send requests with this token until the server responds with 403, its status for invalid tokens."""
         headers = {"Authorization": f"Bearer {access_token}"}
         while True:

@@ -87,9 +87,9 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     return [str(program("haproxy")), "-f", str(path)]
 
 
-def replace_exactly(text: str, pattern: str, by: str, times: int) -> str:
-    """Replace `pattern` by `by`. Raises AssertionError unless `pattern` matches exactly `times` times."""
-    text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
+def replace_exactly(text: str, pattern: str, replacement: str, times: int) -> str:
+    """Replace `pattern` by `replacement`. Raises AssertionError unless `pattern` matches exactly `times` times."""
+    text, found = re.subn(pattern, lambda _: replacement, text, flags=re.MULTILINE)
     assert found == times, (pattern, found)
     return text
 
@@ -113,7 +113,7 @@ async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[
     made = Front(name, ports, trusting, process, logged)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not await _listens(ports.https):
+            while not await _is_listening(ports.https):
                 assert process.returncode is None, made.log
                 await asyncio.sleep(0.02)
         yield made
@@ -123,7 +123,7 @@ async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[
         await process.wait()
 
 
-async def _listens(port: int) -> bool:
+async def _is_listening(port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:

@@ -100,10 +100,10 @@ class RunningGateway:
         headers = {**self.headers, **names, **options.pop("headers", {})}
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
 
-    async def import_connection(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
+    async def import_connection(self, grant: Mapping[str, Any], connection_id: str = "c1", **extra: Any) -> Any:
         """Import a connection of integration `tracker` with the tokens of this token endpoint response."""
         credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
-        body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}
+        body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **extra}
         return await self.json("POST", "/connections", json=body, expect=201)
 
     async def session_token(self, **body: Any) -> str:

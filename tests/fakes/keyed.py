@@ -26,12 +26,12 @@ class TwoConnectionGateway:
     def port(self) -> int:
         return int(self.running.url.rpartition(":")[2])
 
-    async def key(self, name: str = "agent", *, key: str | None = None, **wish: Any) -> dict[str, Any]:
+    async def key(self, name: str = "agent", *, key: str | None = None, **fields: Any) -> dict[str, Any]:
         """Mint a key and return `data` of the response. `key`: the key that authorizes the request; the gateway's own
         by default.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
-        body = {"display_name": name, **wish}
+        body = {"display_name": name, **fields}
         url = f"{self.running.url}/environment/api-keys"
         async with self.running.http.post(url, json=body, headers=headers) as response:
             reply = await response.json()

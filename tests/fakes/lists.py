@@ -155,19 +155,19 @@ class Paged:
 
     async def call(
         self,
-        wish: str | None = "all",
+        paginate_header: str | None = "all",
         path: str = "/list",
         *,
         connection_id: str = "c1",
         method: str = "GET",
-        **more: Any,
+        **extra: Any,
     ) -> PagedReply:
         """Make one call with ``Gateway-Paginate: wish``. `since`: the value of the header Gateway-Paginate-From."""
-        headers = {} if wish is None else {"Gateway-Paginate": wish}
-        since = more.pop("since", None)
+        headers = {} if paginate_header is None else {"Gateway-Paginate": paginate_header}
+        since = extra.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
-        headers |= more.pop("headers", {})
-        async with self.gateway.call_proxy(connection_id, path, method, headers=headers, **more) as response:
+        headers |= extra.pop("headers", {})
+        async with self.gateway.call_proxy(connection_id, path, method, headers=headers, **extra) as response:
             return PagedReply(response.status, response.headers, await response.read())
 
     async def raw(self, head: str) -> bytes:

@@ -53,7 +53,7 @@ class FakePeer:
             return refused(404, "not_found", "No such provider.")
         return web.json_response({"data": {"name": request.match_info["name"], "auth_mode": mode}})
 
-    def add(self, connection_id: str, credentials: dict[str, Any], key: str = "tracker", **more: Any) -> None:
+    def add(self, connection_id: str, credentials: dict[str, Any], key: str = "tracker", **extra: Any) -> None:
         number = len(self.connections) + 1
         self.connections.append(
             {
@@ -71,7 +71,7 @@ class FakePeer:
                 "updated_at": "2026-02-02T03:04:05.678+00:00",
                 "last_fetched_at": None,
                 "credentials": credentials,
-                **more,
+                **extra,
             }
         )
 

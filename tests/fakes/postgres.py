@@ -231,13 +231,13 @@ def _programs() -> Path:
     return max(Path(found.origin).parent.glob("pginstall*/bin"), key=lambda folder: folder.parent.name)
 
 
-def _copy_programs(programs: Path, into: Path) -> Path:
+def _copy_programs(programs: Path, folder: Path) -> Path:
     """Copy the programs, and the libraries that they load by a relative path."""
     package = programs.parents[1]
     for libraries in package.parent.glob(f"{package.name}.libs"):
-        shutil.copytree(libraries, into / libraries.name)
-    shutil.copytree(programs.parent, into / package.name / programs.parent.name)
-    return into / package.name / programs.parent.name / programs.name
+        shutil.copytree(libraries, folder / libraries.name)
+    shutil.copytree(programs.parent, folder / package.name / programs.parent.name)
+    return folder / package.name / programs.parent.name / programs.name
 
 
 _LIBC = ctypes.CDLL(None)

@@ -56,7 +56,7 @@ LOOPBACK = (OpenNetwork(ipaddress.ip_network("127.0.0.0/8")),)
 
 
 def opened_at(
-    port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **more: Any
+    port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **extra: Any
 ) -> OpenedConnection:
     """Return a connection to a provider that listens on this loopback port."""
     ref = ConnectionRef("dev", "tracker", "u1")
@@ -78,7 +78,7 @@ def opened_at(
             environment="dev",
             integration_id="tracker",
             provider="tracker",
-            forward_set_cookie=more.pop("forward_set_cookie", False),
+            forward_set_cookie=extra.pop("forward_set_cookie", False),
         ),
         provider=Provider(
             name="tracker",
@@ -86,10 +86,10 @@ def opened_at(
             categories=["ticketing"],
             auth_mode="OAUTH2",
             docs="https://docs.example.com",
-            proxy=Proxy(base_url="http://127.0.0.1", decompress=more.pop("decompress", None)),
+            proxy=Proxy(base_url="http://127.0.0.1", decompress=extra.pop("decompress", None)),
         ),
         base=base,
-        allowed_origins=frozenset({f"http://127.0.0.1:{port}", *more.pop("allowed_origins", ())}),
+        allowed_origins=frozenset({f"http://127.0.0.1:{port}", *extra.pop("allowed_origins", ())}),
         placement=placement,
     )
 

@@ -63,15 +63,15 @@ class Receiver:
         once = {webhook.headers.get("webhook-id", str(n)): webhook.event for n, webhook in enumerate(self.taken)}
         return [(event["connectionId"], event["event"]) for event in once.values()]
 
-    async def until(self, enough: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
+    async def wait_until(self, enough: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
         """Wait until `enough()` is true."""
         async with asyncio.timeout(within_s):
             while not enough():
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until_taken(self, number: int) -> list[ReceivedWebhook]:
-        await self.until(lambda: len(self.taken) >= number)
+    async def wait_until_taken(self, number: int) -> list[ReceivedWebhook]:
+        await self.wait_until(lambda: len(self.taken) >= number)
         return self.taken
 
     async def _receive(self, request: web.Request) -> web.Response:

@@ -34,14 +34,18 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[object, object], tuple[list[load_catalog.EntryRow], list[str]]] = {}
 
     def read_once(
-        folder: Path, files: Sequence[Path], words: ExternalNames, earlier: Mapping[str, bytes], keys: list[str]
+        folder: Path,
+        files: Sequence[Path],
+        external_names: ExternalNames,
+        earlier: Mapping[str, bytes],
+        keys: list[str],
     ) -> Iterator[load_catalog.EntryRow]:
         if folder != shipped or earlier:
-            return read(folder, files, words, earlier, keys)
-        catalog_key = (_frozen(words.modes), _frozen(words.scripts))
+            return read(folder, files, external_names, earlier, keys)
+        catalog_key = (_frozen(external_names.modes), _frozen(external_names.scripts))
         if catalog_key not in known:
             made: list[str] = []
-            known[catalog_key] = (list(read(folder, files, words, earlier, made)), made)
+            known[catalog_key] = (list(read(folder, files, external_names, earlier, made)), made)
         rows, made = known[catalog_key]
         keys += made
         return iter(rows)

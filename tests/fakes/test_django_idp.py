@@ -32,7 +32,7 @@ async def test_tokens_expire_rotate_and_are_revoked_on_reuse(tmp_path: Path) -> 
             headers = {"Authorization": f"Bearer {first['access_token']}"}
             async with session.get(f"{idp.url}/api/whoami", headers=headers) as response:
                 assert (await response.json())["user"] == idp.username
-            await idp.until_dead(session, first["access_token"])
+            await idp.wait_until_dead(session, first["access_token"])
 
             renew = {"grant_type": "refresh_token"}
             status, second = await _token(session, idp, renew | {"refresh_token": first["refresh_token"]})

@@ -82,12 +82,12 @@ def shapes(agent: str) -> dict[str, Any]:
     proxied = {**CONNECTION}
     with_body = {**CONNECTION, "Provider-Config-Key": "body"}
 
-    def import_request(**more: Any) -> Any:
-        body = {"provider_config_key": "up", "credentials": {"type": "API_KEY", "apiKey": "k" * 20}, **more}
+    def import_request(**extra: Any) -> Any:
+        body = {"provider_config_key": "up", "credentials": {"type": "API_KEY", "apiKey": "k" * 20}, **extra}
         return ("POST", "/connections", {"json": body})
 
-    def session(**more: Any) -> Any:
-        return ("POST", "/connect/sessions", {"json": {"end_user": {"id": "u1"}, **more}})
+    def session(**extra: Any) -> Any:
+        return ("POST", "/connect/sessions", {"json": {"end_user": {"id": "u1"}, **extra}})
 
     def bare_body(piece: str, size: int = MIB - 100) -> Any:
         return ("POST", "/connect/sessions", {"data": f"[{piece * (size // len(piece))}1]", "headers": as_json})

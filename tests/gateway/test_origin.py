@@ -8,7 +8,7 @@ from gateway.origin import (
     covers,
     is_registered,
     local_url,
-    not_ascii,
+    non_ascii_fault,
     origin_of,
     parse_host,
     parse_url,
@@ -54,8 +54,8 @@ def test_hosts_below_a_registered_domain_belong_to_one_owner(name: str, one_owne
     ],
 )
 def test_host_with_other_characters_is_refused_with_their_name(typed: str, named: str) -> None:
-    assert named in (not_ascii(typed) or "")
-    assert not_ascii("git.example.com:8443") is None
+    assert named in (non_ascii_fault(typed) or "")
+    assert non_ascii_fault("git.example.com:8443") is None
 
 
 @pytest.mark.parametrize(

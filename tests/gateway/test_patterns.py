@@ -193,19 +193,19 @@ def literal_patterns() -> Iterator[UsedPattern]:
             ):
                 continue
             pattern = call.args[0]
-            if isinstance(pattern, ast.Constant) and call not in of_module(tree):
+            if isinstance(pattern, ast.Constant) and call not in variable_values(tree):
                 methods = frozenset({attribute}) if attribute != "compile" else frozenset({"match", "search"})
                 flags = sum(getattr(re, part.attr) for key in call.keywords if key.arg == "flags" for part in ast.walk(key.value)
                             if isinstance(part, ast.Attribute) and hasattr(re, part.attr))  # fmt: skip
                 yield UsedPattern(f"{name}:{call.lineno}", pattern.value, flags, methods)
 
 
-def of_module(tree: ast.Module) -> list[ast.AST]:
+def variable_values(tree: ast.Module) -> list[ast.AST]:
     """Return the values of the module's variables, whose patterns `patterns_of_modules` yields."""
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 
-def of_catalog() -> Iterator[UsedPattern]:
+def patterns_of_catalog() -> Iterator[UsedPattern]:
     """Yield patterns of settings in the shipped entries, which are matched with end users' values."""
     for provider in catalog_of(None).providers.values():
         for settings in (provider.connection_config, provider.credentials):
@@ -224,7 +224,7 @@ def limit_of(where: str) -> int:
 
 @cache
 def inventory() -> tuple[UsedPattern, ...]:
-    return (*patterns_of_modules(), *literal_patterns(), *of_catalog())
+    return (*patterns_of_modules(), *literal_patterns(), *patterns_of_catalog())
 
 
 def unique_patterns() -> list[UsedPattern]:

@@ -8,7 +8,7 @@ KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hub
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("value", "meant"),
     [
         ("jria", "jira"),
         ("jirra", "jira"),
@@ -19,15 +19,15 @@ KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hub
         ("oauth2", "OAUTH2"),
     ],
 )
-def test_typo_gets_a_suggestion(given: str, meant: str) -> None:
-    assert nearest(given, KNOWN) == meant
-    assert did_you_mean(given, KNOWN) == f"; did you mean '{meant}'?"
+def test_typo_gets_a_suggestion(value: str, meant: str) -> None:
+    assert nearest(value, KNOWN) == meant
+    assert did_you_mean(value, KNOWN) == f"; did you mean '{meant}'?"
 
 
-@pytest.mark.parametrize("given", ["zzz", "mirage", "girl", "room-service", "force", "x", ""])
-def test_unrelated_name_gets_no_suggestion(given: str) -> None:
-    assert nearest(given, KNOWN) is None
-    assert did_you_mean(given, KNOWN) == ""
+@pytest.mark.parametrize("value", ["zzz", "mirage", "girl", "room-service", "force", "x", ""])
+def test_unrelated_name_gets_no_suggestion(value: str) -> None:
+    assert nearest(value, KNOWN) is None
+    assert did_you_mean(value, KNOWN) == ""
 
 
 def test_a_long_name_is_not_compared() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from gateway.timestamps import ago, iso, moment, span
+from gateway.timestamps import iso, parse_duration, parse_time, parse_time_or_age
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC)
 
@@ -27,7 +27,7 @@ def test_a_time_is_written_in_utc_to_the_millisecond() -> None:
     ],
 )
 def test_a_time_is_parsed_only_from_iso_8601(text: object, when: datetime | None) -> None:
-    assert moment(text) == when
+    assert parse_time(text) == when
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_a_time_is_parsed_only_from_iso_8601(text: object, when: datetime | None
     ],
 )
 def test_a_span_has_up_to_four_digits_and_a_unit(text: str, length: timedelta | None) -> None:
-    assert span(text) == length
+    assert parse_duration(text) == length
 
 
 def test_time_ago_accepts_a_duration_or_a_time() -> None:
-    assert ago("2h", AT) == AT - timedelta(hours=2)
-    assert ago("2026-01-01", AT) == datetime(2026, 1, 1, tzinfo=UTC)
-    assert ago("yesterday", AT) is None
+    assert parse_time_or_age("2h", AT) == AT - timedelta(hours=2)
+    assert parse_time_or_age("2026-01-01", AT) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert parse_time_or_age("yesterday", AT) is None

@@ -13,24 +13,24 @@ from gateway.text import connect_failure, counted, sentence
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "expected_text"),
     [(0, "0 connections"), (1, "1 connection"), (2, "2 connections"), (12345, "12,345 connections")],
 )
-def test_counted_uses_the_singular_for_one_and_commas_for_thousands(number: int, words: str) -> None:
-    assert counted(number, "connection") == words
+def test_counted_uses_the_singular_for_one_and_commas_for_thousands(number: int, expected_text: str) -> None:
+    assert counted(number, "connection") == expected_text
 
 
 def test_a_plural_may_be_its_own_word() -> None:
     assert (counted(1, "entry", "entries"), counted(3, "entry", "entries")) == ("1 entry", "3 entries")
 
 
-@pytest.mark.parametrize("said", ["It is down", "It is down.", "It is down. "])
-def test_sentence_ends_with_one_full_stop(said: str) -> None:
-    assert sentence(said) == "It is down."
+@pytest.mark.parametrize("expected", ["It is down", "It is down.", "It is down. "])
+def test_sentence_ends_with_one_full_stop(expected: str) -> None:
+    assert sentence(expected) == "It is down."
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "expected_text"),
     [
         (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"), "Connection refused"),
         (OSError(errno.EHOSTUNREACH, "Multiple exceptions: [Errno 113] ('::1', 9, 0, 0)"), "No route to host"),
@@ -38,8 +38,8 @@ def test_sentence_ends_with_one_full_stop(said: str) -> None:
         (OSError("all gone"), "no route"),
     ],
 )
-def test_cause_shows_no_address_as_a_tuple(fault: OSError, words: str) -> None:
-    assert connect_failure(fault) == words
+def test_cause_shows_no_address_as_a_tuple(fault: OSError, expected_text: str) -> None:
+    assert connect_failure(fault) == expected_text
 
 
 # Names that are always plural (limits, constants), and names that are no count.

@@ -103,8 +103,8 @@ async def refreshes_per_second(gateway: Nodes, tokens: str, database: int | None
             status, _ = await gateway.call(n, f"c{n}")
             assert status == 200, status
 
-    pids = [pid for node in gateway.running for pid in family(node.process.pid)]
-    database_pids = [] if database is None else family(database)
+    pids = [pid for node in gateway.running for pid in process_and_descendants(node.process.pid)]
+    database_pids = [] if database is None else process_and_descendants(database)
     cpu_s, database_cpu_s, began = proc.cpu_s(pids), proc.cpu_s(database_pids), time.monotonic()
     await asyncio.gather(*(call() for _ in range(crowd)))
     took_s, cpu_s, database_cpu_s = (
@@ -118,10 +118,10 @@ async def refreshes_per_second(gateway: Nodes, tokens: str, database: int | None
     return f"{count / took_s:.0f} refreshes a second, {cpu_s / count * 1000:.1f} ms of CPU each{in_postgres}"
 
 
-def family(pid: int) -> list[int]:
+def process_and_descendants(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     children = (proc.PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
-    return [pid, *(descendant for child in children for descendant in family(int(child)))]
+    return [pid, *(descendant for child in children for descendant in process_and_descendants(int(child)))]
 
 
 async def measure(store: str, away_ms: float | None, count: int, crowd: int, number: int) -> str:

@@ -49,7 +49,7 @@ def create(summary: str, kind: str) -> Call:
     return "create_issue", {"body": {"fields": fields}}
 
 
-def of_key(issues: Issues, key: str) -> TrackerIssue:
+def issue_of_key(issues: Issues, key: str) -> TrackerIssue:
     return next(issue for issue in issues if issue.key == key)
 
 
@@ -62,31 +62,31 @@ TICKETS: Final = (
         "How is ACME-7 going?",
         issue("ACME-7", "fields.status.name"),
         str,
-        lambda issues: of_key(issues, "ACME-7").status,
+        lambda issues: issue_of_key(issues, "ACME-7").status,
     ),
     Ticket(
         "What is ACME-12 about?",
         issue("ACME-12", "fields.summary"),
         str,
-        lambda issues: of_key(issues, "ACME-12").summary,
+        lambda issues: issue_of_key(issues, "ACME-12").summary,
     ),
     Ticket(
         "Is ACME-3 a bug?",
         issue("ACME-3"),
         lambda response: response["fields"]["issuetype"]["name"] == "Bug",
-        lambda issues: of_key(issues, "ACME-3").issue_type == "Bug",
+        lambda issues: issue_of_key(issues, "ACME-3").issue_type == "Bug",
     ),
     Ticket(
         "Who is assigned to ACME-4?",
         issue("ACME-4", "fields.assignee.accountId"),
         str,
-        lambda issues: of_key(issues, "ACME-4").assignee,
+        lambda issues: issue_of_key(issues, "ACME-4").assignee,
     ),
     Ticket(
         "Is anybody assigned to ACME-6?",
         issue("ACME-6"),
         lambda response: response["fields"]["assignee"] is not None,
-        lambda issues: of_key(issues, "ACME-6").assignee is not None,
+        lambda issues: issue_of_key(issues, "ACME-6").assignee is not None,
     ),
     Ticket(
         "How many issues are to do?",
@@ -150,7 +150,7 @@ TICKETS: Final = (
         "What else did the reporter of ACME-9 report?",
         issue("ACME-9", "fields.reporter.displayName"),
         len,
-        lambda issues: sum(issue.reporter == of_key(issues, "ACME-9").reporter for issue in issues),
+        lambda issues: sum(issue.reporter == issue_of_key(issues, "ACME-9").reporter for issue in issues),
         lambda name: search(f'reporter = "{name}"', KEYS, maxResults=100),
     ),
     Ticket(

@@ -73,8 +73,8 @@ def configure_audit(running: RunningGateway, **members: Any) -> AuditConfig:
     return made
 
 
-async def command(running: RunningGateway, *words: str, code: int = 0) -> CommandOutput:
-    done = await command_output(*words, "-c", str(running.folder / "gateway.yaml"))
+async def command(running: RunningGateway, *arguments: str, code: int = 0) -> CommandOutput:
+    done = await command_output(*arguments, "-c", str(running.folder / "gateway.yaml"))
     assert done.code == code, done.err
     return done
 

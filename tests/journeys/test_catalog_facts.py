@@ -270,10 +270,10 @@ class ExpectedEntry:
         params = {renames.get(name, name): value for name, value in params.items() if renames.get(name, name)}
         return {**params, **self.params("token_params", self.given)}
 
-    def params(self, key: str, known: Mapping[str, str]) -> dict[str, str]:
+    def params(self, key: str, known_values: Mapping[str, str]) -> dict[str, str]:
         templates = self.facts.get(key, {})
         texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in templates.items()}
-        return {name: self.fill_template(text) for name, text in texts.items() if is_steady(text, known)}
+        return {name: self.fill_template(text) for name, text in texts.items() if is_steady(text, known_values)}
 
     def proxied_url(self) -> str:
         query = "".join(
@@ -307,10 +307,10 @@ def _settings_in(value: Any) -> set[str]:
     return set(re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", json.dumps(value)))
 
 
-def is_steady(template: str, known: Mapping[str, str]) -> bool:
+def is_steady(template: str, known_values: Mapping[str, str]) -> bool:
     """Return whether all settings in the template are known, and its value is the same each time."""
     names = re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", template)
-    return "${random}" not in template and all(known.get(name) for name in names)
+    return "${random}" not in template and all(known_values.get(name) for name in names)
 
 
 def apply_correction(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,14 +47,14 @@ async def test_connect_call_expire_call_again_restart_call_again(
         200,
         {"user": "ada", "query": "a=%2f+b"},
     )
-    await _until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected)
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
     refreshes = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
     assert refreshes >= 1
 
     await gateway_server.restart()
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
-    await _until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected)
     await gateway_server.restart()
     status, response = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
     assert (status, response["user"], response["body"]) == (201, "ada", '{"n": 1}')
@@ -67,7 +67,7 @@ async def test_connect_call_expire_call_again_restart_call_again(
 async def test_many_calls_at_expiry_share_one_token_request(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
 ) -> None:
-    await _until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected)
     before = await django_idp.token_requests(gateway_server.session)
     calls = [gateway_server.call("GET", WHOAMI, headers=_connection_headers(connected)) for _ in range(20)]
     assert [status for status, _ in await asyncio.gather(*calls)] == [200] * 20
@@ -94,8 +94,8 @@ async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_repo
     }
     async with gateway_server.session.post(f"{django_idp.url}/o/revoke_token/", data=form) as response:
         assert response.status == 200
-    await django_idp.until_dead(gateway_server.session, details["credentials"]["access_token"])
-    status, refusal = await _until_refused_by_the_gateway(gateway_server, connected)
+    await django_idp.wait_until_dead(gateway_server.session, details["credentials"]["access_token"])
+    status, refusal = await _wait_until_refused_by_gateway(gateway_server, connected)
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
@@ -149,7 +149,7 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
     for _ in range(2):  # first the tokens of the consent, then the tokens of a refresh
         _, details = await gateway_server.call("GET", path)
         seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
-        await _until_expired(gateway_server, django_idp, connected)
+        await _wait_until_expired(gateway_server, django_idp, connected)
         headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_connection_headers(connected)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
             await response.read()  # on a busy machine, the new token may have expired when it arrives
@@ -188,7 +188,7 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] =
     await gateway.start()
 
 
-async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
+async def _wait_until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
     """Wait until the gateway's current access token has expired and the OAuth server rejects it.
 
     If the gateway refreshes in the background, the server revokes the token before its expiry. A call that the gateway
@@ -196,11 +196,11 @@ async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: 
     """
     _, details = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
     expires_at = datetime.fromisoformat(details["credentials"]["expires_at"])
-    await idp.until_dead(gateway.session, details["credentials"]["access_token"])
+    await idp.wait_until_dead(gateway.session, details["credentials"]["access_token"])
     await asyncio.sleep((expires_at - datetime.now(UTC)).total_seconds())
 
 
-async def _until_refused_by_the_gateway(
+async def _wait_until_refused_by_gateway(
     gateway: GatewayServer, connection_id: str
 ) -> tuple[int, dict[str, dict[str, str]]]:
     """Return the first response that comes from the gateway itself. Before the gateway tries to refresh, the provider

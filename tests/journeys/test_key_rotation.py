@@ -31,9 +31,9 @@ RELOADED_S: Final = 240.0
 NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
-async def run_command(folder: Path, *words: str) -> dict[str, Any]:
+async def run_command(folder: Path, *arguments: str) -> dict[str, Any]:
     """Run a gateway command and return its parsed JSON output."""
-    output = await command_output(*words, "-c", str(folder / "gateway.yaml"), "--json")
+    output = await command_output(*arguments, "-c", str(folder / "gateway.yaml"), "--json")
     assert output.code == 0, output
     body: dict[str, Any] = json.loads(output.out)
     return body
@@ -98,7 +98,7 @@ def write_keys(folder: Path, running: Nodes, *keys: str, reload: bool = True) ->
         node.signal(signal.SIGHUP)
 
 
-async def until_reloaded(running: Nodes, times: int) -> None:
+async def wait_until_reloaded(running: Nodes, times: int) -> None:
     """Wait until each node has reloaded its configuration this many times."""
     for node in running.running:
         async with asyncio.timeout(RELOADED_S):
@@ -119,13 +119,13 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
         loading = asyncio.create_task(load.run())
         try:
             write_keys(tmp_path, running, NEXT, ENCRYPTION_KEY)
-            await until_reloaded(running, 1)
+            await wait_until_reloaded(running, 1)
             began = time.monotonic()
             data_keys = [("--data-keys",)] * (ROUNDS - 1)
             done = [await run_command(tmp_path, "keys", "rotate", *options) for options in [(), *data_keys]]
             took_s = time.monotonic() - began
             write_keys(tmp_path, running, NEXT)
-            await until_reloaded(running, 2)
+            await wait_until_reloaded(running, 2)
             await asyncio.sleep(0.5)  # send some more requests without the old key
         finally:
             load.end()

@@ -19,11 +19,11 @@ PAGES = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offs
 GROWTH_KB = 8 * 1024
 
 
-async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
+async def curl(ready: dict[str, Any], path: str, *extra: str) -> bytes:
     """Return the output of curl for this path, with the options of the demo's curl command."""
     line = shlex.split(ready["curl"])
     process = await create_subprocess_exec(
-        *line[:-1], *more, "-sS", "--fail", f"{ready['url']}/proxy{path}", stdout=PIPE
+        *line[:-1], *extra, "-sS", "--fail", f"{ready['url']}/proxy{path}", stdout=PIPE
     )
     body, _ = await process.communicate()
     assert process.returncode == 0

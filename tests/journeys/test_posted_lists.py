@@ -65,14 +65,14 @@ def cursor_pages(count: int = 3, size: int = 2) -> Provider:
     return Provider(page)
 
 
-def graphql_pages(count: int = 3, size: int = 2, **more: Any) -> Provider:
-    """Return a page function for `count` pages of a GraphQL connection. `more`: other members next to the connection."""
+def graphql_pages(count: int = 3, size: int = 2, **extra: Any) -> Provider:
+    """Return a page function for `count` pages of a GraphQL connection. `extra`: other members next to the connection."""
 
     def page(_request: web.Request, body: Any) -> Any:
         number = int((body["variables"].get("after") or "c0")[1:])
         nodes = [{"n": number * size + index, "tags": {"pageInfo": {}}} for index in range(1, size + 1)]
         info = {"hasNextPage": number + 1 < count, "endCursor": f"c{number + 1}"}
-        return {"data": {"viewer": {"id": 1}, "team": {"issues": {"nodes": nodes, "pageInfo": info}, **more}}}
+        return {"data": {"viewer": {"id": 1}, "team": {"issues": {"nodes": nodes, "pageInfo": info}, **extra}}}
 
     return Provider(page)
 

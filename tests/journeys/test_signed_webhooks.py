@@ -89,7 +89,7 @@ class Events:
         self._changed.set()
         return web.Response(status=204)
 
-    async def until(self, count: int) -> list[bytes]:
+    async def wait_until(self, count: int) -> list[bytes]:
         async with asyncio.timeout(PATIENCE_S):
             while len(self.bodies) < count:
                 self._changed.clear()
@@ -194,7 +194,7 @@ async def test_plaids_token_is_checked_with_plaids_key_for_its_id(
     again = plaid.sign(iat=int(time.time()) - 1)
     assert await endpoint.send(plaid_verification=again) == 200  # the same body is another event
     assert await endpoint.send(b"{}", plaid_verification=plaid.sign(b"{}")) == 200
-    assert sorted(await events.until(3)) == sorted([BODY, BODY, b"{}"])
+    assert sorted(await events.wait_until(3)) == sorted([BODY, BODY, b"{}"])
     assert plaid.requested_ids == ["k1"]  # the key is cached
     now(4000)
     assert await endpoint.send(b"[]", plaid_verification=plaid.sign(b"[]", iat=int(time.time()) + 4000)) == 200
@@ -286,7 +286,7 @@ async def test_a_webhook_gets_503_while_keys_cannot_be_fetched(providers: Intern
     assert "ecret" not in endpoint.text
     plaid.fails = None
     assert await endpoint.send(plaid_verification=plaid.sign()) == 200
-    assert await events.until(1) == [BODY]
+    assert await events.wait_until(1) == [BODY]
 
 
 @pytest.mark.parametrize("secret", ["cid:s", "evil.example/:cid:s", "a.b:cid:s", ":cid:s", "production"])
@@ -322,7 +322,7 @@ async def test_mondays_token_must_be_signed_with_the_signing_secret(start: Any, 
         assert await endpoint.send(b"[]", authorization=token) == 401, what
     assert await endpoint.send(b"[]", authorization="") == 401
     assert await endpoint.send(b"[2]", authorization=good) == 200
-    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
+    assert sorted(await events.wait_until(2)) == sorted([BODY, b"[2]"])
 
 
 @pytest.mark.parametrize("form", ["bare", "one line"])
@@ -348,7 +348,7 @@ async def test_gongs_token_is_checked_with_the_pasted_key(start: Any, events: Ev
     assert await endpoint.send(authorization=f"Bearer {good}") == 200
     assert await endpoint.send(authorization=f"Bearer {good}") == 200
     assert await endpoint.send(b"{}", authorization=f"Bearer {good}") == 401
-    assert await events.until(1) == [BODY]
+    assert await events.wait_until(1) == [BODY]
 
 
 # ── Google: Pub/Sub tokens, checked with Google's key set.
@@ -390,11 +390,11 @@ async def test_a_pub_sub_token_must_name_the_service_account(
     # the key set does not contain this key yet
     assert await endpoint.send(b"[]", authorization=token("g2", OTHER_RSA)) == 401
     keys["g2"] = OTHER_RSA
-    await events.until(1)
+    await events.wait_until(1)
     now(61)
     # the gateway requests the key set again, and the set contains the key now
     assert await endpoint.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200
-    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
+    assert sorted(await events.wait_until(2)) == sorted([BODY, b"[2]"])
     assert [url for _, url in providers.seen if url == CERTS] == [CERTS] * 2
 
 
@@ -419,13 +419,13 @@ def certificate(key: RSAPrivateKey) -> bytes:
 
 
 def paypal(
-    body: bytes = BODY, key: RSAPrivateKey = RSA, webhook: str = "WH-1", at: float = 0.0, **more: str
+    body: bytes = BODY, key: RSAPrivateKey = RSA, webhook: str = "WH-1", at: float = 0.0, **extra: str
 ) -> dict[str, str]:
     sent = datetime.fromtimestamp(time.time() + at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     signed_text = f"t-1|{sent}|{webhook}|{zlib.crc32(body)}".encode()
     signature = base64.b64encode(key.sign(signed_text, PKCS1v15(), hashes.SHA256())).decode()
     fields = {"id": "t-1", "time": sent, "sig": signature}
-    return {f"paypal_transmission_{name}": text for name, text in fields.items()} | {"paypal_cert_url": CERT} | more
+    return {f"paypal_transmission_{name}": text for name, text in fields.items()} | {"paypal_cert_url": CERT} | extra
 
 
 async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
@@ -462,7 +462,7 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
     for what, fields in wrong.items():
         assert await endpoint.send(b"[]", **fields) == 401, what
     assert await endpoint.send(b"[2]", **paypal(b"[2]")) == 200
-    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
+    assert sorted(await events.wait_until(2)) == sorted([BODY, b"[2]"])
     assert {url for _, url in providers.seen} == {CERT, CERT + "2", HOOK}
 
 
@@ -489,7 +489,7 @@ async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any,
     good = graph_notifications("state-1", "state-1")
     assert await endpoint.send(good) == 200
     assert await endpoint.send(good) == 200  # two notifications about the same resource are identical
-    assert await events.until(2) == [good, good]
+    assert await events.wait_until(2) == [good, good]
     assert await endpoint.send(b"", f"{PATH}?validationToken=a%20%3Cb%3E") == 200
     assert endpoint.text == "a <b>"
 
@@ -501,7 +501,7 @@ async def test_pipedrives_password_is_required(start: Any, events: Events) -> No
         assert await endpoint.send(authorization=f"Basic {given}") == 401
     assert await endpoint.send(authorization=f"Bearer {right}") == 401
     assert await endpoint.send(authorization=f"basic {right}") == 200
-    assert await events.until(1) == [BODY]
+    assert await events.wait_until(1) == [BODY]
 
 
 async def test_googles_channel_token_is_required_and_empty_notices_are_not_replays(start: Any, events: Events) -> None:
@@ -509,4 +509,4 @@ async def test_googles_channel_token_is_required_and_empty_notices_are_not_repla
     assert await endpoint.send(b"", x_goog_channel_token="x") == 401
     for _ in range(2):
         assert await endpoint.send(b"", x_goog_channel_token="token-1") == 200
-    assert await events.until(2) == [b"", b""]
+    assert await events.wait_until(2) == [b"", b""]

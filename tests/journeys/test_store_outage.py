@@ -57,7 +57,7 @@ async def status(node: RunningGateway, connection_id: str = "c1") -> int:
         return code
 
 
-async def until_status(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
+async def wait_until_status(node: RunningGateway, wanted: int, connection_id: str = "c1") -> None:
     """Return when a proxied call has that status."""
     async with asyncio.timeout(PATIENCE_S):
         while await status(node, connection_id) != wanted:
@@ -69,7 +69,7 @@ async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[st
         return response.status, await response.json()
 
 
-async def until_ready(node: RunningGateway, status: int, result: dict[str, str]) -> None:
+async def wait_until_ready_reports(node: RunningGateway, status: int, result: dict[str, str]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while await readiness(node) != (status, result):
             await asyncio.sleep(0.01)
@@ -91,7 +91,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
             f"{first.url}/connections/{name}?provider_config_key=tracker", headers=first.headers
         ) as response:
             assert response.status == 200
-        await until_status(second, 404, name)
+        await wait_until_status(second, 404, name)
 
 
 async def test_recently_used_connections_are_served_during_a_database_outage_and_all_others_after_it(
@@ -117,22 +117,22 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
                 assert response.headers["Retry-After"] == "5"
         async with second.http.get(f"{second.url}/health") as response:
             assert response.status == 200
-        await until_ready(second, 200, {"result": "ok", "store": "away"})
+        await wait_until_ready_reports(second, 200, {"result": "ok", "store": "away"})
         assert await readiness(second, "?store=required") == (503, {"result": "not ready", "store": "away"})
         later(300)  # longer than live.ttl_s: from now on, no connection can be used
         assert await readiness(second) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
     await postgres_server.responses()
-    await until_status(second, 200, "c2")
-    await until_ready(second, 200, {"result": "ok"})
+    await wait_until_status(second, 200, "c2")
+    await wait_until_ready_reports(second, 200, {"result": "ok"})
     assert await readiness(second, "?store=required") == (200, {"result": "ok"})
     assert (await second.json("GET", "/connections", expect=200))["connections"]
     async with first.http.delete(
         f"{first.url}/connections/c1?provider_config_key=tracker", headers=first.headers
     ) as response:
         assert response.status == 200
-    await until_status(second, 404, "c1")  # the node reads changes again
+    await wait_until_status(second, 404, "c1")  # the node reads changes again
 
 
 async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than_trust_s(
@@ -151,7 +151,7 @@ async def test_a_changed_connection_that_cannot_be_read_is_served_no_longer_than
     monkeypatch.setattr(second.runtime.store.connections, "get", unreadable)
     await first.import_connection(tracker.grant(), "c1")
     await asyncio.wait_for(read.wait(), PATIENCE_S)
-    await until_status(second, 503)
+    await wait_until_status(second, 503)
 
 
 async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
@@ -174,4 +174,4 @@ async def test_a_node_that_could_not_listen_reads_the_changes_that_it_missed(
         assert response.status == 200
     assert await status(second) == 200, "the node cannot know of the deletion yet"
     may_connect.set()
-    await until_status(second, 404)
+    await wait_until_status(second, 404)

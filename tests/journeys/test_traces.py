@@ -48,7 +48,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
 
 @asynccontextmanager
 async def tracing_gateway(
-    tracker: Tracker, folder: Path, egress: dict[str, Any] | None = None, target: Receiver | None = None, **more: Any
+    tracker: Tracker, folder: Path, egress: dict[str, Any] | None = None, target: Receiver | None = None, **extra: Any
 ) -> AsyncIterator[RunningGateway]:
     folder.mkdir(exist_ok=True)
     write_entry(folder, "tracker", tracker_entry(tracker.url))
@@ -57,7 +57,7 @@ async def tracing_gateway(
     made["egress"].update(egress or {})
     if target is not None:
         made["environments"]["dev"]["webhook_url"] = f"{target.url}/events"
-    running = RunningGateway(folder, made | more)
+    running = RunningGateway(folder, made | extra)
     await running.start()
     try:
         yield running
@@ -82,7 +82,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
 ) -> None:
     async with tracing_gateway(tracker, tmp_path, {"trace_headers": "own"}) as running:
         await running.import_connection(import_expired(tracker))
-        await collector.until_spans(1)  # the span of the import
+        await collector.wait_until_spans(1)  # the span of the import
         collector.spans.clear()
         app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
         page_span = app.start_span("page")
@@ -93,7 +93,7 @@ async def test_one_trace_over_caller_gateway_refresh_and_provider(
             seen = TraceContextTextMapPropagator().extract(dict(tracker.seen[-1].headers))
             await asyncio.to_thread(lambda: provider.start_span("GET /me", context=seen).end())  # noqa: B023
         await asyncio.to_thread(page_span.end)
-        spans = await collector.until_spans(8)
+        spans = await collector.wait_until_spans(8)
         assert running.fast_path.taken == 1
     assert collector.orphans == []
     assert len({span.trace_id for span in spans}) == 1
@@ -128,7 +128,7 @@ async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
         for grant in tracker.grants:
             grant.access_tokens.clear()
         assert await call(running, "/proxy/me", Retries="1", **names) == 503
-        spans = await collector.until(lambda: any(span.trace_id == TRACE for span in collector.spans))
+        spans = await collector.wait_until(lambda: any(span.trace_id == TRACE for span in collector.spans))
     spans_of_call = [span for span in spans if span.trace_id == TRACE]
     (served,) = [span for span in spans_of_call if span.kind == "server"]
     assert served.name == "GET /proxy/m*"
@@ -166,8 +166,8 @@ async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
                 await asyncio.sleep(0)
         tracker.hold.set()
         assert await asyncio.gather(*calls) == [200, 200]
-        await collector.until(lambda: len(collector.spans_named("GET /proxy/{path}")) == 2)
-        await collector.until(lambda: collector.spans_named("token.refresh"))
+        await collector.wait_until(lambda: len(collector.spans_named("GET /proxy/{path}")) == 2)
+        await collector.wait_until(lambda: collector.spans_named("token.refresh"))
     (refresh,) = collector.spans_named("token.refresh")
     by_id = {span.span_id: span for span in collector.spans_named("GET /proxy/{path}")}
     (other,) = [span for span in by_id.values() if span.span_id != refresh.parent]
@@ -191,9 +191,9 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
         await running.import_connection(import_expired(tracker))
         tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
-        await receiver.until_taken(2)
+        await receiver.wait_until_taken(2)
         await running.runtime.deliverer.idle()
-        await collector.until(lambda: len(collector.spans_named("event.deliver")) >= 2)
+        await collector.wait_until(lambda: len(collector.spans_named("event.deliver")) >= 2)
     (refresh,) = collector.spans_named("token.refresh")
     assert (refresh.failed, refresh.attributes["oauth.error"]) == (True, "invalid_grant")
     (made,) = collector.spans_named("POST /connections")
@@ -213,7 +213,7 @@ async def test_errors_contain_the_id_of_a_trace_that_the_gateway_begins(
         async with running.call_proxy("none") as response:
             trace_id = (await response.json())["error"]["trace_id"]
         (entry,) = await wait_for_operations(running, f"?traceId={trace_id}")
-        (span,) = await collector.until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
+        (span,) = await collector.wait_until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
     assert (entry["error"], entry["status"]) == ("unknown_connection", 404)
     assert (span.name, span.parent, span.attributes["error.type"]) == ("GET /proxy/{path}", "", "unknown_connection")
     assert span.attributes["url.path"] == "/proxy/x"
@@ -233,11 +233,11 @@ async def test_errors_contain_the_callers_trace_id_if_tracing_is_off(running: Ru
 # ── Trace headers for the provider.
 
 
-@pytest.mark.parametrize("given", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
+@pytest.mark.parametrize("traceparent", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
 @pytest.mark.parametrize("mode", ["own", "pass", "drop"])
 @pytest.mark.parametrize("tracing", [True, False])
 async def test_chain_and_fast_path_send_the_same_trace_headers(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, given: str | None, tracing: bool
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, traceparent: str | None, tracing: bool
 ) -> None:
     async with collecting() as collector:
         if tracing:
@@ -245,16 +245,16 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
         async with tracing_gateway(tracker, tmp_path, {"trace_headers": mode}) as running:
             await running.import_connection(tracker.grant())
             names = {"tracestate": "a=1", "X-A": "1", "baggage": "user=alice"}
-            names |= {"traceparent": given} if given else {}
+            names |= {"traceparent": traceparent} if traceparent else {}
             sent = []
             for _ in range(3):
                 assert await call(running, **names) == 200
                 sent.append([(name.lower(), text) for name, text in tracker.seen[-1].headers.items()])
             assert running.fast_path.taken == 2
-            expected = 3 if tracing and given != UNSAMPLED else 0
-            await collector.until(lambda: len(collector.spans_named("GET")) >= expected)
+            expected = 3 if tracing and traceparent != UNSAMPLED else 0
+            await collector.wait_until(lambda: len(collector.spans_named("GET")) >= expected)
     comparable = [
-        [(name, "ours" if is_new_traceparent(text, given) else text) for name, text in fields] for fields in sent
+        [(name, "ours" if is_new_traceparent(text, traceparent) else text) for name, text in fields] for fields in sent
     ]
     assert comparable[0] == comparable[1] == comparable[2]
     found = dict(comparable[0])
@@ -265,14 +265,14 @@ async def test_chain_and_fast_path_send_the_same_trace_headers(
         assert (found["traceparent"], found["tracestate"]) == ("ours", "a=1")
         attempts = {f"00-{span.trace_id}-{span.span_id}-01" for span in collector.spans_named("GET")}
         assert {dict(fields)["traceparent"] for fields in sent} == attempts
-        if given == SAMPLED:
+        if traceparent == SAMPLED:
             assert {span.trace_id for span in collector.spans_named("GET")} == {TRACE}
     else:
-        assert (found.get("traceparent"), found["tracestate"]) == (given, "a=1")
+        assert (found.get("traceparent"), found["tracestate"]) == (traceparent, "a=1")
 
 
-def is_new_traceparent(text: str, given: str | None) -> bool:
-    return text != given and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", text) is not None
+def is_new_traceparent(text: str, traceparent: str | None) -> bool:
+    return text != traceparent and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", text) is not None
 
 
 async def test_integration_overrides_trace_headers(tracker: Tracker, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
         tracker.seen.clear()
         assert await call(running, Retries="1", traceparent=SAMPLED) == 503
         assert running.fast_path.handed_over == 1
-        await collector.until(lambda: len(collector.spans_named("GET")) == 3)
+        await collector.wait_until(lambda: len(collector.spans_named("GET")) == 3)
     sent_ids = [request.headers["traceparent"].split("-")[2] for request in tracker.seen]
     assert len(set(sent_ids)) == 2
     assert set(sent_ids) <= {span.span_id for span in collector.spans_named("GET")}
@@ -400,8 +400,8 @@ async def test_no_secret_is_in_a_span(
             pass
         tracker.response = web.json_response({"error": "invalid_grant", "error_description": "marker"}, status=400)
         await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
-        await receiver.until_taken(2)
-        await collector.until(lambda: collector.spans_named("event.deliver"))
+        await receiver.wait_until_taken(2)
+        await collector.wait_until(lambda: collector.spans_named("event.deliver"))
     sent = b"".join(collector.raw)
     assert len(collector.spans) >= 8
     assert collector.headers[0]["x-key"] == "collectors-secret"

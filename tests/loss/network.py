@@ -50,19 +50,19 @@ def network() -> Iterator[None]:
     _remove()
     try:
         _run("ip", "netns", "add", HUB)
-        _in(HUB, "ip", "link", "set", "lo", "up")
-        _in(HUB, "ip", "link", "add", "bridge", "type", "bridge")
+        _run_inside(HUB, "ip", "link", "set", "lo", "up")
+        _run_inside(HUB, "ip", "link", "add", "bridge", "type", "bridge")
         for address in (BALANCER, DATABASE, PROVIDER):
-            _in(HUB, "ip", "address", "add", f"{address}/24", "dev", "bridge")
-        _in(HUB, "ip", "link", "set", "bridge", "up")
+            _run_inside(HUB, "ip", "address", "add", f"{address}/24", "dev", "bridge")
+        _run_inside(HUB, "ip", "link", "set", "bridge", "up")
         for number, address in enumerate(NODES):
             name, port = namespace(number), f"node{number + 1}"
             _run("ip", "netns", "add", name)
-            _in(HUB, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-            _in(HUB, "ip", "link", "set", port, "master", "bridge", "up")
-            _in(name, "ip", "link", "set", "lo", "up")
-            _in(name, "ip", "address", "add", f"{address}/24", "dev", "eth0")
-            _in(name, "ip", "link", "set", "eth0", "up")
+            _run_inside(HUB, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _run_inside(HUB, "ip", "link", "set", port, "master", "bridge", "up")
+            _run_inside(name, "ip", "link", "set", "lo", "up")
+            _run_inside(name, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            _run_inside(name, "ip", "link", "set", "eth0", "up")
         yield
     finally:
         _remove()
@@ -73,12 +73,12 @@ def cut(node: int, address: str) -> Iterator[None]:
     """Drop all packets between this node and `address`, in both directions."""
     rules = (("OUTPUT", "-d", address), ("INPUT", "-s", address))
     for rule in rules:
-        _in(namespace(node), "iptables", "-A", *rule, "-j", "DROP")
+        _run_inside(namespace(node), "iptables", "-A", *rule, "-j", "DROP")
     try:
         yield
     finally:
         for rule in rules:
-            _in(namespace(node), "iptables", "-D", *rule, "-j", "DROP")
+            _run_inside(namespace(node), "iptables", "-D", *rule, "-j", "DROP")
 
 
 def _remove() -> None:
@@ -93,7 +93,7 @@ def _remove() -> None:
             _run("ip", "netns", "delete", name)
 
 
-def _in(name: str, *command: str) -> None:
+def _run_inside(name: str, *command: str) -> None:
     _run(*inside(name, command))
 
 

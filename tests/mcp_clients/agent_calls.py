@@ -19,7 +19,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 Found = dict[str, Any]
 
 
-async def by_mcp(url: str, key: str, mode: str) -> Found:
+async def call_with_mcp(url: str, key: str, mode: str) -> Found:
     import httpx2
     import mcp_types as types
     from mcp.client.client import Client
@@ -38,7 +38,7 @@ async def by_mcp(url: str, key: str, mode: str) -> Found:
     return {"tools": [tool.name for tool in tools], "asked": asked, "results": results}
 
 
-async def by_fastmcp(url: str, key: str, _mode: str) -> Found:
+async def call_with_fastmcp(url: str, key: str, _mode: str) -> Found:
     from fastmcp import Client
     from fastmcp.client.transports import StreamableHttpTransport
 
@@ -48,7 +48,7 @@ async def by_fastmcp(url: str, key: str, _mode: str) -> Found:
     return {"tools": [tool.name for tool in tools], "asked": [], "results": results}
 
 
-async def by_openai_agents(url: str, key: str, _mode: str) -> Found:
+async def call_with_openai_agents(url: str, key: str, _mode: str) -> Found:
     from agents.mcp import MCPServerStreamableHttp
 
     async with MCPServerStreamableHttp(params={"url": url, "headers": bearer(key)}) as server:
@@ -57,7 +57,7 @@ async def by_openai_agents(url: str, key: str, _mode: str) -> Found:
     return {"tools": [tool.name for tool in tools], "asked": [], "results": results}
 
 
-async def by_langchain(url: str, key: str, _mode: str) -> Found:
+async def call_with_langchain(url: str, key: str, _mode: str) -> Found:
     from langchain_mcp_adapters.client import MultiServerMCPClient
 
     server = {"transport": "streamable_http", "url": url, "headers": bearer(key)}
@@ -72,7 +72,7 @@ async def by_langchain(url: str, key: str, _mode: str) -> Found:
     return {"tools": list(tools), "asked": [], "results": results}
 
 
-async def by_pydantic_ai(url: str, key: str, _mode: str) -> Found:
+async def call_with_pydantic_ai(url: str, key: str, _mode: str) -> Found:
     from pydantic_ai.exceptions import ModelRetry, ToolFailed
     from pydantic_ai.mcp import MCPToolset
 
@@ -120,16 +120,16 @@ def text_in(fault: BaseException) -> str:
 
 
 BY = {
-    "fastmcp": by_fastmcp,
-    "openai-agents": by_openai_agents,
-    "langchain-mcp-adapters": by_langchain,
-    "pydantic-ai-slim": by_pydantic_ai,
+    "fastmcp": call_with_fastmcp,
+    "openai-agents": call_with_openai_agents,
+    "langchain-mcp-adapters": call_with_langchain,
+    "pydantic-ai-slim": call_with_pydantic_ai,
 }
 
 if __name__ == "__main__":
     client, url, key, *more = sys.argv[1:]
     try:
-        found = asyncio.run(BY.get(client, by_mcp)(url, key, client))
+        found = asyncio.run(BY.get(client, call_with_mcp)(url, key, client))
     except Exception as fault:
         if "--raised" not in more:
             raise

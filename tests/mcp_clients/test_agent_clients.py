@@ -109,7 +109,7 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
     async with agent_gateway(tmp_path) as gateway:
         key = await gateway.key(*RULES)
 
-        async def asked(*more: str) -> Any:
+        async def asked(*extra: str) -> Any:
             address = (
                 "--cli",
                 f"{gateway.running.url}/mcp",
@@ -118,7 +118,7 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
                 "--header",
                 f"Authorization: Bearer {key}",
             )
-            return json.loads(await run_program(node, inspector, *address, *more, folder=tmp_path))
+            return json.loads(await run_program(node, inspector, *address, *extra, folder=tmp_path))
 
         listed = await asked("--method", "tools/list")
         assert [tool["name"] for tool in listed["tools"]] == ["search_issues", "get_me"]

@@ -104,10 +104,10 @@ def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[t
 
 
 async def called(
-    session: aiohttp.ClientSession, ready: dict[str, Any], key: str, tool: str, given: dict[str, Any]
+    session: aiohttp.ClientSession, ready: dict[str, Any], key: str, tool: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result; an error is returned as a failed result."""
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {"Authorization": f"Bearer {key}"}
     async with session.post(f"{ready['url']}/mcp", json=message, headers=headers) as response:
         body = await response.json()

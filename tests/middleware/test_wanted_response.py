@@ -79,7 +79,7 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
 
 
 @pytest.mark.parametrize(
-    ("wish", "count"),
+    ("paginate_header", "count"),
     [
         ("some", 1),
         ("0", 1),
@@ -90,9 +90,9 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
         ("all, all", 1),
     ],
 )
-async def test_all_faults_of_the_header_are_reported(tmp_path: Path, wish: str, count: int) -> None:
+async def test_all_faults_of_the_header_are_reported(tmp_path: Path, paginate_header: str, count: int) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        response = await list_.call(wish)
+        response = await list_.call(paginate_header)
         if count:
             assert issues(response) == [("gateway-paginate",)] * count
             assert list_.lists.seen == []

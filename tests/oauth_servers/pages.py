@@ -15,11 +15,11 @@ async def open_page(session: aiohttp.ClientSession, url: str) -> VisitedPage:
         return VisitedPage(str(response.url), response.status, await response.text())
 
 
-async def submit(session: aiohttp.ClientSession, form: VisitedForm, *more: tuple[str, str]) -> VisitedPage:
-    """Send `form` with `more` fields, which replace those of the same name. Return the page at the end of the
+async def submit(session: aiohttp.ClientSession, form: VisitedForm, *extra: tuple[str, str]) -> VisitedPage:
+    """Send `form` with `extra` fields, which replace those of the same name. Return the page at the end of the
     redirects."""
-    replaced = {name for name, _ in more}
-    fields = [*((name, value) for name, value in form.fields.items() if name not in replaced), *more]
+    replaced = {name for name, _ in extra}
+    fields = [*((name, value) for name, value in form.fields.items() if name not in replaced), *extra]
     async with session.request(form.method, form.action, data=fields) as response:
         return VisitedPage(str(response.url), response.status, await response.text())
 

@@ -188,7 +188,7 @@ async def test_a_rotated_refresh_token_is_replaced_and_a_replay_is_explained(jou
     if not journey.server.refusal_names_reason:
         await refused_without_reason(journey)
         return
-    status, refusal = await until_not_served(journey)
+    status, refusal = await wait_until_not_served(journey)
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
     explained = await journey.why()
     assert {"access_taken_back", "used_elsewhere"} <= {cause["cause"] for cause in explained["causes"]}
@@ -201,7 +201,7 @@ async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id
     await journey.server.withdraw(journey.end_user, held.get("refresh_token"))
     await journey.refused(held["access_token"])
     if journey.server.refusal_names_reason:
-        status, refusal = await until_not_served(journey)
+        status, refusal = await wait_until_not_served(journey)
         assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
         explained = await journey.why()
         assert explained["state"] == "needs_reauth"
@@ -228,7 +228,7 @@ async def test_a_token_without_refresh_ends_with_the_right_words_and_a_reconnect
     explained = await journey.why()
     assert (explained["state"], explained["causes"][0]["cause"]) == ("active", "no_refresh_token")
     await journey.refused(first["access_token"])
-    await until_not_served(journey)
+    await wait_until_not_served(journey)
     responses = await asyncio.gather(*(journey.call() for _ in range(CALLS)))
     assert Counter((status, response["error"]["code"]) for status, response in responses) == {
         (424, "reconnect_needed"): CALLS
@@ -279,7 +279,7 @@ async def replay(journey: Journey, form: Mapping[str, str]) -> int:
         return response.status
 
 
-async def until_not_served(journey: Journey) -> tuple[int, Any]:
+async def wait_until_not_served(journey: Journey) -> tuple[int, Any]:
     """Call until the gateway itself responds to a proxied call; return its response. Until the token expires, the
     gateway sends it and passes on the API's response.
     """
@@ -296,7 +296,7 @@ async def refused_without_reason(journey: Journey) -> None:
     The error may be temporary, so the gateway tries again. Only refusals that repeat for minutes end a connection
     (tests/gateway/connections tests that rule).
     """
-    status, refusal = await until_not_served(journey)
+    status, refusal = await wait_until_not_served(journey)
     assert (status, refusal["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert (journey.api.token_requests[-1].status, journey.api.token_requests[-1].response) == (400, b"")
     explained = await journey.why()

@@ -98,8 +98,8 @@ async def writes(plan: Plan) -> AsyncIterator[TrialResult]:
     """kill -9 at random moments of imports, changes and deletes"""
     with tempfile.TemporaryDirectory() as folder:
 
-        def step(done: Tally) -> None:
-            report_progress(f"writes: {done.kills} of {plan.kills} kills; {done.result().outcome}")
+        def step(tally: Tally) -> None:
+            report_progress(f"writes: {tally.kills} of {plan.kills} kills; {tally.result().outcome}")
 
         yield (await kills_during_writes(Path(folder), plan.kills, plan.dice("writes"), step=step)).result()
 

@@ -260,7 +260,7 @@ async def _outcome(
     assert await _status(after, name) == status
     row = await after.runtime.store.connections.get(REF._replace(connection_id=name))
     assert row is not None
-    history = await after.runtime.store.history.of(row.id)
+    history = await after.runtime.store.history.changes_of(row.id)
     entries = tuple(f"{change.state.value}: {change.reason}" for change in history)
     requests += tracker.calls["refresh_token"] - before
     return Outcome(killed, requests, status, row.state.value, row.state_reason, entries, sound)

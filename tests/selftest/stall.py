@@ -39,7 +39,7 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
                 os.kill(pid, signal.SIGSTOP)
             tracker.hold.set()
             if not parent:  # a starved parent may be later than the end of the lease; then 503 is right
-                await _until_journaled(journal_beside(folder / "gateway.db"))
+                await _wait_until_journaled(journal_beside(folder / "gateway.db"))
             other = await call(second.port)
             requests = tracker.calls["refresh_token"]
             for pid in stopped:
@@ -57,7 +57,7 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
     return TrialResult(f"{who} stalled past its lease", text, 0 if fine else 1, fine)
 
 
-async def _until_journaled(journal: Path) -> None:
+async def _wait_until_journaled(journal: Path) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not any(record.sealed for record in open_records(journal)):
             await asyncio.sleep(0.005)

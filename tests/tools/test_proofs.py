@@ -65,7 +65,7 @@ def test_a_verification_by_post() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "fields"),
+    ("expected_text", "fields"),
     [
         ("member ok is true (HTTP status is 200 either way)", {"ok": True}),
         ("no member errors", {"errors": "-"}),
@@ -76,8 +76,8 @@ def test_a_verification_by_post() -> None:
         ("", {}),
     ],
 )
-def test_descriptions_in_words_become_fields(words: str, fields: dict[str, Any]) -> None:
-    assert expected(words) == fields
+def test_descriptions_in_words_become_fields(expected_text: str, fields: dict[str, Any]) -> None:
+    assert expected(expected_text) == fields
 
 
 def test_an_id_in_a_list_of_several_items_is_not_used() -> None:

@@ -5,14 +5,14 @@ from typing import Any
 from tools.catalog_from_facts.setups import setups
 
 
-def fact(*entries: str, console: str = "https://console.example.com", **more: Any) -> dict[str, Any]:
+def fact(*entries: str, console: str = "https://console.example.com", **extra: Any) -> dict[str, Any]:
     return {
         "entries": list(entries),
         "console": console,
         "steps": ["a", "b"],
         "blocks_production": [],
         "sources": [],
-        **more,
+        **extra,
     }
 
 

@@ -52,15 +52,15 @@ class Deployment:
             "SSL_CERT_FILE": str(self.provider.certificate),
         }
 
-    async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
+    async def command(self, *arguments: str, expect: int = 0, stdin: str = "") -> str:
         """Run `gateway …` in this process and return its output.
 
         Changes the folder and the environment of the process meanwhile, so only one command may run at a time.
         """
         environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
         with patch.dict(os.environ, environ), chdir(self.folder):
-            output = await command_output(*words, stdin=stdin)
-        assert output.code == expect, (words, output)
+            output = await command_output(*arguments, stdin=stdin)
+        assert output.code == expect, (arguments, output)
         return output.out
 
     @asynccontextmanager
@@ -122,19 +122,19 @@ def copy_version(source: Path, folder: Path) -> None:
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
-def move_sqlite(path: Path, by: timedelta) -> None:
-    """Move every time in the database by `by`, so that its rows have not expired."""
+def move_sqlite(path: Path, shift: timedelta) -> None:
+    """Move every time in the database by `shift`, so that its rows have not expired."""
     with closing(sqlite3.connect(path)) as db, db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for column in db.execute(f"PRAGMA table_info({table})").fetchall():
                 if column[2].upper().startswith(("DATETIME", "TIMESTAMP")):
-                    _move_column(db, table, column[1], by)
+                    _move_column(db, table, column[1], shift)
 
 
-def _move_column(db: sqlite3.Connection, table: str, column: str, by: timedelta) -> None:
+def _move_column(db: sqlite3.Connection, table: str, column: str, shift: timedelta) -> None:
     rows = db.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
-    moved = [((datetime.fromisoformat(old) + by).strftime("%Y-%m-%d %H:%M:%S.%f"), old) for (old,) in rows]
-    order = sorted(moved, reverse=by > timedelta())  # so that no time is moved onto one that is moved later
+    moved = [((datetime.fromisoformat(old) + shift).strftime("%Y-%m-%d %H:%M:%S.%f"), old) for (old,) in rows]
+    order = sorted(moved, reverse=shift > timedelta())  # so that no time is moved onto one that is moved later
     db.executemany(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", order)
 
 

@@ -42,7 +42,7 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
             await ask(path, name=f"{environment} {path}", key=key)
         for path in ("/environment/api-keys?include=ended", "/environment-variables"):
             await ask(path, name=f"{environment} {path}", key=key)
-    found |= await _listed_by_commands(deployment)
+    found |= await _lists_of_commands(deployment)
     for name, session in known["sessions"].items():
         path = f"/connect/sessions/{session['session_id']}"
         await ask(path, name=f"result of session {name}", key=KEYS[session["environment"]])
@@ -64,7 +64,7 @@ async def responses(deployment: Deployment, client: Client, known: Mapping[str, 
     return found
 
 
-async def _listed_by_commands(deployment: Deployment) -> dict[str, Any]:
+async def _lists_of_commands(deployment: Deployment) -> dict[str, Any]:
     found = dict[str, Any]()
     for name in KEYS:
         text = await deployment.command("events", "list", "--environment", name, "--json")
@@ -91,27 +91,29 @@ def mask_differences(first: Any, second: Any) -> Any:
     return first if first == second else MOVES
 
 
-def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> list[str]:
-    """Return where `found` differs from `expected`. New members are allowed. A time may be later by exactly `by`."""
+def differences(expected: Any, found: Any, shift: timedelta, path: str = "") -> list[str]:
+    """Return where `found` differs from `expected`. New members are allowed. A time may be later by exactly `shift`."""
     if expected == MOVES:
         return []
     if isinstance(expected, dict) and isinstance(found, dict):
         missing = [f"{path}/{name} is missing" for name in expected if name not in found]
         common = [name for name in expected if name in found]
-        return missing + [d for name in common for d in differences(expected[name], found[name], by, f"{path}/{name}")]
+        return missing + [
+            d for name in common for d in differences(expected[name], found[name], shift, f"{path}/{name}")
+        ]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))
-        return [d for n, (a, b) in pairs for d in differences(a, b, by, f"{path}/{n}")]
+        return [d for n, (a, b) in pairs for d in differences(a, b, shift, f"{path}/{n}")]
     if expected == found or (
-        isinstance(expected, str) and isinstance(found, str) and _same_but_for_times(expected, found, by)
+        isinstance(expected, str) and isinstance(found, str) and _same_but_for_times(expected, found, shift)
     ):
         return []
     return [f"{path} is {found!r}, not {expected!r}"]
 
 
-def _same_but_for_times(expected: str, found: str, by: timedelta) -> bool:
-    """Return whether the texts are equal, except that each time may be later by exactly `by`."""
+def _same_but_for_times(expected: str, found: str, shift: timedelta) -> bool:
+    """Return whether the texts are equal, except that each time may be later by exactly `shift`."""
     if _TIME.sub("", expected) != _TIME.sub("", found):
         return False
     times = zip(_TIME.finditer(expected), _TIME.finditer(found), strict=True)
-    return all(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0]) in (timedelta(), by) for a, b in times)
+    return all(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0]) in (timedelta(), shift) for a, b in times)

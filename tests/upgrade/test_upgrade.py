@@ -114,10 +114,10 @@ def _lines(path: Path) -> dict[str, Any]:
     return {"/".join(str(entry.get(name)) for name in names): entry for entry in entries if entry["kind"] != "bundle"}
 
 
-async def _assert_deployment_works(deployment: Deployment, expected: dict[str, Any], by: timedelta) -> None:
+async def _assert_deployment_works(deployment: Deployment, expected: dict[str, Any], shift: timedelta) -> None:
     known = expected["known"]
     async with deployment.serving() as client:
-        assert differences(expected["answers"], await responses(deployment, client, known), by) == []
+        assert differences(expected["answers"], await responses(deployment, client, known), shift) == []
         await _assert_expired_token_is_refreshed_once(client, deployment.provider)
         await _assert_flow_can_be_finished(client, deployment.provider, known["flow"])
         await _assert_pending_connections_can_be_completed(client, known)
@@ -149,14 +149,14 @@ async def _ids(client: Client) -> set[str]:
     return {connection["connection_id"] for connection in response.body["connections"]}
 
 
-async def _assert_pending_connections_can_be_completed(client: Client, known: dict[str, Any]) -> None:
+async def _assert_pending_connections_can_be_completed(client: Client, recorded: dict[str, Any]) -> None:
     credentials = {
         "bound": {"Authorization": "Bearer at-pending-1"},
         "bound keys": {"X-Api-Key": "key-that-is-pending-0123"},
     }
     for name, credential in credentials.items():
-        path = f"/connect/sessions/{known['sessions'][name]['session_id']}/complete"
-        body = {"code_verifier": known["verifier"]}
+        path = f"/connect/sessions/{recorded['sessions'][name]['session_id']}/complete"
+        body = {"code_verifier": recorded["verifier"]}
         response = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
         (made,) = response.body["data"]["connections"]
         sent = await client.call_proxy(

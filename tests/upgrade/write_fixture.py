@@ -136,11 +136,11 @@ def _deployment(folder: Path, fake_provider: Provider, store_url: str = "sqlite:
     return Deployment(folder, fake_provider, store_url)
 
 
-async def _record_responses(deployment: Deployment, known: dict[str, Any]) -> dict[str, Any]:
+async def _record_responses(deployment: Deployment, recorded: dict[str, Any]) -> dict[str, Any]:
     deployment.provider.reset()
     deployment.provider.refuses_hooks_of.clear()  # pending deliveries are not due yet
     async with deployment.serving() as client:
-        return await responses(deployment, client, known)
+        return await responses(deployment, client, recorded)
 
 
 async def _fill_store(deployment: Deployment) -> dict[str, Any]:
@@ -164,11 +164,11 @@ async def _fill_store(deployment: Deployment) -> dict[str, Any]:
     return {"keys": keys, "capability": capability, "sessions": sessions, "flow": flow, "verifier": VERIFIER}
 
 
-async def _import_connection(client: Client, integration: str, connection: str, person: str, **more: Any) -> None:
-    ends = {"expires_at": more.pop("expires_at")} if "expires_at" in more else {"expires_in": 30 * 86400}
+async def _import_connection(client: Client, integration: str, connection: str, person: str, **extra: Any) -> None:
+    ends = {"expires_at": extra.pop("expires_at")} if "expires_at" in extra else {"expires_in": 30 * 86400}
     tokens = {"access_token": f"at-{person}-1", "refresh_token": f"rt-{person}-1", **ends}
-    key = more.pop("key", KEYS["production"])
-    body = {"provider_config_key": integration, "connection_id": connection, **more}
+    key = extra.pop("key", KEYS["production"])
+    body = {"provider_config_key": integration, "connection_id": connection, **extra}
     body["credentials"] = {"type": "OAUTH2", **tokens}
     await client.call("POST", "/connections", json=body, key=key, expect=201)
 

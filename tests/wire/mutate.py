@@ -26,7 +26,7 @@ from tests.wire.before import gateway_before
 from tests.wire.bench import Bench, check_arrival
 from tests.wire.messages import CHUNKED, OURS, Misframed, request, upload
 from tests.wire.recorder import RecordedRequest, Recorder, turns
-from tests.wire.second_reader import Nginx, Reading, until_quiet
+from tests.wire.second_reader import Nginx, Reading, read_until_quiet
 
 Message = tuple[bytes, bytes, bytes]  # method, target, body
 PATIENT_S: Final = 2.0
@@ -78,7 +78,7 @@ async def forwarded_requests(bench: Bench, data: bytes) -> list[RecordedRequest]
     bench.set(bench.recorder.script)
     async with bench.dial() as caller:
         await caller.send(data)
-        await until_quiet(caller.reader)
+        await read_until_quiet(caller.reader)
     await turns()
     return [received for received in bench.recorder.requests if received.partial is None]
 
@@ -187,9 +187,9 @@ async def check_request(bench: Bench, nginx: Nginx | None, data: bytes, counts: 
     return found
 
 
-def print_finding(kind: str, data: bytes, **more: object) -> int:
+def print_finding(kind: str, data: bytes, **extra: object) -> int:
     print(
-        json.dumps({"finding": kind, "sent": repr(data), **{name: repr(value) for name, value in more.items()}}),
+        json.dumps({"finding": kind, "sent": repr(data), **{name: repr(value) for name, value in extra.items()}}),
         flush=True,
     )
     return 1

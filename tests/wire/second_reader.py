@@ -37,7 +37,7 @@ class Reading:
     left: bytes | None = None
 
 
-async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
+async def read_until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
     """Return all bytes until the end, or until nothing more arrives. nginx would treat a half-close as a disconnect."""
     seen = bytearray()
     with suppress(ConnectionError, TimeoutError):
@@ -72,7 +72,7 @@ class Nginx:
             binary, "-p", str(folder), "-c", "nginx.conf", stderr=asyncio.subprocess.DEVNULL
         )
         try:
-            await nginx._until_it_listens(process)
+            await nginx._wait_until_process_listens(process)
             yield nginx
         finally:
             with suppress(ProcessLookupError):
@@ -80,7 +80,7 @@ class Nginx:
             await process.wait()
             behind.close()
 
-    async def _until_it_listens(self, process: asyncio.subprocess.Process) -> None:
+    async def _wait_until_process_listens(self, process: asyncio.subprocess.Process) -> None:
         while process.returncode is None:
             with suppress(OSError):
                 _, writer = await asyncio.open_unix_connection(self._folder / "in.sock")
@@ -105,7 +105,7 @@ class Nginx:
         reader, writer = await asyncio.open_unix_connection(self._folder / "in.sock")
         try:
             writer.write(data)
-            said = await until_quiet(reader, quiet_s)
+            said = await read_until_quiet(reader, quiet_s)
         finally:
             writer.transport.abort()
         return Reading(self._seen, b"HTTP/1.1 4" in said or b"HTTP/1.1 5" in said or said.startswith(b"<html>"))

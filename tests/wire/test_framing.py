@@ -143,10 +143,10 @@ async def test_a_body_with_invalid_chunks_never_arrives_complete(bench: Bench, b
     assert bench.recorder.faults == []
 
 
-@pytest.mark.parametrize("at", [1, 4, 9, 15, 30, 60, 100, 140])
-async def test_a_message_is_the_same_wherever_it_is_split(bench: Bench, at: int) -> None:
+@pytest.mark.parametrize("position", [1, 4, 9, 15, 30, 60, 100, 140])
+async def test_a_message_is_the_same_wherever_it_is_split(bench: Bench, position: int) -> None:
     data = request(b"/proxy/cut%2Fhere?a", b"X-A: 1\r\n")
-    received, _ = await bench.passes(data[:at], data[at:])
+    received, _ = await bench.passes(data[:position], data[position:])
     assert (received.target, received.passed_on) == (b"/cut%2Fhere?a", [b"X-A: 1"])
 
 
@@ -156,11 +156,11 @@ async def test_a_message_sent_byte_by_byte_is_the_same_message(bench: Bench) -> 
     assert received.body.data == b"abc"
 
 
-@pytest.mark.parametrize("at", [100_000, 3000, 300])
-async def test_a_long_chunk_extension_is_dropped(bench: Bench, at: int) -> None:
+@pytest.mark.parametrize("position", [100_000, 3000, 300])
+async def test_a_long_chunk_extension_is_dropped(bench: Bench, position: int) -> None:
     """This holds up to 16 KB, whether the extension arrives with the head or in several pieces."""
     data = upload(CHUNKED, b"3\r\nabc\r\n3;" + b"x" * 10_000 + b"\r\ndef\r\n0\r\n\r\n")
-    received, _ = await bench.passes(*filter(None, (data[:at], data[at:])))
+    received, _ = await bench.passes(*filter(None, (data[:position], data[position:])))
     assert received.body.data == b"abcdef"
 
 

@@ -55,17 +55,20 @@ async def test_each_piece_is_forwarded_before_the_next_is_sent(
 async def test_a_streamed_response_is_the_same_however_it_is_split(bench: Bench) -> None:
     data = HEAD + b"Content-Type: text/event-stream\r\n" + CHUNKED + b"\r\n"
     data += b"9;a=b\r\ndata: 1\n\n\r\nA\r\ndata: 22\n\n\r\n0\r\nX-Sum: 3\r\n\r\n"
-    for at in range(1, len(data)):
+    for position in range(1, len(data)):
 
         async def script(
-            _heard: RecordedRequest, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: int = at
+            _heard: RecordedRequest,
+            _reader: asyncio.StreamReader,
+            writer: asyncio.StreamWriter,
+            position: int = position,
         ) -> None:
-            writer.write(data[:at])
+            writer.write(data[:position])
             await turns()
-            writer.write(data[at:])
+            writer.write(data[position:])
 
         response = await bench.responded(script)
-        assert (response.status, response.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), at
+        assert (response.status, response.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), position
 
 
 async def test_a_head_is_forwarded_before_its_body(bench: Bench) -> None:

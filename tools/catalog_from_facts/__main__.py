@@ -66,10 +66,10 @@ def all_facts(place: Path) -> list[dict[str, Any]]:
     """Return the facts of every provider in `place`, which is a folder or a file. The format is that of providers.json."""
     if place.is_file():
         return list(json.loads(place.read_text(encoding="utf-8")))
-    return _of_folder(place)
+    return _facts_in_folder(place)
 
 
-def _of_folder(folder: Path) -> list[dict[str, Any]]:
+def _facts_in_folder(folder: Path) -> list[dict[str, Any]]:
     first: list[dict[str, Any]] = json.loads((folder / "providers.json").read_text(encoding="utf-8"))
     return first + further_facts(json.loads((folder / "new-providers.json").read_text(encoding="utf-8")))
 

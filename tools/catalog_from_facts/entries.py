@@ -44,14 +44,14 @@ def entry_of(facts: Facts) -> Entry:
     if "request_signing" in facts:
         entry["request_signing"] = facts["request_signing"]
     if "refresh" in facts:
-        entry["refresh"] = _in_seconds(facts["refresh"], "access_token_lifetime")
+        entry["refresh"] = _rename_seconds(facts["refresh"], "access_token_lifetime")
     if forms := settings(facts):
         entry["connection_config"] = forms
     if forms := credentials(facts):
         entry["credentials"] = forms
     entry["proxy"] = _proxy(facts["proxy"])
     if "webhook_signature" in facts:
-        entry["webhook_signature"] = _in_seconds(facts["webhook_signature"], "tolerance")
+        entry["webhook_signature"] = _rename_seconds(facts["webhook_signature"], "tolerance")
     if "account" in facts:
         entry["account"] = facts["account"]
     outside = set(facts["sources"]) - _NO_OUTSIDE_SOURCE
@@ -87,10 +87,10 @@ def _token_requests(facts: Facts) -> Entry:
     return made
 
 
-def _token_response(asked: Facts) -> Entry:
+def _token_response(request_facts: Facts) -> Entry:
     """Return the places of the token response that differ from the OAuth 2.0 standard."""
     usual = {"token_path": "access_token", "expiry_path": "expires_in", "expiry_kind": "duration"}
-    return {key: asked[key] for key, common in usual.items() if asked.get(key, common) != common}
+    return {key: request_facts[key] for key, common in usual.items() if request_facts.get(key, common) != common}
 
 
 def _jwt(facts: Facts) -> Entry:
@@ -131,7 +131,7 @@ def _verification(facts: Facts) -> Entry:
     return made
 
 
-def _in_seconds(facts: Facts, what: str) -> Entry:
+def _rename_seconds(facts: Facts, what: str) -> Entry:
     """Rename the keys. In entries, the unit seconds is written ``_s``."""
     return {key.replace(f"{what}_seconds", f"{what}_s"): value for key, value in facts.items()}
 

@@ -51,7 +51,7 @@ def _common_facts(name: str, fact: Mapping[str, Any]) -> Facts:
         made["connection_configuration"] = settings
     if verification := fact.get("verification"):
         url = _rename_settings(verification["address"], rename)
-        made["proxy"]["verification"] = {"method": verification["method"], **_below(url, base)}
+        made["proxy"]["verification"] = {"method": verification["method"], **_endpoint_below(url, base)}
         account = verification.get("account", {})
         if "id" in account:
             made["account"] = {"endpoint": url.removeprefix(base), **account}
@@ -95,7 +95,7 @@ def _basic(titles: Mapping[str, str]) -> Iterator[Facts]:
         yield {"name": field, "title": shown, "secret": secret}
 
 
-def _below(url: str, base: str) -> Facts:
+def _endpoint_below(url: str, base: str) -> Facts:
     if url.startswith("/"):
         return {"endpoint": url}
     if url.startswith(base + "/"):

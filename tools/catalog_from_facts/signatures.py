@@ -32,7 +32,7 @@ def signatures(facts: Facts, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         for name in fact["entries"]:
             entry = entries.get(name)
             if entry is not None and "webhook_signature" not in entry and "alias" not in entry:
-                found[name] = _for_mode(known, entry)
+                found[name] = _without_key_of_client(known, entry)
     return found
 
 
@@ -47,7 +47,7 @@ def _plain(fact: Facts) -> Entry | None:
     return made | ({"key": said["key"]} if "key" in said else {})
 
 
-def _for_mode(known: Entry, entry: Entry) -> Entry:
+def _without_key_of_client(known: Entry, entry: Entry) -> Entry:
     """Remove the client secret as signing key from auth modes without a client. There, only the operator's own key can
     sign.
     """

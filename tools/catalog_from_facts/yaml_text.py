@@ -115,11 +115,13 @@ def _ordered(key: str, value: Mapping[str, Any] | list[Any]) -> Mapping[str, Any
     if not isinstance(value, Mapping):
         return value
     if key in _FORMS:
-        return {name: _in_order(form, _SETTING) if isinstance(form, Mapping) else form for name, form in value.items()}
-    return _in_order(value, _PROXY) if key == "proxy" else value
+        return {
+            name: _sort_by_order(form, _SETTING) if isinstance(form, Mapping) else form for name, form in value.items()
+        }
+    return _sort_by_order(value, _PROXY) if key == "proxy" else value
 
 
-def _in_order(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+def _sort_by_order(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
     ranks = {name: rank for rank, name in enumerate(order)}
     return dict(sorted(value.items(), key=lambda item: ranks.get(item[0].removesuffix(COMMENT), len(ranks))))
 

@@ -66,7 +66,7 @@ def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
         *_independent(_read(folder / "independent.json")["facts"], names, new["facts"]),
         *_quirks(_read(folder / "oauth-quirks.json")["facts"]),
         *_proofs(_read(folder / "verification-account.json")["facts"]),
-        *_proofs({name: _as_proof(fact) for name, fact in new["facts"].items() if "verification" in fact}),
+        *_proofs({name: _proof_from_facts(fact) for name, fact in new["facts"].items() if "verification" in fact}),
         *_webhooks(_read(folder / "subscriptions.json")["facts"]),
         *(
             operation
@@ -148,15 +148,15 @@ def _independent(facts: list[Facts], names: frozenset[str], new: Facts) -> Itera
             continue
         if entry == "twitter" and "oauth2" in json.dumps(fact):
             entry = "twitter-v2"
-        yield from _of_source(entry, source, fact)
+        yield from _statements_of_source(entry, source, fact)
 
 
-def _of_source(entry: str, source: str, facts: Facts) -> Iterator[Statement]:
+def _statements_of_source(entry: str, source: str, facts: Facts) -> Iterator[Statement]:
     for plural, field in _PLURALS.items():
         if urls := [text for text in facts.get(plural, ()) if _is_url(text)]:
             yield Statement(entry, field, tuple(urls), (source,))
     if source == "amp-labs":
-        yield from _of_amp_labs(entry, facts)
+        yield from _statements_of_amp_labs(entry, facts)
     if servers := [text for text in facts.get("servers", ()) if _is_url(text)]:
         yield Statement(entry, "base_url", tuple(servers), (source,))
     for flow in facts.get("oauth_flows", ()):
@@ -167,7 +167,7 @@ def _of_source(entry: str, source: str, facts: Facts) -> Iterator[Statement]:
         ):
             if flow.get(theirs, "").startswith("http"):
                 yield Statement(entry, ours, (flow[theirs],), (source,))
-    if placements := [text for key in facts.get("keys", ()) if (text := _of_scheme(key))]:
+    if placements := [text for key in facts.get("keys", ()) if (text := _placement_of_scheme(key))]:
         yield Statement(entry, "placement", tuple(placements), (source,))
 
 
@@ -187,13 +187,13 @@ def _is_url(text: str) -> bool:
     return re.match(r"https?://[^/]", text) is not None and _PAGES.search(text) is None
 
 
-def _of_scheme(key: Facts) -> str | None:
+def _placement_of_scheme(key: Facts) -> str | None:
     if key.get("http") in {"bearer", "basic"}:
         return f"header authorization: {key['http'].capitalize()} *"
     return f"{key['in']} {key['name'].lower()}: ?" if key.get("name") and key.get("in") in {"header", "query"} else None
 
 
-def _of_amp_labs(entry: str, facts: Facts) -> Iterator[Statement]:
+def _statements_of_amp_labs(entry: str, facts: Facts) -> Iterator[Statement]:
     if "://" in facts["base_url"]:
         yield Statement(entry, "base_url", (facts["base_url"],), ("amp-labs",))
     grant = facts.get("oauth2Opts", {})
@@ -240,16 +240,16 @@ def _quirks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
                 yield Statement(name, f"refresh.{key}", (refresh[key],), _ids([*read, *seen]))
 
 
-def _stated(name: str, field: str, said: Facts) -> Iterator[Statement]:
+def _stated(name: str, field: str, fact: Facts) -> Iterator[Statement]:
     by_value: dict[str, dict[str, set[str]]] = {}
-    for row in said["evidence"]:
+    for row in fact["evidence"]:
         by_value.setdefault(row["value"], {}).setdefault(row["basis"], set()).add(row["id"])
     for value, by_basis in by_value.items():
         explicit = _ids(by_basis.get("explicit", ()))
         implied = tuple(source for source in _ids(by_basis.get("default", ())) if source not in explicit)
         yield Statement(name, field, (value,), explicit, implied)
     if not by_value:
-        values = said["value"].split(" or ") if field == "token_request_auth_method" else [said["value"]]
+        values = fact["value"].split(" or ") if field == "token_request_auth_method" else [fact["value"]]
         yield Statement(name, field, tuple(values), (KNOWLEDGE,))
 
 
@@ -258,7 +258,7 @@ def _stated(name: str, field: str, said: Facts) -> Iterator[Statement]:
 _SEEN: Final = {"source", "source-partly", "source-address-only"}
 
 
-def _as_proof(facts: Facts) -> Facts:
+def _proof_from_facts(facts: Facts) -> Facts:
     url = facts["verification"]["address"]
     base = facts["base_url"] if url.startswith("/") else ""
     clean = re.sub(r"\$\{connectionConfig\.\w+\}", "*", base + url)

@@ -34,7 +34,7 @@ def entry_values(entry: Entry, field: str) -> Iterator[Any]:
         yield from read(entry)
     # the token response contains other members than an account endpoint
     elif field != "account.id" or "endpoint" in entry.get("account", {}):
-        yield from _at(entry, field)
+        yield from _values_at(entry, field)
 
 
 def _urls(entry: Entry, field: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ _READ: Final[Mapping[str, Callable[[Entry], Iterator[Any]]]] = {
 }
 
 
-def _at(entry: Entry, path: str) -> Iterator[Any]:
+def _values_at(entry: Entry, path: str) -> Iterator[Any]:
     value: Any = entry if path != "paginate" else entry["proxy"]
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -136,25 +136,25 @@ def normalized_url(text: str) -> str:
     return re.sub(r"\*+", "*", f"{host.partition(':')[0].lower()}{below}".rstrip("/"))
 
 
-def patterns_match(one: str, other: str) -> bool:
+def patterns_match(first: str, second: str) -> bool:
     """Return whether one of the two texts matches the other text as a pattern."""
-    return fnmatchcase(one, other) or fnmatchcase(other, one)
+    return fnmatchcase(first, second) or fnmatchcase(second, first)
 
 
-def _same_base(one: str, other: str) -> bool:
-    host, _, path = one.partition("/")
-    other_host, _, other_path = other.partition("/")
+def _same_base(first: str, second: str) -> bool:
+    host, _, path = first.partition("/")
+    other_host, _, other_path = second.partition("/")
     shorter, longer = sorted((path, other_path), key=len)
     return patterns_match(host, other_host) and (
         not shorter or fnmatchcase(longer, f"{shorter}*") or patterns_match(path, other_path)
     )
 
 
-def _same_place(one: str, other: str) -> bool:
+def _same_place(first: str, second: str) -> bool:
     """Compare two places. ``?`` matches any text before the key, because a description of a scheme does not contain
     this text.
     """
-    kind, _, value = one.lower().partition(": ")
-    other_kind, _, other_value = other.lower().partition(": ")
+    kind, _, value = first.lower().partition(": ")
+    other_kind, _, other_value = second.lower().partition(": ")
     bare, other_bare = (re.sub(r"[*].*", "", text).strip() for text in (value, other_value))
     return kind == other_kind and ("?" in value + other_value or bare == other_bare)

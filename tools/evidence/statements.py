@@ -52,9 +52,9 @@ def sources() -> Mapping[str, Mapping[str, Any]]:
     return read
 
 
-def write(found: Iterable[Statement], known: Mapping[str, Mapping[str, Any]]) -> None:
+def write(new_statements: Iterable[Statement], known: Mapping[str, Mapping[str, Any]]) -> None:
     """Replace the files of statements and sources."""
-    rows = sorted({_line(item) for item in found})
+    rows = sorted({_line(item) for item in new_statements})
     STATEMENTS.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     SOURCES.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -99,10 +99,12 @@ class ConvertedEntry:
     notes: tuple[ConversionReport, ...]
 
 
-def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]) -> list[ConvertedEntry]:
+def convert_catalog(
+    path: Path, external_names: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
+) -> list[ConvertedEntry]:
     """Convert every entry of the file `path`, in the order of the file. Raises UnreadableFile, NotACatalog.
 
-    `words`: the auth modes and scripts of this gateway. `shipped`: the shipped entries, by name; an ``alias`` can also
+    `external_names`: the auth modes and scripts of this gateway. `shipped`: the shipped entries, by name; an ``alias`` can also
     name a shipped entry.
     """
     document = read_yaml(path, max_bytes=MAX_BYTES, max_values=MAX_VALUES)
@@ -113,7 +115,7 @@ def convert_catalog(path: Path, words: ExternalNames, shipped: Mapping[str, Mapp
         raise NotACatalog(
             CatalogFault(document.where(), "is not a file of entries: write `name:` lines with an entry below each")
         )
-    return [_convert_entry(name, entries, path, document, words, shipped) for name in names]
+    return [_convert_entry(name, entries, path, document, external_names, shipped) for name in names]
 
 
 class NotACatalog(ValueError):
@@ -129,13 +131,13 @@ def _convert_entry(
     entries: Mapping[str, Any],
     path: Path,
     document: CatalogDocument,
-    words: ExternalNames,
+    external_names: ExternalNames,
     shipped: Mapping[str, Mapping[str, Any]],
 ) -> ConvertedEntry:
     if not isinstance(entries[name], Mapping):
         return ConvertedEntry(name, None, (ConversionReport("refused", "", document.where(name), "is not an entry"),))
     whole = expand_entry(name, entries)
-    converting = EntryConversion(words.scripts or ())
+    converting = EntryConversion(external_names.scripts or ())
     notes = converting.notes
     if whole.circle:
         notes.add_refused(("alias",), "inherits from itself")
@@ -150,7 +152,7 @@ def _convert_entry(
         else:
             notes.add_refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
     if not notes.is_refused:
-        values = _repair(name, values, words, shipped, notes)
+        values = _repair(name, values, external_names, shipped, notes)
     lines = tuple(
         ConversionReport(note.kind, dotted(note.place), _note_location(document, name, whole, note), note.message)
         for note in notes.all
@@ -173,14 +175,18 @@ def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, An
 
 
 def _repair(
-    name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
+    name: str,
+    values: dict[str, Any],
+    external_names: ExternalNames,
+    shipped: Mapping[str, Mapping[str, Any]],
+    notes: Notes,
 ) -> dict[str, Any]:
     """Return `values` without the optional fields that the catalog's checks refuse.
 
     Each removed field is reported as lost. If the checks refuse a required field, the entry is reported as refused.
     """
     for _ in range(MAX_REPAIRS):
-        findings = list(_find_faults(name, values, words, shipped))
+        findings = list(_find_faults(name, values, external_names, shipped))
         if not findings:
             return values
         dropped = False
@@ -192,19 +198,19 @@ def _repair(
             for place, message in findings:
                 notes.add_refused(place, message)
             return values
-    for place, message in _find_faults(name, values, words, shipped):
+    for place, message in _find_faults(name, values, external_names, shipped):
         notes.add_refused(place, message)
     return values
 
 
 def _find_faults(
-    name: str, values: dict[str, Any], words: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
+    name: str, values: dict[str, Any], external_names: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
         whole = InheritedEntries({name: values}, shipped).merged_values(name)
     except CannotInherit as wrong:
         return [(("alias",), str(wrong))]
-    return parse_provider(name, whole, words)[1]
+    return parse_provider(name, whole, external_names)[1]
 
 
 def _is_required(place: Place, values: Mapping[str, Any]) -> bool:

@@ -79,13 +79,13 @@ def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     return out
 
 
-def _convert_pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
+def _convert_pattern(out: dict[str, Any], pattern: str, place: Place, notes: Notes) -> None:
     """Put `pattern` into `out`, converted from JavaScript's regular expression syntax to Python's syntax."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
     except (re.error, OverflowError, RecursionError) as wrong:
-        notes.add_lost(at, f"is not a regular expression in Python's syntax: {wrong}")
+        notes.add_lost(place, f"is not a regular expression in Python's syntax: {wrong}")
         return
     out["pattern"] = python
 

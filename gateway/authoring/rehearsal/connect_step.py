@@ -169,12 +169,17 @@ def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:
 
 
 def authorization_checks(
-    sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
+    sent_to: str,
+    provider: Provider,
+    known_values: KnownValues,
+    samples: Samples,
+    gateway: Gateway,
+    entry: Mapping[str, Any],
 ) -> Iterator[RehearsalCheck]:
     """Check the authorization request against RFC 6749 §4.1.1 and RFC 7636 §4.3, with the deviations of the entry."""
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
-        path = known.path(entry["authorization_url"])
+        path = known_values.path(entry["authorization_url"])
         if path is not None:
             found = urlsplit(sent_to).path
             yield RehearsalCheck(
@@ -183,7 +188,7 @@ def authorization_checks(
     if provider.auth_mode in {"APP", "INSTALL_PLUGIN"}:
         return
     for name, template in provider.authorization_params.items():
-        value = known.text(template)
+        value = known_values.text(template)
         standard = {"response_type", "client_id", "redirect_uri", "state", "scope"}
         if value is not None and name not in standard:
             yield equality_check(f"parameter {name}", value, got.get(name), ("authorization_params", name))

@@ -137,11 +137,15 @@ class RehearsalState:
 
 
 def call_checks(
-    arrival: ReceivedRequest, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
+    arrival: ReceivedRequest,
+    known_values: KnownValues,
+    samples: Samples,
+    entry: Mapping[str, Any],
+    shown: Mapping[str, Any],
 ) -> Iterator[RehearsalCheck]:
     """Check a proxied call and its credential. `shown`: the connection as the gateway's API shows it."""
-    provider = known.provider
-    yield from proxied_call_checks(arrival, known, entry, CALL_PATH, _default_authorization(known))
+    provider = known_values.provider
+    yield from proxied_call_checks(arrival, known_values, entry, CALL_PATH, _default_authorization(known_values))
     credentials = shown.get("credentials", {})
     client = (samples.client_id, samples.client_secret)
     match provider.auth_mode:
@@ -152,26 +156,26 @@ def call_checks(
             token = (samples.typed["token_id"], samples.typed["token_secret"])
             yield from request_checks.oauth1_checks(arrival, client, token, provider.signature_method or "HMAC-SHA256")
         case "AWS_SIGV4":
-            yield from request_checks.aws_checks(arrival, known, samples.typed.get("access_key_id", ""))
+            yield from request_checks.aws_checks(arrival, known_values, samples.typed.get("access_key_id", ""))
         case "JWT" if provider.jwt is not None:
             key, *_ = (samples.typed[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
-            yield from request_checks.jwt_checks(credentials["token"], key, known)
+            yield from request_checks.jwt_checks(credentials["token"], key, known_values)
 
 
-def _default_authorization(known: KnownValues) -> str | None:
+def _default_authorization(known_values: KnownValues) -> str | None:
     """Return the Authorization field that the auth mode writes if no template of the entry has a credential.
 
     A result that ends with a space is only the beginning of the field. Return None if the mode writes no such field.
     """
-    match known.provider.auth_mode:
+    match known_values.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
-            pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
+            pair = f"{known_values.values.get('username', '')}:{known_values.values.get('password', '')}"
             return f"Basic {base64.b64encode(pair.encode()).decode()}"
         case "OAUTH1" | "TBA":
             return "OAuth "
         case "API_KEY" | "NONE" | "AWS_SIGV4" | "BILL":
             return None
-    return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
+    return f"Bearer {known_values.values['accessToken']}" if "accessToken" in known_values.values else "Bearer "
 
 
 def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[ReceivedRequest]) -> Iterator[RehearsalCheck]:
@@ -283,9 +287,9 @@ class RehearsalReport:
         return all(check.ok for step in self.steps for check in step.checks)
 
 
-async def rehearse(provider: Provider, given: Mapping[str, str]) -> RehearsalReport:
-    """Run all steps for `provider`. `given`: values for settings and credentials, by name. Raises NoSample, Faults."""
-    samples = samples_for(provider, given)
+async def rehearse(provider: Provider, given_values: Mapping[str, str]) -> RehearsalReport:
+    """Run all steps for `provider`. `given_values`: values for settings and credentials, by name. Raises NoSample, Faults."""
+    samples = samples_for(provider, given_values)
     sockets = Sockets()
     stage = Stage(provider, sockets.origins())
     entry = stage.entry()

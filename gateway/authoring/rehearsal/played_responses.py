@@ -84,13 +84,13 @@ def step_response(provider: Provider, number: int, base: dict[str, Any]) -> dict
     return base
 
 
-def put_value(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
-    """Put `value` into `into` at a dotted path. Numbers in the path are array indices.
+def put_value(target: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
+    """Put `value` into `target` at a dotted path. Numbers in the path are array indices.
 
     `keep`: whether to keep an existing value at this path.
     """
     steps = path.split(".")
-    parent: Any = into
+    parent: Any = target
     for step, following in zip(steps, [*steps[1:], ""], strict=True):
         new: Any = value if not following else [] if _is_index(following) else {}
         if isinstance(parent, list):

@@ -142,7 +142,7 @@ def parameter_checks(
 
 
 def header_checks(
-    arrival: ReceivedRequest, templates: Mapping[str, str], known: KnownValues, place: Place
+    arrival: ReceivedRequest, templates: Mapping[str, str], known_values: KnownValues, place: Place
 ) -> Iterator[RehearsalCheck]:
     """Check each header field of the entry.
 
@@ -152,7 +152,7 @@ def header_checks(
         if name.lower() == "content-type" and not arrival.body:
             continue  # Content-Type is sent only with a body
         arrived = arrival.headers.get(name)
-        expected = known.text(template)
+        expected = known_values.text(template)
         if expected is not None:
             yield equality_check(f"field {name}", expected, arrived, (*place, name))
         elif differs_each_time(template) or needs_request(template):
@@ -160,7 +160,7 @@ def header_checks(
             filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
             ok = filled and "${" not in str(arrived)
             yield RehearsalCheck(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
-        elif arrived is None and (missing := known.missing(template)):
+        elif arrived is None and (missing := known_values.missing(template)):
             detail = f"the rehearsal has no value for {', '.join(missing)}; add --set NAME=VALUE"
             yield RehearsalCheck(f"field {name} is filled in", False, (*place, name), detail)
 
@@ -215,13 +215,13 @@ def client_auth_checks(
 
 
 def registered_client_checks(
-    arrival: ReceivedRequest, known: KnownValues, renames: Mapping[str, str]
+    arrival: ReceivedRequest, known_values: KnownValues, renames: Mapping[str, str]
 ) -> Iterator[RehearsalCheck]:
     """Check that a dynamically registered client authenticates with its registered method.
 
     The client must also send its ID in the body, because servers built with the MCP Python SDK read the ID there.
     """
-    client, provider = known.registered, known.provider
+    client, provider = known_values.registered, known_values.provider
     methods = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
     method = methods.get(client["token_endpoint_auth_method"], "body")
     pair = (client["client_id"], client.get("client_secret", ""))
@@ -232,23 +232,23 @@ def registered_client_checks(
 
 
 def proxied_call_checks(
-    arrival: ReceivedRequest, known: KnownValues, entry: Mapping[str, Any], path: str, default: str | None
+    arrival: ReceivedRequest, known_values: KnownValues, entry: Mapping[str, Any], path: str, default: str | None
 ) -> Iterator[RehearsalCheck]:
     """Check the path, the header fields and the query of an API call.
 
     `path`: the path of the call below the base URL. `default`: the Authorization field, or its beginning, that the auth
     mode writes if no template has a credential; None: the auth mode writes no such field.
     """
-    proxy = known.provider.proxy
-    base = known.path(entry["proxy"]["base_url"])
+    proxy = known_values.provider.proxy
+    base = known_values.path(entry["proxy"]["base_url"])
     if base is not None:
         expected = base.rstrip("/") + path
         yield RehearsalCheck(
             "the path is below base_url", arrival.path == expected, ("proxy", "base_url"), f"it was {arrival.path}"
         )
-    yield from header_checks(arrival, proxy.headers, known, ("proxy", "headers"))
+    yield from header_checks(arrival, proxy.headers, known_values, ("proxy", "headers"))
     for name, template in proxy.query.items():
-        value = known.text(template)
+        value = known_values.text(template)
         if value is not None:
             yield equality_check(f"query {name}", value, arrival.query.get(name), ("proxy", "query", name))
         else:
@@ -256,7 +256,7 @@ def proxied_call_checks(
                 f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing"
             )
     placed = (*proxy.headers.values(), *proxy.query.values())
-    secret = {name for name, setting in known.provider.connection_config.items() if setting.secret}
+    secret = {name for name, setting in known_values.provider.connection_config.items() if setting.secret}
     if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed):
         arrived = arrival.headers.get("Authorization", "")
         ok = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
@@ -306,11 +306,11 @@ def oauth1_checks(
 
 
 def _is_signed(
-    arrival: ReceivedRequest, given: dict[str, str], client_secret: str, token_secret: str, method: str
+    arrival: ReceivedRequest, parameters: dict[str, str], client_secret: str, token_secret: str, method: str
 ) -> bool:
     from oauthlib.oauth1.rfc5849 import signature as rfc5849
 
-    pairs = [(name, value) for name, value in given.items() if name not in {"realm", "oauth_signature"}]
+    pairs = [(name, value) for name, value in parameters.items() if name not in {"realm", "oauth_signature"}]
     pairs += parse_qsl(arrival.target.partition("?")[2], keep_blank_values=True)
     if arrival.kind == "application/x-www-form-urlencoded":
         pairs += parse_qsl(arrival.body.decode(), keep_blank_values=True)
@@ -318,7 +318,7 @@ def _is_signed(
         uri=f"http://{arrival.headers['Host']}{arrival.target}",
         http_method=arrival.method,
         params=pairs,
-        signature=given.get("oauth_signature", ""),
+        signature=parameters.get("oauth_signature", ""),
     )
     verify = {
         "HMAC-SHA1": rfc5849.verify_hmac_sha1,
@@ -328,9 +328,9 @@ def _is_signed(
     return bool(verify(received, client_secret, token_secret))
 
 
-def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
+def aws_checks(arrival: ReceivedRequest, known_values: KnownValues, access_key: str) -> Iterator[RehearsalCheck]:
     """Check the access key, the region and the service that Authorization names."""
-    signing = known.provider.request_signing
+    signing = known_values.provider.request_signing
     match = _AWS_AUTHORIZATION.fullmatch(arrival.headers.get("Authorization", ""))
     yield RehearsalCheck(
         "Authorization is AWS Signature Version 4", match is not None, ("request_signing",), "it has another form"
@@ -341,22 +341,22 @@ def aws_checks(arrival: ReceivedRequest, known: KnownValues, access_key: str) ->
         "it names the access key", match["key"] == access_key, ("credentials",), "it names another key"
     )
     for part in ("region", "service"):
-        expected = known.text(getattr(signing, part))
+        expected = known_values.text(getattr(signing, part))
         if expected is not None:
             ok = match[part] == expected
             yield RehearsalCheck(f"{part} is {expected}", ok, ("request_signing", part), f"it was {match[part]}")
 
 
-def jwt_checks(token: str, key: str, known: KnownValues) -> Iterator[RehearsalCheck]:
+def jwt_checks(token: str, key: str, known_values: KnownValues) -> Iterator[RehearsalCheck]:
     """Check a JWT that the gateway signed: its algorithm, its signature and its claims."""
     from joserfc import jwt as jose
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key
 
-    spec = known.provider.jwt
+    spec = known_values.provider.jwt
     if spec is None:
         return
-    algorithm = known.text(spec.header.get("alg", "RS256")) or "RS256"
+    algorithm = known_values.text(spec.header.get("alg", "RS256")) or "RS256"
     kind = (
         "oct"
         if algorithm.startswith("HS")
@@ -378,7 +378,7 @@ def jwt_checks(token: str, key: str, known: KnownValues) -> Iterator[RehearsalCh
         return
     yield RehearsalCheck(f"the JWT is signed by {algorithm}", True, ("jwt",))
     for name, value in spec.claims.items():
-        expected = known.fill_json(value)
+        expected = known_values.fill_json(value)
         if expected not in (None, {}, []):
             yield RehearsalCheck(
                 f"claim {name}",

@@ -117,10 +117,10 @@ class Samples:
         yield from (value for value in self.typed.values() if len(value) > 3)
 
 
-def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
+def samples_for(provider: Provider, given_values: Mapping[str, str]) -> Samples:
     """Return values for all settings and credentials. Raises NoSample.
 
-    `given`: values by name, which replace sample values.
+    `given_values`: values by name, which replace sample values.
     """
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
@@ -133,12 +133,12 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     values: dict[str, dict[str, str]] = {}
     for form, settings in forms.items():
         values[form] = {
-            name: given.get(name) or _key_or_certificate(name, keys) or sample_value((form, name), name, setting)
+            name: given_values.get(name) or _key_or_certificate(name, keys) or sample_value((form, name), name, setting)
             for name, setting in settings.items()
         }
     for name in provider.connection_configuration or ():
-        if name in given:
-            values["connection_config"][name] = given[name]
+        if name in given_values:
+            values["connection_config"][name] = given_values[name]
     return Samples(values["connection_config"], values["credentials"], values["assertion_option"])
 
 

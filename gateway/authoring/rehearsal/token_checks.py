@@ -22,32 +22,32 @@ GRANTS = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"})
 
 
 def token_checks(
-    arrivals: list[ReceivedRequest], known: KnownValues, samples: Samples, callback: str
+    arrivals: list[ReceivedRequest], known_values: KnownValues, samples: Samples, callback: str
 ) -> Iterator[RehearsalCheck]:
     """Check the token requests that created the credential."""
-    provider = known.provider
+    provider = known_values.provider
     if not arrivals:
         yield RehearsalCheck("a token was requested", False, ("token_url",), "token_url received no request")
         return
     first = arrivals[0]
     yield from _method_checks(first, provider)
-    yield from header_checks(first, provider.token_headers, known, ("token_headers",))
+    yield from header_checks(first, provider.token_headers, known_values, ("token_headers",))
     match provider.auth_mode:
         case mode if mode in GRANTS:
-            yield from _code_checks(first, known, samples, callback)
-            yield from _later_step_checks(arrivals[1:], known)
+            yield from _code_checks(first, known_values, samples, callback)
+            yield from _later_step_checks(arrivals[1:], known_values)
         case "OAUTH2_CC":
-            grant = {"grant_type": "client_credentials", **_known_fields(provider.token_params, known)}
+            grant = {"grant_type": "client_credentials", **_known_fields(provider.token_params, known_values)}
             yield from parameter_checks(
                 first, grant, ("token_params",), provider.token_param_renames, provider.body_format
             )
             client = (samples.typed.get("client_id", ""), samples.typed.get("client_secret", ""))
             yield from client_auth_checks(first, provider, client, provider.token_param_renames)
         case "TWO_STEP":
-            yield from _two_step_checks(arrivals, known)
+            yield from _two_step_checks(arrivals, known_values)
         case "BILL":
             own = {name: samples.typed[typed] for typed, name in BILL_NAMES.items()}
-            expected = _known_fields(provider.token_params, known) or own
+            expected = _known_fields(provider.token_params, known_values) or own
             yield from parameter_checks(first, expected, ("token_params",), {}, provider.body_format)
         case "APP":
             signed = first.headers.get("Authorization", "").startswith("Bearer ey")
@@ -56,7 +56,9 @@ def token_checks(
             )
 
 
-def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_token: str) -> Iterator[RehearsalCheck]:
+def access_checks(
+    requests: list[ReceivedRequest], known_values: KnownValues, user_token: str
+) -> Iterator[RehearsalCheck]:
     """Check that the gateway calls `installation_access_url` before it requests the installation's token.
 
     The call confirms that the end user has access to the installation.
@@ -70,28 +72,30 @@ def access_checks(requests: list[ReceivedRequest], known: KnownValues, user_toke
         return
     yield RehearsalCheck("the method is GET", first.method == "GET", place, f"it was {first.method}")
     yield equality_check("field authorization", f"Bearer {user_token}", first.headers.get("Authorization"), place)
-    others = {name: text for name, text in known.provider.token_headers.items() if name.lower() != "authorization"}
-    yield from header_checks(first, others, known, ("token_headers",))
+    others = {
+        name: text for name, text in known_values.provider.token_headers.items() if name.lower() != "authorization"
+    }
+    yield from header_checks(first, others, known_values, ("token_headers",))
 
 
 def refresh_checks(
-    arrival: ReceivedRequest, known: KnownValues, samples: Samples, refresh_token: str
+    arrival: ReceivedRequest, known_values: KnownValues, samples: Samples, refresh_token: str
 ) -> Iterator[RehearsalCheck]:
     """Check a refresh request (RFC 6749 §6). For auth modes without refresh tokens, only note that there was a request."""
-    provider = known.provider
+    provider = known_values.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield RehearsalCheck("a token was requested again", True, ("token_url",))
         return
     renames = provider.refresh_param_renames or provider.token_param_renames
     standard: dict[str, str] = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    own = _known_fields(provider.refresh_params or provider.token_params, known)
+    own = _known_fields(provider.refresh_params or provider.token_params, known_values)
     by_access = provider.refresh is not None and provider.refresh.by_access_token
     expected = own if by_access else {**own, **standard}
     place = ("refresh_params",) if provider.refresh_params else ("token_params",)
     yield from parameter_checks(arrival, expected, place, renames, provider.body_format)
-    yield from header_checks(arrival, provider.token_headers, known, ("token_headers",))
-    if known.registered:
-        yield from registered_client_checks(arrival, known, renames)
+    yield from header_checks(arrival, provider.token_headers, known_values, ("token_headers",))
+    if known_values.registered:
+        yield from registered_client_checks(arrival, known_values, renames)
     if provider.auth_mode == "OAUTH2" and "Authorization" not in provider.token_headers:
         yield from client_auth_checks(arrival, provider, (samples.client_id, samples.client_secret), renames)
 
@@ -104,37 +108,37 @@ def _method_checks(arrival: ReceivedRequest, provider: Provider) -> Iterator[Reh
 
 
 def _code_checks(
-    arrival: ReceivedRequest, known: KnownValues, samples: Samples, callback: str
+    arrival: ReceivedRequest, known_values: KnownValues, samples: Samples, callback: str
 ) -> Iterator[RehearsalCheck]:
-    provider = known.provider
+    provider = known_values.provider
     standard = {"grant_type": "authorization_code", "code": CODE, "redirect_uri": callback}
-    expected: Mapping[str, Any] = {**_known_fields(provider.token_params, known), **standard}
+    expected: Mapping[str, Any] = {**_known_fields(provider.token_params, known_values), **standard}
     renames = provider.token_param_renames
     yield from parameter_checks(arrival, expected, ("token_params",), renames, provider.body_format)
     if not provider.disable_pkce:
         name = renames.get("code_verifier", "code_verifier")
         ok = not name or name in arrival.params(provider.body_format)
         yield RehearsalCheck("the PKCE verifier is sent", ok, ("disable_pkce",), "it is missing")
-    if known.registered:
-        yield from registered_client_checks(arrival, known, renames)
+    if known_values.registered:
+        yield from registered_client_checks(arrival, known_values, renames)
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         yield from client_auth_checks(arrival, provider, (samples.client_id, samples.client_secret), renames)
 
 
-def _two_step_checks(arrivals: list[ReceivedRequest], known: KnownValues) -> Iterator[RehearsalCheck]:
-    provider = known.provider
+def _two_step_checks(arrivals: list[ReceivedRequest], known_values: KnownValues) -> Iterator[RehearsalCheck]:
+    provider = known_values.provider
     first = arrivals[0]
     if provider.token_body is not None:
-        yield from _body_checks(first, known.fill_json(provider.token_body), ("token_body",))
+        yield from _body_checks(first, known_values.fill_json(provider.token_body), ("token_body",))
     else:
         yield from parameter_checks(
-            first, _known_fields(provider.token_params, known), ("token_params",), {}, provider.body_format
+            first, _known_fields(provider.token_params, known_values), ("token_params",), {}, provider.body_format
         )
-    yield from _later_step_checks(arrivals[1:], known)
+    yield from _later_step_checks(arrivals[1:], known_values)
 
 
-def _later_step_checks(later: list[ReceivedRequest], known: KnownValues) -> Iterator[RehearsalCheck]:
-    provider = known.provider
+def _later_step_checks(later: list[ReceivedRequest], known_values: KnownValues) -> Iterator[RehearsalCheck]:
+    provider = known_values.provider
     for index, step in enumerate(provider.additional_steps or ()):
         place = ("additional_steps", index)
         if index >= len(later):
@@ -144,11 +148,11 @@ def _later_step_checks(later: list[ReceivedRequest], known: KnownValues) -> Iter
         ok = arrival.method == step.method
         what = f"the method of step {index + 2} is {step.method}"
         yield RehearsalCheck(what, ok, (*place, "method"), f"it was {arrival.method}")
-        yield from header_checks(arrival, step.headers, known, (*place, "headers"))
+        yield from header_checks(arrival, step.headers, known_values, (*place, "headers"))
         if step.body is not None:
-            yield from _body_checks(arrival, known.fill_json(step.body), (*place, "body"))
+            yield from _body_checks(arrival, known_values.fill_json(step.body), (*place, "body"))
         else:
-            expected = _known_fields(step.params, known)
+            expected = _known_fields(step.params, known_values)
             yield from parameter_checks(
                 arrival, expected, (*place, "params"), {}, step.body_format or provider.body_format
             )
@@ -161,7 +165,7 @@ def _body_checks(arrival: ReceivedRequest, expected: Any, place: tuple[str | int
             yield equality_check(f"member {name}", value, arrived.get(name), (*place, name))
 
 
-def _known_fields(templates: Mapping[str, str], known: KnownValues) -> dict[str, str]:
+def _known_fields(templates: Mapping[str, str], known_values: KnownValues) -> dict[str, str]:
     """Return the fields whose templates can be filled in. The gateway does not send fields without a value."""
-    texts = {name: known.text(template) for name, template in templates.items()}
+    texts = {name: known_values.text(template) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text is not None}

@@ -71,11 +71,11 @@ def parse_time(text: str | None, option: str) -> datetime | None:
     `option`: the option's name for the error message. Raises UsageError.
     """
     from gateway import clock
-    from gateway.timestamps import ago
+    from gateway.timestamps import parse_time_or_age
 
     if text is None:
         return None
-    found = ago(text, clock.now())
+    found = parse_time_or_age(text, clock.now())
     if found is None:
         raise click.UsageError(f"--{option} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
     return found

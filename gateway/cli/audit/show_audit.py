@@ -30,9 +30,9 @@ MAX_DETAIL_CHARS: Final = 80
 )
 @click.option("--cursor", type=RowId(), metavar="NUMBER", help="Only records before the record with this number.")
 @as_json
-def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
+def show(file: Path, limit: int, cursor: int | None, as_json: bool, **options: Any) -> None:
     """Print records, newest first."""
-    audit_filter = build_filter(given, limit=limit, before=cursor)
+    audit_filter = build_filter(options, limit=limit, before=cursor)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.append_to_chain()
@@ -55,12 +55,12 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
     metavar="NUMBER",
     help="Only records after this one, for example the last of the previous export.",
 )
-def export(file: Path, after: int | None, **given: Any) -> None:
+def export(file: Path, after: int | None, **options: Any) -> None:
     """Print all records as JSON Lines, oldest first.
 
     Each line is one record with its sequence number and hash. Without filters, the output is the complete chain.
     """
-    audit_filter = build_filter(given, after=after)
+    audit_filter = build_filter(options, after=after)
 
     async def work(store: "Store", _config: "Config") -> int:
         await store.audit.append_to_chain()

@@ -65,10 +65,10 @@ def list_providers(
     )
 
 
-def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
+def _refuse_unknown(option: str, given: str, known_values: Iterable[str]) -> None:
     """Raise BadParameter, with the most similar value, if no entry can have the value `given`."""
 
-    words = sorted(set(known))
+    words = sorted(set(known_values))
     if given.casefold() not in {word.casefold() for word in words}:
         hint = did_you_mean(given, words) or f"; choose one of {', '.join(words)}"
         raise click.BadParameter(f"'{given}' does not exist{hint}", param_hint=option)
@@ -184,7 +184,7 @@ def operations(
     _print_operations(known, matching)
 
 
-def _print_operations(known: "ProviderOperations", matching: Sequence["ApiOperation"]) -> None:
+def _print_operations(provider_operations: "ProviderOperations", matching: Sequence["ApiOperation"]) -> None:
     _print_table(
         ("ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"),
         (
@@ -193,7 +193,7 @@ def _print_operations(known: "ProviderOperations", matching: Sequence["ApiOperat
                 operation.graphql or operation.method,
                 operation.origin + operation.path
                 if operation.origin
-                else known.prefix + (operation.field or operation.path),
+                else provider_operations.prefix + (operation.field or operation.path),
                 f"{operation.risk}{' *' if operation.starter else ''}",
                 " ".join(operation.scopes),
                 operation.summary,
@@ -201,7 +201,10 @@ def _print_operations(known: "ProviderOperations", matching: Sequence["ApiOperat
             for operation in matching
         ),
     )
-    print(f"{len(matching)} of {len(known.operations)}; * starters. {_provenance(known.header)}", file=sys.stderr)
+    print(
+        f"{len(matching)} of {len(provider_operations.operations)}; * starters. {_provenance(provider_operations.header)}",
+        file=sys.stderr,
+    )
 
 
 def _provenance(header: Mapping[str, str]) -> str:

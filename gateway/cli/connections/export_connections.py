@@ -87,7 +87,7 @@ async def _write_bundle(
 
     integrations = [
         integration
-        for integration in runtime.generation.integrations.of(environment)
+        for integration in runtime.generation.integrations.list_in(environment)
         if not only or integration.integration_id in only
     ]
     writer = SealedWriter(out, passphrase) if passphrase is not None else None

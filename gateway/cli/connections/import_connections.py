@@ -150,7 +150,7 @@ class PeerSource:
     plain_http: bool
     only: tuple[str, ...]
 
-    async def into(self, intake: "Importer") -> None:
+    async def run(self, intake: "Importer") -> None:
         """Import all connections of the API. Raises ClickException if not all of them can be read."""
         from gateway.moving.moved_connection import SourceRefused
         from gateway.moving.peer import Peer, PeerCalls, session_for
@@ -177,7 +177,7 @@ class FileSource:
     passphrase: tuple[str | None, Path | None]
     only: tuple[str, ...]
 
-    async def into(self, intake: "Importer") -> None:
+    async def run(self, intake: "Importer") -> None:
         """Import all connections of the file. Raises ClickException if the file cannot be read to its end.
 
         Nothing is imported from a damaged bundle.
@@ -425,7 +425,7 @@ async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None
     if intake.test_refresh:
         warn_about_test_refresh(intake.runtime, intake.options.environment)
     try:
-        await feed.into(intake)
+        await feed.run(intake)
     except asyncio.CancelledError:  # Ctrl-C
         here = _imported_before(intake)
         if here:

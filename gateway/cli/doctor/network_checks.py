@@ -42,15 +42,15 @@ MAX_SKEW_S: Final = 5.0
 FAILING_SKEW_S: Final = 60.0
 
 
-def skew_s(date: str, asked: datetime, responded: datetime) -> float | None:
+def skew_s(date: str, asked_at: datetime, responded: datetime) -> float | None:
     """Return by how many seconds our clock is ahead of the server's clock, whose time is `date`.
 
     Return 0.0 if the difference can come from the duration of the exchange, and None if `date` cannot be parsed.
-    `asked`, `responded`: when the request was sent and when the response arrived, by our clock.
+    `asked_at`, `responded`: when the request was sent and when the response arrived, by our clock.
     """
     try:
         date_there = parsedate_to_datetime(date)
-        early, late = (asked - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
+        early, late = (asked_at - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
     except (ValueError, TypeError):
         return None
     return 0.0 if early <= 0 <= late else (early if early > 0 else late)

@@ -11,7 +11,7 @@ import click
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import run, select_environment
 from gateway.text import counted
-from gateway.timestamps import ago
+from gateway.timestamps import parse_time_or_age
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -69,7 +69,7 @@ def replay(
 
 def _moment(text: str, now: datetime) -> datetime:
     """Return the time that a span such as ``2h`` or a date means. Raises UsageError."""
-    found = ago(text, now)
+    found = parse_time_or_age(text, now)
     if found is None:
         raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
     return found

@@ -45,7 +45,7 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
     from gateway.vault import Keyring
 
     ids = Keyring(store.encryption_keys).ids
-    wrapped = [counts.under_master(id_) for id_ in ids]
+    wrapped = [counts.data_keys_wrapped_by(id_) for id_ in ids]
     return [
         EncryptionKeyUse(place, key_id, len(keys), sum(key.total for key in keys))
         for place, (key_id, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
@@ -233,36 +233,36 @@ async def _rewrap_data_keys(store: "Store", config: "Config", *, as_json: bool) 
     return 0
 
 
-async def _report(store: "Store", config: "Config", done: "Rotated", took_s: float, *, as_json: bool) -> int:
+async def _report(store: "Store", config: "Config", rotated: "Rotated", took_s: float, *, as_json: bool) -> int:
 
     counts = await store.rotation.counts()
     if as_json:
         report = {
-            "encrypted_again": done.sealed,
-            "sealed_anew": done.sealed,  # the former name of `encrypted_again`
-            "new_data_keys": done.new_keys,
-            "removed_data_keys": done.removed_keys,
-            "kept_data_keys": done.kept_keys,
-            "left": done.left,
-            "damaged": done.damaged,
+            "encrypted_again": rotated.sealed,
+            "sealed_anew": rotated.sealed,  # the former name of `encrypted_again`
+            "new_data_keys": rotated.new_keys,
+            "removed_data_keys": rotated.removed_keys,
+            "kept_data_keys": rotated.kept_keys,
+            "left": rotated.left,
+            "damaged": rotated.damaged,
             "took_s": round(took_s, 2),
         }
         print(json.dumps({**report, "status": status_json(config, counts)}, indent=2))
     else:
-        made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
-        sealed = counted(done.sealed, "value")
-        print(f"{sealed} encrypted again in {took_s:.1f} s; {done.left:,} left with another data key; {made}.")
-        if not done.sealed and not done.new_keys:
+        made = f"data keys: {rotated.new_keys} made, {rotated.removed_keys} removed"
+        sealed = counted(rotated.sealed, "value")
+        print(f"{sealed} encrypted again in {took_s:.1f} s; {rotated.left:,} left with another data key; {made}.")
+        if not rotated.sealed and not rotated.new_keys:
             print(
                 "Everything was already encrypted with the first encryption key. To encrypt it again, use --data-keys."
             )
-        if done.kept_keys:
-            which, them = ("key is", "it") if done.kept_keys == 1 else ("keys are", "them")
+        if rotated.kept_keys:
+            which, them = ("key is", "it") if rotated.kept_keys == 1 else ("keys are", "them")
             print(
-                f"{done.kept_keys} former data {which} kept for refreshes that are in progress or that another machine may "
+                f"{rotated.kept_keys} former data {which} kept for refreshes that are in progress or that another machine may "
                 f"still finish; a later rotation removes {them}."
             )
         print(advice(key_uses(config.store, counts)))
-    for value in done.damaged:
+    for value in rotated.damaged:
         print(f"gateway: {value} cannot be decrypted; it was not changed", file=sys.stderr)
-    return 1 if done.left else 0
+    return 1 if rotated.left else 0

@@ -113,7 +113,7 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
         wish = _requested_key(options)
         replaced = None if wish.replaces is None else await runtime.issuer.find(env, wish.replaces)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        known = [integration.integration_id for integration in runtime.generation.integrations.of(env)]
+        known = [integration.integration_id for integration in runtime.generation.integrations.list_in(env)]
         warnings = [*integration_warnings(wish.limits, env, known), *rule_warnings(wish.limits.rules)]
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)

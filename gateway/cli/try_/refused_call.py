@@ -45,7 +45,7 @@ def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath
     if not isinstance(fault, GatewayError):
         return TrialFailed(str(fault))
     if not fault.request_id:
-        return _not_a_gateway(str(fault.status), target)
+        return _not_a_gateway_error(str(fault.status), target)
     advice = RefusalHints()
     with suppress(CallFailed):
         _add_hints(client, fault, call_path, target, advice)
@@ -62,10 +62,10 @@ def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath
 def check_response_is_from_gateway(response: Stream, target: Target) -> None:
     """Raise TrialFailed if the response has no request id. Every response of a gateway has a request id."""
     if not response.request_id:
-        raise _not_a_gateway(f"{response.status} {response.reason}", target)
+        raise _not_a_gateway_error(f"{response.status} {response.reason}", target)
 
 
-def _not_a_gateway(status: str, target: Target) -> TrialFailed:
+def _not_a_gateway_error(status: str, target: Target) -> TrialFailed:
     return TrialFailed(
         f"the server at {target.url} is not a gateway: its response ({status}) has no Gateway-Request-Id",
         "pass the gateway's own URL with --url, or check the reverse proxy: the gateway behind it may be down",
@@ -118,19 +118,21 @@ def _add_hints(
 
 
 def _add_known_names(
-    advice: RefusalHints, fault: GatewayError, unknown_name: str, known: list[str], kind: str, target: Target
+    advice: RefusalHints, fault: GatewayError, unknown_name: str, known_names: list[str], kind: str, target: Target
 ) -> None:
-    advice.known = known
-    near = nearest(unknown_name, known) or next((name for name in known if name.startswith(unknown_name)), None)
+    advice.known = known_names
+    near = nearest(unknown_name, known_names) or next(
+        (name for name in known_names if name.startswith(unknown_name)), None
+    )
     if near is not None:
         advice.near = near
         if f"'{near}'" not in fault.message:
             advice.lines.append(f"did you mean '{near}'?")
-    if not known:
+    if not known_names:
         advice.lines.append(f"there are no {kind}")
         return
-    advice.lines += [f"{kind}:", *(f"  {name}" for name in known[:MAX_SHOWN])]
-    if len(known) > MAX_SHOWN:
+    advice.lines += [f"{kind}:", *(f"  {name}" for name in known_names[:MAX_SHOWN])]
+    if len(known_names) > MAX_SHOWN:
         advice.lines.append(f"  … more: {program()} connections list{configuration_option(target.file)}")
 
 

@@ -225,28 +225,28 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
         raise explain_refusal(client, fault, named, target) from fault
 
 
-def _dry_run_request(client: "Client", sent: "SentCall", target: "Target") -> Any:
+def _dry_run_request(client: "Client", sent_call: "SentCall", target: "Target") -> Any:
     """Return the request to the provider from a dry run, with the credential masked."""
     from gateway.cli.try_.refused_call import check_response_is_from_gateway
 
-    with send(client, sent, dry=True) as response:
+    with send(client, sent_call, dry=True) as response:
         check_response_is_from_gateway(response, target)
         return response.whole().json()
 
 
-def _dry(request: Any, sent: "SentCall", target: "Target", typed: "TriedCall") -> int:
+def _dry(request: Any, sent_call: "SentCall", target: "Target", typed: "TriedCall") -> int:
     from gateway.cli.try_ import try_output
 
     if typed.as_json:
-        print(json.dumps({"request": request, "snippets": _snippets(sent, typed)}, indent=2, ensure_ascii=False))
+        print(json.dumps({"request": request, "snippets": _snippets(sent_call, typed)}, indent=2, ensure_ascii=False))
         return 0
     click.echo(try_output.request_text(request, dry=True))
-    _print_snippets(sent, target, typed)
+    _print_snippets(sent_call, target, typed)
     return 0
 
 
 def _report(
-    response: "Stream", request: Any, sent: "SentCall", target: "Target", typed: "TriedCall", head_s: float
+    response: "Stream", request: Any, sent_call: "SentCall", target: "Target", typed: "TriedCall", head_s: float
 ) -> int:
     from gateway.cli.try_ import try_output
 
@@ -268,29 +268,29 @@ def _report(
             "body": decoded_body(content),
             "complete": whole,
             "timing_ms": spent,
-            "snippets": _snippets(sent, typed),
+            "snippets": _snippets(sent_call, typed),
         }
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         if not live:
             click.echo(try_output.response_body(content, kind, everything=typed.everything, whole=whole))
         click.echo(f"\n{try_output.timing_text(spent)}")
-        _print_snippets(sent, target, typed)
+        _print_snippets(sent_call, target, typed)
     return PROVIDER_ERROR if response.status >= 400 else 0
 
 
-def _snippets(sent: "SentCall", typed: "TriedCall") -> dict[str, str]:
+def _snippets(sent_call: "SentCall", typed: "TriedCall") -> dict[str, str]:
     from gateway.cli.try_ import try_snippets
 
-    return {name: write(sent) for name, (_, write) in try_snippets.ALL.items() if typed.snippet in ("all", name)}
+    return {name: write(sent_call) for name, (_, write) in try_snippets.ALL.items() if typed.snippet in ("all", name)}
 
 
-def _print_snippets(sent: "SentCall", target: "Target", typed: "TriedCall") -> None:
+def _print_snippets(sent_call: "SentCall", target: "Target", typed: "TriedCall") -> None:
     from gateway.cli.try_ import try_output
 
-    names = list(_snippets(sent, typed))
+    names = list(_snippets(sent_call, typed))
     if names:
-        click.echo(f"\n{try_output.snippets_text(sent, names, target.key_file)}")
+        click.echo(f"\n{try_output.snippets_text(sent_call, names, target.key_file)}")
 
 
 def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:

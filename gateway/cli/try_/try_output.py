@@ -132,7 +132,7 @@ def timing_text(durations: dict[str, float]) -> str:
     return "\n".join([heading("Where the time went"), *(f"  {line}" for line in timing_chart(durations))])
 
 
-def snippets_text(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
+def snippets_text(sent_call: SentCall, names: Sequence[str], key_file: Path | None) -> str:
     """Return the snippets called `names`, after the command that sets the secret key's variable."""
     if key_file is not None:
         setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
@@ -141,5 +141,5 @@ def snippets_text(sent: SentCall, names: Sequence[str], key_file: Path | None) -
     sections = [f"{heading('The same call in your program')}\n\n{setting}"]
     for name in names:
         label, write = try_snippets.ALL[name]
-        sections.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent)}")
+        sections.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent_call)}")
     return "\n\n".join(sections)

@@ -53,19 +53,19 @@ class TypedBody:
         return "application/x-www-form-urlencoded" if FORM.fullmatch(text) else "text/plain; charset=utf-8"
 
 
-def read(given: str) -> TypedBody:
+def read(text: str) -> TypedBody:
     """Return the body for the option ``-d``. ``@file`` reads a file and ``@-`` standard input, as with curl.
 
     Raises BadParameter.
     """
-    if not given.startswith("@"):
-        return TypedBody(given.encode())
-    if given == "@-":
+    if not text.startswith("@"):
+        return TypedBody(text.encode())
+    if text == "@-":
         return TypedBody(sys.stdin.buffer.read())
     try:
-        return TypedBody(Path(given[1:]).read_bytes(), given[1:])
+        return TypedBody(Path(text[1:]).read_bytes(), text[1:])
     except OSError as fault:
-        raise click.BadParameter(f"{given[1:]} cannot be read: {fault.strerror}", param_hint="-d") from None
+        raise click.BadParameter(f"{text[1:]} cannot be read: {fault.strerror}", param_hint="-d") from None
 
 
 VARIABLE: Final = "GATEWAY_SECRET_KEY"
@@ -96,55 +96,59 @@ class SentCall:
         return {"Provider-Config-Key": self.integration, "Connection-Id": self.connection, **self.headers}
 
 
-def curl(sent: SentCall) -> str:
+def curl(sent_call: SentCall) -> str:
     first = f'-H "Authorization: Bearer ${VARIABLE}"'
-    parts = [f"curl {first}" if sent.method == "GET" and sent.body is None else f"curl -X {sent.method} {first}"]
-    if sent.method == "HEAD":
+    parts = [
+        f"curl {first}"
+        if sent_call.method == "GET" and sent_call.body is None
+        else f"curl -X {sent_call.method} {first}"
+    ]
+    if sent_call.method == "HEAD":
         parts = [f"curl --head {first}"]
-    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent.all_headers.items()]
-    if sent.body is not None:
-        file, text = sent.body.file, sent.body.text
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent_call.all_headers.items()]
+    if sent_call.body is not None:
+        file, text = sent_call.body.file, sent_call.body.text
         if file is not None or text is None:
             parts.append("--data-binary " + shlex.quote("@" + (file or "body")))
         else:
             parts.append(f"--data-raw {shlex.quote(text)}")
-    parts.append(shlex.quote(sent.proxied_url))
+    parts.append(shlex.quote(sent_call.proxied_url))
     return " \\\n     ".join(parts)
 
 
-def python(sent: SentCall) -> str:
+def python(sent_call: SentCall) -> str:
     """Return the call as Python code that uses gateway.client."""
-    known = sent.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
-    arguments = [_py(sent.target)] if known else [_py(sent.method), _py(sent.target)]
+    known = sent_call.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
+    arguments = [_py(sent_call.target)] if known else [_py(sent_call.method), _py(sent_call.target)]
     arguments += (
-        [f"headers={{{', '.join(f'{_py(name)}: {_py(value)}' for name, value in sent.headers.items())}}}"]
-        if sent.headers
+        [f"headers={{{', '.join(f'{_py(name)}: {_py(value)}' for name, value in sent_call.headers.items())}}}"]
+        if sent_call.headers
         else []
     )
-    arguments += [f"data={_read_in_python(sent.body)}"] if sent.body is not None else []
-    call = f"client.{sent.method.lower() if known else 'request'}({', '.join(arguments)})"
+    arguments += [f"data={_read_in_python(sent_call.body)}"] if sent_call.body is not None else []
+    call = f"client.{sent_call.method.lower() if known else 'request'}({', '.join(arguments)})"
     return f"""import os
 from gateway.client import Client
 
 with Client(
-    {_py(sent.url)},
+    {_py(sent_call.url)},
     os.environ["{VARIABLE}"],
-    provider_config_key={_py(sent.integration)},
-    connection_id={_py(sent.connection)},
+    provider_config_key={_py(sent_call.integration)},
+    connection_id={_py(sent_call.connection)},
 ) as client:
     response = {call}
     print(response.status, response.text)"""
 
 
-def requests(sent: SentCall) -> str:
-    fields = "\n".join(f"        {_py(name)}: {_py(value)}," for name, value in sent.all_headers.items())
-    body = "" if sent.body is None else f"\n    data={_read_in_python(sent.body)},"
+def requests(sent_call: SentCall) -> str:
+    fields = "\n".join(f"        {_py(name)}: {_py(value)}," for name, value in sent_call.all_headers.items())
+    body = "" if sent_call.body is None else f"\n    data={_read_in_python(sent_call.body)},"
     return f"""import os
 import requests
 
 response = requests.request(
-    {_py(sent.method)},
-    {_py(sent.proxied_url)},
+    {_py(sent_call.method)},
+    {_py(sent_call.proxied_url)},
     headers={{
         "Authorization": f"Bearer {{os.environ['{VARIABLE}']}}",
 {fields}
@@ -154,12 +158,12 @@ response = requests.request(
 print(response.status_code, response.text)"""
 
 
-def node(sent: SentCall) -> str:
+def node(sent_call: SentCall) -> str:
     """Return the call as a module for Node 18 or newer, with fetch."""
-    fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.all_headers.items())
-    body = "" if sent.body is None else f"\n  body: {_read_in_node(sent.body)},"
-    return f"""{_file_reading_import(sent.body)}const response = await fetch({_js(sent.proxied_url)}, {{
-  method: {_js(sent.method)},
+    fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent_call.all_headers.items())
+    body = "" if sent_call.body is None else f"\n  body: {_read_in_node(sent_call.body)},"
+    return f"""{_file_reading_import(sent_call.body)}const response = await fetch({_js(sent_call.proxied_url)}, {{
+  method: {_js(sent_call.method)},
   headers: {{
     Authorization: `Bearer ${{process.env.{VARIABLE}}}`,
 {fields}
@@ -169,18 +173,18 @@ def node(sent: SentCall) -> str:
 console.log(response.status, await response.text());"""
 
 
-def nango(sent: SentCall) -> str:
+def nango(sent_call: SentCall) -> str:
     """Return the call as a module for Node that uses the SDK @nangohq/node."""
-    headers = f"\n  headers: {_js(dict(sent.headers))}," if sent.headers else ""
-    body = "" if sent.body is None else f"\n  data: {_read_in_node(sent.body)},"
+    headers = f"\n  headers: {_js(dict(sent_call.headers))}," if sent_call.headers else ""
+    body = "" if sent_call.body is None else f"\n  data: {_read_in_node(sent_call.body)},"
     return f"""import {{ Nango }} from "@nangohq/node";
-{_file_reading_import(sent.body)}
-const nango = new Nango({{ host: {_js(sent.url)}, secretKey: process.env.{VARIABLE} }});
+{_file_reading_import(sent_call.body)}
+const nango = new Nango({{ host: {_js(sent_call.url)}, secretKey: process.env.{VARIABLE} }});
 const response = await nango.proxy({{
-  method: {_js(sent.method)},
-  endpoint: {_js(sent.target)},
-  providerConfigKey: {_js(sent.integration)},
-  connectionId: {_js(sent.connection)},{headers}{body}
+  method: {_js(sent_call.method)},
+  endpoint: {_js(sent_call.target)},
+  providerConfigKey: {_js(sent_call.integration)},
+  connectionId: {_js(sent_call.connection)},{headers}{body}
 }});
 console.log(response.status, response.data);"""
 

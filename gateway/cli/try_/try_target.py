@@ -151,7 +151,7 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
     if path is None:
         path = _verification_path(client, integration)
     elif path.startswith(("https://", "http://")):
-        path = _below_base(client, integration, path)
+        path = _path_below_base(client, integration, path)
     named = ConnectionPath(integration, connection, path)
     return replace(named, path=_fill_settings(client, named)) if _SETTING.search(named.path) else named
 
@@ -181,7 +181,7 @@ def _verification_path(client: Client, integration: str) -> str:
     return "/"
 
 
-def _below_base(client: Client, integration: str, url: str) -> str:
+def _path_below_base(client: Client, integration: str, url: str) -> str:
     """Return the path of an absolute API URL, without the base URL, which the gateway adds.
 
     Raises TrialFailed if `url` does not begin with the base URL.

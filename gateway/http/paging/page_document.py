@@ -107,11 +107,11 @@ class PageDocument:
         if path not in self._found:
             result: list[Records | NonScalar] = [NonScalar.MISSING]
 
-            def read_value(at: int) -> int:
-                if self._text[at : at + 1] != "[":
+            def read_value(position: int) -> int:
+                if self._text[position : position + 1] != "[":
                     result[0] = NonScalar.CONTAINER
-                    return self._end_of_value_at(at)
-                end, bounds = self._array_at(at)
+                    return self._end_of_value_at(position)
+                end, bounds = self._array_at(position)
                 result[0] = Records(self._text, path, bounds)
                 return end
 
@@ -123,10 +123,10 @@ class PageDocument:
         """Return the arrays that are direct members of the page, by name. Raises UpstreamFailed."""
         names: dict[str, Records] = {}
 
-        def visit(name: str, at: int) -> int:
-            if self._text[at : at + 1] != "[":
-                return self._end_of_value_at(at)
-            end, bounds = self._array_at(at)
+        def visit(name: str, position: int) -> int:
+            if self._text[position : position + 1] != "[":
+                return self._end_of_value_at(position)
+            end, bounds = self._array_at(position)
             names[name] = Records(self._text, name, bounds)
             return end
 
@@ -137,12 +137,12 @@ class PageDocument:
         """Return the paths of all non-empty strings that are at most two levels deep. Raises UpstreamFailed."""
         paths: list[str] = []
 
-        def visit(name: str, at: int) -> int:
-            if self._text[at : at + 1] == "{" and "." not in name:
-                return self._members(at, lambda inner, below: visit(f"{name}.{inner}", below))
-            if self._text[at : at + 1] == '"' and self._text[at + 1 : at + 2] != '"':
+        def visit(name: str, position: int) -> int:
+            if self._text[position : position + 1] == "{" and "." not in name:
+                return self._members(position, lambda inner, below: visit(f"{name}.{inner}", below))
+            if self._text[position : position + 1] == '"' and self._text[position + 1 : position + 2] != '"':
                 paths.append(name)
-            return self._end_of_value_at(at)
+            return self._end_of_value_at(position)
 
         self._visit_members(visit)
         return paths
@@ -151,10 +151,10 @@ class PageDocument:
         """Return the scalar at `path`, or `NonScalar`. Raises UpstreamFailed."""
         result: list[Value] = [NonScalar.MISSING]
 
-        def read_value(at: int) -> int:
-            scalar = SCALAR.match(self._text, at)
+        def read_value(position: int) -> int:
+            scalar = SCALAR.match(self._text, position)
             result[0] = NonScalar.CONTAINER if scalar is None else _scalar(scalar[0])
-            return self._end_of_value_at(at)
+            return self._end_of_value_at(position)
 
         self._read_at(path, read_value)
         return result[0]
@@ -163,9 +163,9 @@ class PageDocument:
         """Return the JSON text of the value at `path`; None if there is no value. Raises UpstreamFailed."""
         result: list[str | None] = [None]
 
-        def read_value(at: int) -> int:
-            end = self._end_of_value_at(at)
-            result[0] = self._text[at:end].encode("latin-1").decode()
+        def read_value(position: int) -> int:
+            end = self._end_of_value_at(position)
+            result[0] = self._text[position:end].encode("latin-1").decode()
             return end
 
         self._read_at(path, read_value)
@@ -181,13 +181,13 @@ class PageDocument:
         paths: list[str] = []
 
         def search_object(path: str, levels: int) -> ValueReader:
-            def visit(member: str, at: int) -> int:
-                if self._text[at : at + 1] != "{":
-                    return self._end_of_value_at(at)
+            def visit(member: str, position: int) -> int:
+                if self._text[position : position + 1] != "{":
+                    return self._end_of_value_at(position)
                 if member == name:
                     paths.append(path)
-                    return self._end_of_value_at(at)
-                return search_object(f"{path}.{member}" if path else member, levels - 1)(at)
+                    return self._end_of_value_at(position)
+                return search_object(f"{path}.{member}" if path else member, levels - 1)(position)
 
             return lambda at: self._members(at, visit) if levels else self._end_of_value_at(at)
 
@@ -230,13 +230,13 @@ class PageDocument:
         char = self._text[pos : pos + 1]
         if char == "{":
 
-            def visit(name: str, at: int) -> int:  # a name can contain dots, for example ``@odata.nextLink``
+            def visit(name: str, position: int) -> int:  # a name can contain dots, for example ``@odata.nextLink``
                 if path.startswith(name):
                     if len(path) == len(name):
-                        return self._walk(at, None, read_value)
+                        return self._walk(position, None, read_value)
                     if path[len(name)] == ".":
-                        return self._walk(at, path[len(name) + 1 :], read_value)
-                return self._end_of_value_at(at)
+                        return self._walk(position, path[len(name) + 1 :], read_value)
+                return self._end_of_value_at(position)
 
             return self._members(pos, visit)
         step, dot, rest = path.partition(".")
@@ -251,8 +251,12 @@ class PageDocument:
     def _visit_members(self, visit: Callable[[str, int], int]) -> None:
         """Check that the whole page is JSON, and call `visit` for its members, as `_members` does."""
 
-        def read_value(at: int) -> int:
-            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end_of_value_at(at)
+        def read_value(position: int) -> int:
+            return (
+                self._members(position, visit)
+                if self._text[position : position + 1] == "{"
+                else self._end_of_value_at(position)
+            )
 
         self._read_at("", read_value)
 

@@ -47,7 +47,7 @@ def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: da
             return OperationPage()  # the first writer has not created the tables yet
         for segment in _matching_segments(db, filters, since, until):
             left = filters.limit + 1 - len(page)
-            page += _in_segment(db, segment, filters, since, until, left)
+            page += _search_segment(db, segment, filters, since, until, left)
             if len(page) > filters.limit:
                 return OperationPage(page[: filters.limit], more=True)
             if clock.monotonic() - started > SEARCH_S:
@@ -98,7 +98,7 @@ def _counted_values(filters: OperationFilter) -> Iterator[tuple[str, Sequence[in
         yield "kind", (KINDS.index(filters.kind),)
 
 
-def _in_segment(
+def _search_segment(
     db: sqlite3.Connection, segment: _Segment, filters: OperationFilter, since: int, until: int | None, limit: int
 ) -> list[StoredOperation]:
     where, values, index = _row_conditions(filters, segment, since, until)

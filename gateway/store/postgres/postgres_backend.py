@@ -56,19 +56,19 @@ def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
     The migration of a large table can take longer than `store.pool.statement_s`.
     """
 
-    async def made() -> Any:
+    async def open_connection() -> Any:
         return await connect(url, connect_s=pool.connect_s, statement_s=None)
 
-    return create_async_engine(DIALECT, async_creator=made, poolclass=NullPool, hide_parameters=True)
+    return create_async_engine(DIALECT, async_creator=open_connection, poolclass=NullPool, hide_parameters=True)
 
 
 def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options: Any) -> AsyncEngine:
-    async def made() -> Any:
+    async def open_connection() -> Any:
         return await connect(url, connect_s=pool.connect_s, statement_s=pool.statement_s, read_only=read_only)
 
     engine = create_async_engine(
         DIALECT,
-        async_creator=made,
+        async_creator=open_connection,
         pool_size=size,
         max_overflow=0,
         pool_timeout=pool.wait_s,
@@ -176,9 +176,9 @@ class PostgresWatch:
             db.terminate()
 
 
-def _measure_clock_offset(sent: datetime, received: datetime, database: datetime) -> None:
+def _measure_clock_offset(sent_at: datetime, received: datetime, database: datetime) -> None:
     offset = clock.offset
-    if not offset.add_measurement(sent, received, database):
+    if not offset.add_measurement(sent_at, received, database):
         return
     seconds = round(offset.seconds, 3)
     if not offset.is_reported:

@@ -75,7 +75,7 @@ def check_file(path: Path, keyring: Keyring, *, advice: str = OTHER_FILE_ADVICE)
 def query_read_only(path: Path, statement: str) -> Sequence[Any]:
     """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
     try:
-        with _reading(path) as db:
+        with _open_for_reading(path) as db:
             return db.execute(statement).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise StoreRefused(f"{path} cannot be read: {error}.") from error
@@ -85,7 +85,7 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
     try:
         _check_file_access(path)
         if path.exists() and path.stat().st_size:
-            with _reading(path) as db:
+            with _open_for_reading(path) as db:
                 revision = _revision(db)
                 check_schema(path, revision=revision, tables=_tables(db), advice=advice)
                 if revision is not None:
@@ -115,7 +115,7 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
     while True:
         before = _stamp(path)
         try:
-            with _reading(path) as db:
+            with _open_for_reading(path) as db:
                 db.set_progress_handler(lambda: time.monotonic() > end, 100)
                 found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
             if found == "ok":
@@ -203,7 +203,7 @@ def _check_file_access(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a read-only connection that creates no file.
 
     Without a WAL, no process uses the file and nothing needs recovery; `immutable` then keeps SQLite from creating a

@@ -221,10 +221,10 @@ async def _share_connection(db: AsyncConnection) -> AsyncIterator[OneTripConnect
 
 async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
     """Run `work` in a savepoint and return its result."""
-    driver.ahead(f"SAVEPOINT {PART}")
+    driver.run_with_next(f"SAVEPOINT {PART}")
     with raised_as_unavailable(damage):
         result: object = await work(db)
-    driver.ahead(f"RELEASE {PART}")
+    driver.run_with_next(f"RELEASE {PART}")
     return result
 
 
@@ -239,7 +239,7 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
             await db.exec_driver_sql(f"ROLLBACK TO {PART}")
     except (DBAPIError, Unavailable) as stuck:
         return stuck
-    driver.ahead(f"RELEASE {PART}")
+    driver.run_with_next(f"RELEASE {PART}")
     return None
 
 

@@ -100,7 +100,7 @@ def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
 
 def _begin_immediate(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
-    driver.ahead("BEGIN IMMEDIATE")
+    driver.run_with_next("BEGIN IMMEDIATE")
 
 
 # ── Creating the file, and checking that it still exists.

@@ -90,7 +90,7 @@ class OneTripConnection(aiosqlite.Connection):
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
 
-    def ahead(self, statement: str) -> None:
+    def run_with_next(self, statement: str) -> None:
         """Run `statement` (BEGIN, SAVEPOINT or RELEASE) before the next statement, in the same trip.
 
         If `statement` fails, the next statement raises the error and does not run.
@@ -122,7 +122,7 @@ class OneTripConnection(aiosqlite.Connection):
         ahead, self._ahead = self._ahead, []
         last, self._last = self._last, False
         try:
-            return await self._execute(partial(_between, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
+            return await self._execute(partial(_run_statements, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             self._cut = True  # the waiting task was cancelled, but the thread still runs the work
             raise
@@ -183,7 +183,7 @@ class Connector:
         return connection
 
 
-def _between(
+def _run_statements(
     ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], last: bool, db: sqlite3.Connection
 ) -> Any:
     for statement in ahead:

@@ -32,8 +32,8 @@ def decision(key: Policy, path: str, body: Any, method: str = "POST", query: str
     return key.decision(SentRequest(method, "api.example.com", path, query, ("content-type",), read))
 
 
-def tool_call(tool: Any, **more: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}, **more}}
+def tool_call(tool: Any, **extra: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}, **extra}}
 
 
 @pytest.mark.parametrize(

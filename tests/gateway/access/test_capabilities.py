@@ -27,9 +27,9 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield there
 
 
-async def capability(gateway: TwoConnectionGateway, connection: str = "lane/c1", **more: Any) -> dict[str, Any]:
-    limits = {"connections": [connection], **more.pop("limits", {})}
-    return await gateway.key("cap", kind="capability", limits=limits, **more)
+async def capability(gateway: TwoConnectionGateway, connection: str = "lane/c1", **extra: Any) -> dict[str, Any]:
+    limits = {"connections": [connection], **extra.pop("limits", {})}
+    return await gateway.key("cap", kind="capability", limits=limits, **extra)
 
 
 def get(token: str, rest: str = "/x", more: bytes = b"", method: bytes = b"GET") -> bytes:

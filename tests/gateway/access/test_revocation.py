@@ -23,8 +23,8 @@ LONG_S = 3600
 AROUND = 12  # number of calls on separate connections; with two workers, practically never all reach the same worker
 
 
-async def mint_key(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
-    body = {"display_name": "agent", **wish}
+async def mint_key(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
+    body = {"display_name": "agent", **fields}
     async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as response:
         assert response.status == 200, await response.text()
         reply: dict[str, Any] = (await response.json())["data"]
@@ -43,7 +43,7 @@ async def statuses(url: str, key: str, count: int) -> list[int]:
         return list(await asyncio.gather(*(send_call() for _ in range(count))))
 
 
-async def until_refused(url: str, key: str, count: int = 1) -> None:
+async def wait_until_refused(url: str, key: str, count: int = 1) -> None:
     """Return when `count` calls in a row return 401."""
     async with asyncio.timeout(PATIENCE_S):
         while set(await statuses(url, key, count)) != {401}:
@@ -76,7 +76,7 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
         assert await statuses(here.url, key["secret"], 1) == [401], (
             "the application that revoked the key refuses it immediately"
         )
-        await until_refused(there.url, key["secret"])
+        await wait_until_refused(there.url, key["secret"])
         early = await mint_key(here.http, here.url, here.headers, display_name="next")
         assert await statuses(there.url, early["secret"], 1) == [200]
     finally:
@@ -95,7 +95,7 @@ async def test_every_worker_refuses_a_revoked_key(tracker: Tracker, tmp_path: Pa
         assert set(await statuses(url, key["secret"], AROUND)) == {200}
         async with running.http.delete(f"{url}/environment/api-keys/{key['id']}") as response:
             assert response.status == 200
-        await until_refused(url, key["secret"], AROUND)
+        await wait_until_refused(url, key["secret"], AROUND)
 
 
 @pytest.mark.parametrize("fast_path", [True, False])

@@ -160,7 +160,7 @@ OTHER_OBJECTS = (
 
 
 @pytest.mark.parametrize(
-    ("method", "more"),
+    ("method", "extra"),
     [
         (b"PUT", b"x-amz-copy-source: /container/secret"),
         (b"PUT", b"x-ms-copy-source: https://account.example/container/secret"),
@@ -175,12 +175,12 @@ OTHER_OBJECTS = (
     ],
 )
 async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
-    gateway: TwoConnectionGateway, method: bytes, more: bytes
+    gateway: TwoConnectionGateway, method: bytes, extra: bytes
 ) -> None:
     rules = ["PUT,COPY,MOVE /container/inbox/*"]
     key = (await gateway.key(limits={"connections": ["lane/c1"], "rules": rules}))["secret"]
     target, empty = b"/proxy/container/inbox/x", b"Content-Length: 0\r\n"
-    refused = await gateway.raw(message(key, target, empty + more + b"\r\n", method=method))
+    refused = await gateway.raw(message(key, target, empty + extra + b"\r\n", method=method))
     assert (refused.status, refused.code) == (403, "forbidden")
     assert gateway.provider.heads == []
     assert (await gateway.raw(message(key, target, empty, method=b"PUT"))).status == 200
@@ -189,7 +189,7 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
     assert (await gateway.raw(message(key, target, empty + conditions, method=b"PUT"))).status == 200
     gateway.provider.heads.clear()
     everything = (await gateway.key("wide", limits={"connections": ["lane/c1"]}))["secret"]
-    assert (await gateway.raw(message(everything, target, empty + more + b"\r\n", method=method))).status == 200
+    assert (await gateway.raw(message(everything, target, empty + extra + b"\r\n", method=method))).status == 200
     assert len(gateway.provider.heads) == 1, "a key without rules may send them"
 
 

@@ -51,9 +51,9 @@ async def post(
         return response.status, json.loads(text) if text.startswith("{") else {}
 
 
-def call(tool: Any = "delete_issue", **more: Any) -> bytes:
+def call(tool: Any = "delete_issue", **extra: Any) -> bytes:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
-    return json.dumps({**message, **more}).encode()
+    return json.dumps({**message, **extra}).encode()
 
 
 GOOD = call("get_issue")
@@ -197,8 +197,8 @@ async def test_no_other_tool_is_called(gateway: AgentGateway) -> None:
         assert gateway.provider.calls == [], name
 
 
-def graphql_body(query: Any, **more: Any) -> bytes:
-    return json.dumps({"query": query, **more}).encode()
+def graphql_body(query: Any, **extra: Any) -> bytes:
+    return json.dumps({"query": query, **extra}).encode()
 
 
 DELETE = "mutation { issueDelete(id: 1) { success } }"

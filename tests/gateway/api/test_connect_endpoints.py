@@ -304,8 +304,8 @@ async def connect(running: RunningGateway, tracker: Tracker) -> str:
     return connection_id
 
 
-async def create_reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
-    body = {"connection_id": connection_id, "integration_id": "tracker", **more}
+async def create_reconnect(running: RunningGateway, connection_id: str, **extra: Any) -> dict[str, Any]:
+    body = {"connection_id": connection_id, "integration_id": "tracker", **extra}
     response = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     data: dict[str, Any] = response["data"]
     return data

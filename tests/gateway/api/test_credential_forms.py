@@ -335,7 +335,7 @@ async def test_invalid_link_shows_an_error_page(shared: RunningGateway, token: s
 
 
 @pytest.mark.parametrize(
-    ("sent", "shown"),
+    ("sent", "expected"),
     [
         ("&error=access_denied&error_description=You%20refused%20it.", "access_denied: You refused it. Nothing"),
         ("&error=access_denied&error_description=No...%20", "access_denied: No. Nothing"),
@@ -343,10 +343,10 @@ async def test_invalid_link_shows_an_error_page(shared: RunningGateway, token: s
     ],
 )
 async def test_a_failure_is_reported_in_sentences_with_the_next_step(
-    running: RunningGateway, tracker: Tracker, sent: str, shown: str
+    running: RunningGateway, tracker: Tracker, sent: str, expected: str
 ) -> None:
     state = dict(parse_qsl(urlsplit(await callback_url(running, tracker)).query))["state"]
     async with running.http.get(f"{running.url}/oauth/callback?state={state}{sent}") as response:
         html = await response.text()
-    assert shown in html
+    assert expected in html
     assert ".." not in html

@@ -259,7 +259,7 @@ async def test_interrupted_deletion_is_resumed(
     async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0.02)
-        while await running.runtime.store.integrations.ending():
+        while await running.runtime.store.integrations.list_ending():
             await asyncio.sleep(0.02)
     await create_integration(running)
 

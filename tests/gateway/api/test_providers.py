@@ -91,7 +91,7 @@ async def test_single_provider_has_the_same_envelope_as_the_list(client: Client,
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         ("?search=gmail", ["google-mail"]),
         ("?search=GOOGLE-M", ["google-mail"]),
@@ -106,8 +106,8 @@ async def test_single_provider_has_the_same_envelope_as_the_list(client: Client,
         ("?limit=1000000", ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]),
     ],
 )
-async def test_the_list_can_be_narrowed(client: Client, query: str, found: list[str]) -> None:
-    assert await names(client, query) == found
+async def test_the_list_can_be_narrowed(client: Client, query: str, expected: list[str]) -> None:
+    assert await names(client, query) == expected
 
 
 async def test_pages_follow_each_other_to_the_end(client: Client, catalog: Catalog) -> None:
@@ -243,7 +243,7 @@ async def test_an_unknown_logo_is_404(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "letters"),
+    ("expected", "letters"),
     [
         ("Jira", "J"),
         ("GitHub", "GH"),
@@ -254,8 +254,8 @@ async def test_an_unknown_logo_is_404(client: Client) -> None:
         ("…", "?"),
     ],
 )
-def test_initials_are_the_first_letters_of_the_name(shown: str, letters: str) -> None:
-    assert initials(shown) == letters
+def test_initials_are_the_first_letters_of_the_name(expected: str, letters: str) -> None:
+    assert initials(expected) == letters
 
 
 def test_a_display_name_cannot_add_markup() -> None:

@@ -68,7 +68,7 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
 
 
 @pytest.mark.parametrize(
-    ("given", "path", "says"),
+    ("options", "path", "says"),
     [
         ({"expires_in": 59}, "expires_in", "60 or more"),
         ({"expires_in": 604801}, "expires_in", "604800 or less"),
@@ -109,8 +109,8 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_names_wrong_options(shared: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
-    body = {"end_user": {"id": "u1"}, **given}
+async def test_error_names_wrong_options(shared: RunningGateway, options: dict[str, Any], path: str, says: str) -> None:
+    body = {"end_user": {"id": "u1"}, **options}
     response = await shared.json("POST", "/connect/sessions", json=body, expect=400)
     (fault,) = response["error"]["errors"]
     assert (response["error"]["code"], fault["path"]) == ("invalid_body", [path])
@@ -129,9 +129,9 @@ async def test_error_names_fixed_scopes_that_are_not_text(shared: RunningGateway
     assert all(item["path"][:4] == place for item in error["errors"])
 
 
-@pytest.mark.parametrize("given", [{"code_challenge_method": "S256"}, {"state": "s"}])
-async def test_option_without_its_counterpart_is_refused(running: RunningGateway, given: dict[str, Any]) -> None:
-    body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **given}, expect=400)
+@pytest.mark.parametrize("options", [{"code_challenge_method": "S256"}, {"state": "s"}])
+async def test_option_without_its_counterpart_is_refused(running: RunningGateway, options: dict[str, Any]) -> None:
+    body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **options}, expect=400)
     assert "send" in body["error"]["message"]
 
 

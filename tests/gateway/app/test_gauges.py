@@ -41,16 +41,16 @@ async def call_status(running: RunningGateway, connection_id: str = "c1", **opti
         return status
 
 
-@pytest.mark.parametrize(("name", "shown"), [("full", "full"), ("read_only", "read-only")])
+@pytest.mark.parametrize(("name", "expected"), [("full", "full"), ("read_only", "read-only")])
 async def test_database_that_cannot_be_written_is_reported(
-    name: str, shown: str, running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+    name: str, expected: str, running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert metric_values(running, "gateway_store_unwritable") == {}
     monkeypatch.setattr(Store, name, True)
     assert metric_values(running, "gateway_store_unwritable") == {(): 1}
     for query, status in (("", 200), ("?store=required", 503)):
         async with running.http.get(f"{running.url}/ready{query}") as response:
-            assert (response.status, (await response.json())["store"]) == (status, shown)
+            assert (response.status, (await response.json())["store"]) == (status, expected)
 
 
 async def test_a_call_is_counted_for_its_integration_and_a_refusal_by_its_code(

@@ -160,7 +160,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     await wait_until(lambda: receiver.held)
     await reload_gateway(event_gateway)
     receiver.hold.set()
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     from aiohttp import web
 
     receiver.response = lambda _path, _body: web.Response(status=503)
@@ -172,7 +172,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     receiver.response = lambda _path, _body: web.Response(status=200)
     later(600)
     event_gateway.runtime.deliverer.wake()
-    await receiver.until_taken(2)
+    await receiver.wait_until_taken(2)
     await deliver_due_events(event_gateway)
     assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
 

@@ -74,7 +74,7 @@ WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "more", "payload", "expected"),
+    ("method", "target", "extra", "payload", "expected"),
     [
         (
             "GET", "/test.txt", [("Range", "bytes=0-9")], EMPTY_HASH,
@@ -93,9 +93,9 @@ WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
     ],
 )  # fmt: skip
 def test_examples_of_the_s3_documentation(
-    method: str, target: str, more: list[tuple[str, str]], payload: str, expected: str
+    method: str, target: str, extra: list[tuple[str, str]], payload: str, expected: str
 ) -> None:
-    fields = [*S3_HEAD, *more, ("x-amz-content-sha256", payload)]
+    fields = [*S3_HEAD, *extra, ("x-amz-content-sha256", payload)]
     at = datetime(2013, 5, 24, tzinfo=UTC)
     made = authorization(S3_KEYS, Scope("us-east-1", "s3"), method, target, fields, payload, at)
     assert signature(made) == expected

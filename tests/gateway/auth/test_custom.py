@@ -23,7 +23,7 @@ ACCESS = f"https://api.example.com/user/installations/{NUMBER}/repositories?per_
 QUERY = {"code": "c", "state": "s", "installation_id": "42"}
 
 
-def start_check(entry: dict[str, Any], **more: Any) -> tuple[Dialogue[Granted], ProviderCall]:
+def start_check(entry: dict[str, Any], **extra: Any) -> tuple[Dialogue[Granted], ProviderCall]:
     """Return the dialogue of a callback, and its request after the end user's code was exchanged."""
     found = provider(
         auth_mode="CUSTOM",
@@ -33,7 +33,7 @@ def start_check(entry: dict[str, Any], **more: Any) -> tuple[Dialogue[Granted], 
     )
     secrets = {"client_secret": Secret("the secret"), "private_key": Secret(PEM)}
     integration = Integration(
-        environment="dev", integration_id="t", provider="tracker", client_id="c", app_id="7", **secrets, **more
+        environment="dev", integration_id="t", provider="tracker", client_id="c", app_id="7", **secrets, **extra
     )
     context = AuthContext(found, integration, {"site": "chosen.example.org"}, public_url="https://gw.example.com")
     kept = {"address": found.authorization_url, "token_url": found.token_url, "code_verifier": "v", "nonce": None}

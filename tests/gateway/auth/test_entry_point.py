@@ -23,8 +23,8 @@ class Ticket(AuthMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return {"type": self.name, "ticket": str(form["ticket"])}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return {"credentials.ticket": Secret(held["ticket"])}
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {"credentials.ticket": Secret(credential["ticket"])}
 
 
 class FormerMode(GrantingMode):
@@ -36,10 +36,10 @@ class FormerMode(GrantingMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         return {"type": self.name}
 
-    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+    def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return {}
 
-    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+    def set_out(self, context: Context, authorization_input: Wish) -> Dialogue[SetOut]:
         yield from ()
         return SetOut("https://provider.example/consent", {"destinations": context.toward("x").destinations})
 

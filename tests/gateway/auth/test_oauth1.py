@@ -28,8 +28,8 @@ from gateway.secret import Secret
 PRINTER = {"oauth_consumer_key": "dpf43f3p2l4k3l03", "oauth_signature_method": "HMAC-SHA1"}
 
 
-def keys(token: str, token_secret: str, **more: Any) -> OAuth1Keys:
-    return OAuth1Keys("dpf43f3p2l4k3l03", Secret("kd94hf93k423kf44"), token, Secret(token_secret), **more)
+def keys(token: str, token_secret: str, **extra: Any) -> OAuth1Keys:
+    return OAuth1Keys("dpf43f3p2l4k3l03", Secret("kd94hf93k423kf44"), token, Secret(token_secret), **extra)
 
 
 def test_the_request_for_a_photo_of_rfc_5849_1_2() -> None:

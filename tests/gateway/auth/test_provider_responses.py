@@ -18,7 +18,7 @@ def reply(body: Any, status: int = 400, **headers: str) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "expected_text"),
     [
         ({"error": "invalid_grant", "error_description": "Token expired."}, "invalid_grant: Token expired"),
         ({"error": {"Message": "no access"}}, "no access"),
@@ -32,8 +32,8 @@ def reply(body: Any, status: int = 400, **headers: str) -> Reply:
         (b"", ""),
     ],
 )
-def test_error_text_is_read_from_the_usual_members(body: Any, words: str) -> None:
-    assert refusal_text(reply(body)) == words
+def test_error_text_is_read_from_the_usual_members(body: Any, expected_text: str) -> None:
+    assert refusal_text(reply(body)) == expected_text
 
 
 def test_provider_message_is_limited_and_on_one_line() -> None:

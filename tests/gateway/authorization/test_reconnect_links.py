@@ -43,9 +43,9 @@ async def failed_call(
         return response.status, (await response.json())["error"]
 
 
-async def mint_key(running: RunningGateway, **wish: Any) -> dict[str, str]:
+async def mint_key(running: RunningGateway, **fields: Any) -> dict[str, str]:
     body = await running.json(
-        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}, expect=200
+        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **fields}, expect=200
     )
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 
@@ -202,10 +202,10 @@ async def test_capability_may_have_the_scope_to_connect(running: RunningGateway,
         assert response.status == 200
 
 
-async def end_connection(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
+async def end_connection(running: RunningGateway, tracker: Tracker, **extra: Any) -> None:
     """Import connection c1 with an expired token; only its end user can fix it."""
     token = tracker.grant()["access_token"]
-    await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
+    await running.import_connection({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **extra)
 
 
 async def test_error_message_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:

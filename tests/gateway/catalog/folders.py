@@ -36,8 +36,8 @@ MAIL = """\
 """
 
 
-def folder(at: Path, **files: str) -> Path:
+def folder(path: Path, **files: str) -> Path:
     """Write one entry per keyword: ``folder(tmp_path, mail_api=MAIL)`` writes ``mail-api.yaml``. Return the folder."""
     for name, text in files.items():
-        (at / f"{name.replace('_', '-')}.yaml").write_text(dedent(text), encoding="utf-8")
-    return at
+        (path / f"{name.replace('_', '-')}.yaml").write_text(dedent(text), encoding="utf-8")
+    return path

@@ -38,12 +38,12 @@ def shipped() -> Catalog:
     return load_catalog([SHIPPED], scripts=SCRIPTS)
 
 
-def write_files(at: Path, **files: str) -> Path:
-    place = at / "operations"
+def write_files(path: Path, **files: str) -> Path:
+    place = path / "operations"
     place.mkdir(exist_ok=True)
     for name, text in files.items():
         (place / f"{name}.tsv").write_text(text, encoding="utf-8")
-    return at
+    return path
 
 
 def mail_operations(*operations: ApiOperation, mode: str = "any") -> ProviderOperations:

@@ -31,7 +31,7 @@ def names(body: ListingBody) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         (Query(), ["ant", "bee", "cat", "dog"]),
         (Query(search="BEE inc"), ["bee"]),
@@ -41,8 +41,8 @@ def names(body: ListingBody) -> list[str]:
         (Query(auth_mode="OAUTH2"), []),
     ],
 )
-def test_all_filters_must_match(catalog: Catalog, query: Query, found: list[str]) -> None:
-    assert names(Listing(catalog, URL).page(query)) == found
+def test_all_filters_must_match(catalog: Catalog, query: Query, expected: list[str]) -> None:
+    assert names(Listing(catalog, URL).page(query)) == expected
 
 
 def test_pages_follow_by_cursor_until_the_last(catalog: Catalog) -> None:

@@ -9,9 +9,9 @@ from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
 from tests.gateway.catalog.test_api_operations import FILE, write_files
 
 
-def faults(at: Path) -> list[str]:
+def faults(path: Path) -> list[str]:
     """Return the faults, without warnings, that lint reports for the folder."""
-    return [str(finding) for finding in lint([at]) if finding.level == "fault"]
+    return [str(finding) for finding in lint([path]) if finding.level == "fault"]
 
 
 def test_correct_file_has_no_faults(tmp_path: Path) -> None:

@@ -39,14 +39,14 @@ async def fill(folder: Path, count: int = 3) -> None:
     await store.close()
 
 
-def run_command_text(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(main, words)
+def run_command_text(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(main, arguments)
     assert done.exit_code == code, (done.output, done.exception)
     return done.output
 
 
-def as_json(*words: str, code: int = 0) -> dict[str, Any]:
-    done = CliRunner().invoke(main, [*words, "--json"])
+def as_json(*arguments: str, code: int = 0) -> dict[str, Any]:
+    done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == code, (done.output, done.exception)
     body: dict[str, Any] = json.loads(done.stdout)
     return body
@@ -146,7 +146,7 @@ def test_database_that_cannot_be_written_is_backed_up(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "expected_text"),
     [
         (b"not a database at all\n" * 50, "is not a SQLite database"),
         (b"", "is not a gateway's database"),
@@ -155,7 +155,7 @@ def test_database_that_cannot_be_written_is_backed_up(folder: Path) -> None:
         ("bent", "damaged"),
     ],
 )
-def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | None, words: str) -> None:
+def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | None, expected_text: str) -> None:
     config, wrong = str(folder / "gateway.yaml"), folder / "wrong.db"
     if content is None:
         with closing(sqlite3.connect(wrong)) as db:
@@ -171,7 +171,7 @@ def test_invalid_backup_file_is_reported(folder: Path, content: bytes | str | No
     output = run_command_text("restore", str(wrong), "-c", config, code=1)
     assert output.count("\n") == 1
     assert str(wrong) in output
-    assert words in output
+    assert expected_text in output
     assert "store.url" not in output
     assert (folder / "gateway.db").read_bytes() == before
 

@@ -37,8 +37,8 @@ async def with_records(running: RunningGateway, config_file: ConfigFile) -> Conf
     return config_file
 
 
-async def logs(config_file: ConfigFile, *words: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(config_file.file), *words])
+async def logs(config_file: ConfigFile, *arguments: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(config_file.file), *arguments])
 
 
 async def test_rows_are_printed_newest_first(with_records: ConfigFile) -> None:
@@ -77,11 +77,11 @@ async def test_output_says_how_to_see_further_entries(with_records: ConfigFile) 
     assert [item["request_id"] for item in json.loads(rest.stdout)["data"]] == ["r1"]
 
 
-@pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
-async def test_error_names_wrong_filters(with_records: ConfigFile, words: tuple[str, str]) -> None:
-    refused = await logs(with_records, *words)
+@pytest.mark.parametrize("filter_option", [("--status", "abc"), ("--since", "yesterday")])
+async def test_error_names_wrong_filters(with_records: ConfigFile, filter_option: tuple[str, str]) -> None:
+    refused = await logs(with_records, *filter_option)
     assert refused.exit_code == 2
-    assert words[0] in refused.stderr
+    assert filter_option[0] in refused.stderr
 
 
 async def test_new_entries_are_followed_until_ctrl_c(running: RunningGateway, with_records: ConfigFile) -> None:

@@ -13,8 +13,8 @@ from gateway.cli.demo.demo_folder import DemoFolder
 HINT = "add -c .gateway/gateway.yaml"
 
 
-def ran(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
+def ran(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture
@@ -32,12 +32,14 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", [("check",), ("connections", "list"), ("keys", "list"), ("events", "list")])
-def test_hint_names_the_configuration_of_a_demo_that_was_run_here(after_a_demo: Path, words: tuple[str, ...]) -> None:
-    assert ran(*words).stderr.count(HINT) == 1
+@pytest.mark.parametrize("arguments", [("check",), ("connections", "list"), ("keys", "list"), ("events", "list")])
+def test_hint_names_the_configuration_of_a_demo_that_was_run_here(
+    after_a_demo: Path, arguments: tuple[str, ...]
+) -> None:
+    assert ran(*arguments).stderr.count(HINT) == 1
     (after_a_demo / "gateway.yaml").unlink()
-    assert "gateway.yaml does not exist" in ran(*words).stderr
-    named = ran(*words, "-c", ".gateway/gateway.yaml")
+    assert "gateway.yaml does not exist" in ran(*arguments).stderr
+    named = ran(*arguments, "-c", ".gateway/gateway.yaml")
     assert (named.exit_code, HINT in named.output) == (0, False)
 
 
@@ -49,7 +51,7 @@ def test_own_configuration_gets_no_hint_at_the_demo(after_a_demo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("logs", "--cursor"),
         ("logs", "--key"),
@@ -62,8 +64,8 @@ def test_own_configuration_gets_no_hint_at_the_demo(after_a_demo: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("number", ["99999999999999999999", "-1", "1.5", "x"])
-def test_an_id_that_no_row_can_have_is_a_usage_error(words: tuple[str, ...], number: str) -> None:
-    result = ran(*words, number)
+def test_an_id_that_no_row_can_have_is_a_usage_error(arguments: tuple[str, ...], number: str) -> None:
+    result = ran(*arguments, number)
     assert result.exit_code == 2
     assert f"'{number}' must be a whole number, " in result.stderr
     assert "or more, of at most 18 digits" in result.stderr
@@ -74,8 +76,10 @@ def test_no_demo_means_no_hint(after_a_demo: Path) -> None:
     assert "demo" not in ran("check").stderr
 
 
-@pytest.mark.parametrize("words", [("check",), ("doctor",), ("keys", "list")])
-def test_configuration_that_cannot_even_be_looked_up_is_a_fault(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = ran(*words, "-c", str(tmp_path / ("x" * 300)))  # the name is too long; a closed folder has the same effect
+@pytest.mark.parametrize("arguments", [("check",), ("doctor",), ("keys", "list")])
+def test_configuration_that_cannot_even_be_looked_up_is_a_fault(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = ran(
+        *arguments, "-c", str(tmp_path / ("x" * 300))
+    )  # the name is too long; a closed folder has the same effect
     assert isinstance(done.exception, SystemExit)
     assert (done.exit_code, "cannot be read: File name too long" in done.output) == (1, True)

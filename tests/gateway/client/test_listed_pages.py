@@ -49,9 +49,9 @@ async def append_records(seen: list[Any], pages: AsyncPages) -> None:
 
 
 @asynccontextmanager
-async def client_of(list_: Paged, port: int | None = None, **more: Any) -> AsyncIterator[AsyncClient]:
+async def client_of(list_: Paged, port: int | None = None, **extra: Any) -> AsyncIterator[AsyncClient]:
     url = list_.gateway.url if port is None else f"http://127.0.0.1:{port}"
-    async with AsyncClient(url, SECRET_KEY, **NAMES, **more) as client:
+    async with AsyncClient(url, SECRET_KEY, **NAMES, **extra) as client:
         yield client
 
 
@@ -248,9 +248,9 @@ async def test_repeated_interruptions_raise_an_error(tmp_path: Path, recorded_wa
     assert len(recorded_waits) == 3
 
 
-def failing_pages(at: int, responses: list[web.Response]) -> Page:
+def failing_pages(position: int, responses: list[web.Response]) -> Page:
     def page(request: web.Request) -> web.StreamResponse:
-        if int(request.query.get("after", "0")) == at and responses:
+        if int(request.query.get("after", "0")) == position and responses:
             return responses.pop(0)
         response = pages_of(4)(request)
         assert isinstance(response, web.Response)

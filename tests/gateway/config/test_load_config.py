@@ -80,7 +80,7 @@ def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("value", "expected"),
     [
         ("https://gw.example.com", "https://gw.example.com"),
         ("https://gw.example.com/", "https://gw.example.com"),
@@ -93,8 +93,8 @@ def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
     ],
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-def test_a_public_url_is_https_or_loopback(given: str, kept: str, host: str) -> None:
-    assert config(server={"host": host, "public_url": given}).server.public_url == kept
+def test_a_public_url_is_https_or_loopback(value: str, expected: str, host: str) -> None:
+    assert config(server={"host": host, "public_url": value}).server.public_url == expected
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_provider_defaults_to_the_name_of_the_integration() -> None:
     }
 
 
-@pytest.mark.parametrize(("given", "kept"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
-def test_empty_scopes_differ_from_absent_scopes(given: Any, kept: Any) -> None:
-    loaded = config(environments={"dev": {"integrations": {"jira": {"scopes": given}}}})
-    assert loaded.environments["dev"].integrations["jira"].scopes == kept
+@pytest.mark.parametrize(("value", "expected"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
+def test_empty_scopes_differ_from_absent_scopes(value: Any, expected: Any) -> None:
+    loaded = config(environments={"dev": {"integrations": {"jira": {"scopes": value}}}})
+    assert loaded.environments["dev"].integrations["jira"].scopes == expected
 
 
 def test_references_may_be_numbers_booleans_and_null(tmp_path: Path) -> None:

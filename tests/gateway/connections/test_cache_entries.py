@@ -162,7 +162,7 @@ def test_estimated_size_of_an_entry_is_its_real_size() -> None:
         )  # a million of the small ones fit in 1.15 GB
 
 
-def driver_row(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]:
+def driver_row(number: int, ciphertext: int, extra: dict[str, Any]) -> dict[str, Any]:
     """Return a row as a driver does: each value is a separate object."""
     at = NOW + timedelta(seconds=number)
     row: dict[str, Any] = dict.fromkeys(column.name for column in connections.columns)
@@ -179,7 +179,7 @@ def driver_row(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, 
         "state": "active",
         "state_reason": "authorized",
     }
-    row |= {"credential": bytes(ciphertext), "config": {}, "tags": {}, "rotates": False, "end_settled": False, **more}
+    row |= {"credential": bytes(ciphertext), "config": {}, "tags": {}, "rotates": False, "end_settled": False, **extra}
     row |= {"state_since": at, "granted_at": at, "created_at": at, "updated_at": at, "last_refreshed_at": at}
     copied_row: dict[str, Any] = pickle.loads(pickle.dumps(row))
     return copied_row

@@ -88,7 +88,7 @@ async def test_history_keeps_its_last_entries_and_is_deleted_with_its_connection
     assert len(body["history"]) == MAX_ENTRIES
     assert {change["reason"] for change in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert await running.runtime.store.history.of(body["id"]) == []
+    assert await running.runtime.store.history.changes_of(body["id"]) == []
 
 
 async def test_expired_token_without_a_refresh_token_is_reported_as_such(
@@ -126,8 +126,8 @@ async def test_command_shows_the_same_history(running: RunningGateway, tracker: 
     file = running.folder / "gateway.yaml"
     file.write_text(json.dumps(running.document))
 
-    async def command(*words: str) -> tuple[int, str]:
-        output = await command_output("connections", "why", "-c", str(file), *words)
+    async def command(*arguments: str) -> tuple[int, str]:
+        output = await command_output("connections", "why", "-c", str(file), *arguments)
         return output.code, output.out + output.err
 
     code, text = await command("c1")
@@ -222,16 +222,16 @@ async def test_unknown_include_is_refused(running: RunningGateway, tracker: Trac
     assert body["error"]["code"] == "invalid_query_params"
 
 
-async def diagnosis_with(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
-    """Return the diagnosis of the connection with `more` at the end of its history."""
+async def diagnosis_with(running: RunningGateway, *extra: Change) -> ConnectionDiagnosis:
+    """Return the diagnosis of the connection with `extra` at the end of its history."""
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    changes = await running.runtime.store.history.of(row.id)
-    row = replace(row, state=more[-1].state if more[-1].reason != RESTORED else row.state)
+    changes = await running.runtime.store.history.changes_of(row.id)
+    row = replace(row, state=extra[-1].state if extra[-1].reason != RESTORED else row.state)
     generation = running.runtime.generation
     return diagnose_connection(
         row,
-        [*changes, *more],
+        [*changes, *extra],
         generation.catalog.get("tracker"),
         clock.now(),
         integration=generation.integrations.find("dev", "tracker"),

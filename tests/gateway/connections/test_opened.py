@@ -17,12 +17,14 @@ TOKEN = {"type": "OAUTH2", "access_token": "tok"}
 KEY = {"type": "API_KEY", "apiKey": "k&y"}
 
 
-def placement_of(held: dict[str, Any], config: dict[str, Any] | None = None, **proxy: Any) -> Any:
+def placement_of(credential: dict[str, Any], config: dict[str, Any] | None = None, **proxy: Any) -> Any:
     settings = proxy.pop("settings", {})
     entry = provider(
-        auth_mode=held["type"], connection_config=settings, proxy={"base_url": "https://api.example.com", **proxy}
+        auth_mode=credential["type"], connection_config=settings, proxy={"base_url": "https://api.example.com", **proxy}
     )
-    return placement(modes()[held["type"]], held, AuthContext(entry, INTEGRATION, config or {}, {"team": 7}))
+    return placement(
+        modes()[credential["type"]], credential, AuthContext(entry, INTEGRATION, config or {}, {"team": 7})
+    )
 
 
 def test_oauth_sends_a_bearer_token_unless_the_entry_has_headers() -> None:

@@ -84,14 +84,14 @@ async def connect(gateway: RunningGateway, server: str, integration: str = "forg
         return response.status, await response.text()
 
 
-async def import_connection(gateway: RunningGateway, server: str, **more: Any) -> tuple[int, Any]:
+async def import_connection(gateway: RunningGateway, server: str, **extra: Any) -> tuple[int, Any]:
     credentials = {
         "type": "OAUTH2",
         "access_token": "old",
         "refresh_token": "refresh-0",
         "expires_at": "2020-01-01T00:00:00Z",
     }
-    body = {"provider_config_key": "forge", "connection_id": "c1", "connection_config": {"server": server}, **more}
+    body = {"provider_config_key": "forge", "connection_id": "c1", "connection_config": {"server": server}, **extra}
     body.setdefault("credentials", credentials)
     async with gateway.http.post(f"{gateway.url}/connections", json=body, headers=gateway.headers) as response:
         return response.status, await response.json()

@@ -18,25 +18,25 @@ from tests.fakes.tracker import Tracker
 Tamper = Callable[[Runtime, Connection, Connection], bytes]
 
 
-def _with_flipped_bit(at: int) -> Tamper:
-    def tamper(_: Runtime, mine: Connection, _other: Connection) -> bytes:
-        changed = bytearray(mine.credential.ciphertext)
-        changed[at] ^= 1
+def _with_flipped_bit(position: int) -> Tamper:
+    def tamper(_: Runtime, own_row: Connection, _other: Connection) -> bytes:
+        changed = bytearray(own_row.credential.ciphertext)
+        changed[position] ^= 1
         return bytes(changed)
 
     return tamper
 
 
-def _credential_of_other_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
-    return other.credential.ciphertext
+def _credential_of_other_row(_: Runtime, _mine: Connection, other_row: Connection) -> bytes:
+    return other_row.credential.ciphertext
 
 
-def _sealed_for(**elsewhere: object) -> Tamper:
+def _sealed_for(**other_place: object) -> Tamper:
     """Return the same value, sealed by the gateway itself for another place."""
 
-    def tamper(runtime: Runtime, mine: Connection, _: Connection) -> bytes:
-        place = replace(mine.credential, **elsewhere)  # type: ignore[arg-type]
-        value = runtime.store.open(mine.credential)
+    def tamper(runtime: Runtime, own_row: Connection, _: Connection) -> bytes:
+        place = replace(own_row.credential, **other_place)  # type: ignore[arg-type]
+        value = runtime.store.open(own_row.credential)
         return runtime.store.vault.seal_json(
             value,
             environment=place.environment,

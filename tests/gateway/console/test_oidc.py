@@ -102,24 +102,24 @@ def _unsigned(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
     return ".".join([*(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), ""])
 
 
-def _by_public_key(idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _sign_with_public_key(idp: IdentityProvider, claims: dict[str, Any]) -> str:
     return jwt.encode({"alg": "HS256", "kid": "k1"}, claims, OctKey.import_key(idp.key.as_pem(private=False)))
 
 
-def _by_other_key(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _sign_with_other_key(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
     return jwt.encode({"alg": "RS256", "kid": "k1"}, claims, RSAKey.generate_key(2048))
 
 
-def _by_client_secret(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _sign_with_client_secret(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
     return jwt.encode({"alg": "HS256"}, claims, OctKey.import_key(CLIENT_SECRET))
 
 
-def _by_named_key(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _sign_with_key_in_header(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
     key = RSAKey.generate_key(2048)
     return jwt.encode({"alg": "RS256", "jwk": key.as_dict(private=False)}, claims, key)
 
 
-def _changed_after(idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _change_signed_claims(idp: IdentityProvider, claims: dict[str, Any]) -> str:
     head, _, signature = jwt.encode({"alg": "RS256", "kid": "k1"}, claims, idp.key).split(".")
     body = base64.urlsafe_b64encode(json.dumps({**claims, "groups": ["platform", "more"]}).encode()).rstrip(b"=")
     return f"{head}.{body.decode()}.{signature}"
@@ -127,11 +127,11 @@ def _changed_after(idp: IdentityProvider, claims: dict[str, Any]) -> str:
 
 FORGED_TOKENS: dict[str, Callable[[IdentityProvider, dict[str, Any]], str]] = {
     "alg none": _unsigned,
-    "HS256 by the public key": _by_public_key,
-    "HS256 by the client secret": _by_client_secret,
-    "another key": _by_other_key,
-    "a key in its own head": _by_named_key,
-    "changed after signing": _changed_after,
+    "HS256 by the public key": _sign_with_public_key,
+    "HS256 by the client secret": _sign_with_client_secret,
+    "another key": _sign_with_other_key,
+    "a key in its own head": _sign_with_key_in_header,
+    "changed after signing": _change_signed_claims,
     "no token at all": lambda _idp, _claims: "x",
     "empty": lambda _idp, _claims: "",
 }
@@ -152,7 +152,7 @@ async def test_a_forged_id_token_is_refused(
 async def test_sign_ins_that_fail_fill_no_log(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, forged: bool
 ) -> None:
-    idp.sign = _by_other_key
+    idp.sign = _sign_with_other_key
     with capture_logs() as logs:
         for _ in range(MAX_LINES + 3):
             back = await callback(browser, running)
@@ -348,8 +348,8 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
 ) -> None:
     """The cookies of the requests do not matter: a polled page without cookies, and a page with a made-up cookie."""
 
-    async def assert_role(name: str, group: str, **more: str) -> None:
-        headers = {**identity_headers(group, name), **more}
+    async def assert_role(name: str, group: str, **extra: str) -> None:
+        headers = {**identity_headers(group, name), **extra}
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{running.url}/console/dev", headers=headers) as response,
@@ -371,12 +371,12 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"X-Forwarded-For": "10.9.9.9"}, {"X-Real-IP": "10.9.9.9"}, {"Forwarded": "for=10.9.9.9"}]
+    "extra", [{}, {"X-Forwarded-For": "10.9.9.9"}, {"X-Real-IP": "10.9.9.9"}, {"Forwarded": "for=10.9.9.9"}]
 )
-async def test_identity_header_from_another_address_is_ignored(running: RunningGateway, more: dict[str, str]) -> None:
+async def test_identity_header_from_another_address_is_ignored(running: RunningGateway, extra: dict[str, str]) -> None:
     trust_proxy(running, "10.9.9.9/32")
     async with running.http.get(
-        f"{running.url}/console/dev", headers={**identity_headers("platform"), **more}
+        f"{running.url}/console/dev", headers={**identity_headers("platform"), **extra}
     ) as response:
         assert response.status == 401
 

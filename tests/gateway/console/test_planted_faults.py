@@ -49,17 +49,17 @@ async def running(tracker: Tracker, tmp_path: Path, closed_server_port: int) -> 
     await found.stop()
 
 
-async def beyond_one_click(console: AtConsole, *words: str) -> list[str]:
+async def beyond_one_click(console: AtConsole, *arguments: str) -> list[str]:
     """Return the words that are neither on the first page nor all together on one page that it links to."""
     first = await console.page("/dev")
-    missing = [word for word in words if word not in first]
+    missing = [word for word in arguments if word not in first]
     main = LINK.search(first)
     assert main is not None
     for url in dict.fromkeys(HREF.findall(main[0])):
         path = unescape(url).partition("/console")[2]
         if missing and path:
             both = first + await console.page(path)
-            missing = min(missing, [word for word in words if word not in both], key=len)
+            missing = min(missing, [word for word in arguments if word not in both], key=len)
     return missing
 
 

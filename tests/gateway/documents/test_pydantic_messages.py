@@ -28,15 +28,15 @@ class Shape(BaseModel):
         return value
 
 
-def message(syntax: Syntax, **given: Any) -> str:
+def message(syntax: Syntax, **value: Any) -> str:
     with pytest.raises(ValidationError) as wrong:
-        Shape.model_validate(given)
+        Shape.model_validate(value)
     (error,) = wrong.value.errors()
     return pydantic_message(error, syntax)
 
 
 @pytest.mark.parametrize(
-    ("given", "json", "yaml"),
+    ("value", "json", "yaml"),
     [
         ({"word": 7}, "must be text", "must be text, and this reads as a number; put it in quotes"),
         ({"word": True}, "must be text", "must be text, and this reads as a boolean; put it in quotes"),
@@ -55,8 +55,8 @@ def message(syntax: Syntax, **given: Any) -> str:
         ({"length": 1}, "is refused: Input should be a valid tuple", "is refused: Input should be a valid tuple"),
     ],
 )
-def test_a_fault_is_a_sentence_about_its_place(given: dict[str, Any], json: str, yaml: str) -> None:
-    assert (message("json", **given), message("yaml", **given)) == (json, yaml)
+def test_a_fault_is_a_sentence_about_its_place(value: dict[str, Any], json: str, yaml: str) -> None:
+    assert (message("json", **value), message("yaml", **value)) == (json, yaml)
 
 
 def test_without_its_input_a_fault_has_no_hint() -> None:

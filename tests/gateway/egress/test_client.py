@@ -67,7 +67,7 @@ async def tls_provider(server: ssl.SSLContext) -> AsyncIterator[int]:
         await listening.wait_closed()
 
 
-async def until_resolved() -> None:
+async def wait_until_resolved() -> None:
     """Wait until no DNS thread is left."""
     async with asyncio.timeout(PATIENCE_S):
         while any(thread.name.startswith("resolve") for thread in threading.enumerate()):
@@ -85,9 +85,9 @@ async def test_a_replaced_egress_serves_its_running_requests_and_is_then_dropped
         async with asyncio.timeout(PATIENCE_S):
             while list(retired):  # until the former egress has closed its last connection
                 await asyncio.sleep(0)
-        await until_resolved()
+        await wait_until_resolved()
         assert (await former.fetch("GET", url)).body == b"ok", "a request of before may send once more"
-        await until_resolved()
+        await wait_until_resolved()
         assert list(former.load()) == []
 
 

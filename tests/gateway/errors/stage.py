@@ -80,9 +80,9 @@ class Stage:
         async with self.gateway.http.request(method, url, headers=headers, **options) as response:
             return response, await response.text()
 
-    def on_behalf(self, integration: str, connection_id: str = "c1", **more: str) -> dict[str, Any]:
+    def on_behalf(self, integration: str, connection_id: str = "c1", **extra: str) -> dict[str, Any]:
         """Return the options of a proxied call."""
-        named = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **more}
+        named = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **extra}
         return {"headers": {**self.gateway.headers, **named}}
 
     async def raw(self, head: str, code: str | None = None, status: int = 200) -> None:
@@ -96,10 +96,10 @@ class Stage:
             assert response.error["code"] == code
             self.seen.add(code)
 
-    async def key(self, integration: str, connection_id: str = "c1", **more: Any) -> None:
+    async def key(self, integration: str, connection_id: str = "c1", **extra: Any) -> None:
         """Create a connection with an API key."""
         held = {"type": "API_KEY", "apiKey": "k"}
-        body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **more}
+        body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **extra}
         await self.call_successfully("POST", "/connections", json=body)
 
     async def reload(self, **changes: Any) -> None:

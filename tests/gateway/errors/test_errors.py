@@ -55,7 +55,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+def reset_stage(request: pytest.FixtureRequest) -> Iterator[None]:
     """Reset the stage, since a test that fails before it has reset the stage must not affect the next one."""
     yield
     if "stage" in request.fixturenames:
@@ -635,10 +635,10 @@ async def produce_generic_error_support(stage: Stage) -> None:
     await stage.call_successfully("POST", "/connect/sessions", json=session)
 
 
-async def mint_key(stage: Stage, **wish: Any) -> dict[str, str]:
+async def mint_key(stage: Stage, **fields: Any) -> dict[str, str]:
     """Return the headers of a new key."""
     body = await stage.call_successfully(
-        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}
+        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **fields}
     )
     return {"Authorization": f"Bearer {body['data']['secret']}"}
 

@@ -51,12 +51,12 @@ async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_sig
     receiver.response = accept
     later(1100)
     event_gateway.runtime.deliverer.wake()
-    got = await receiver.until_taken(7)
+    got = await receiver.wait_until_taken(7)
     await deliver_due_events(event_gateway)
     by_name = {name: [event for entry, event in receiver.events() if entry == name] for name in ("c1", "c2")}
     flaps = ["connection.degraded", "connection.recovered"] * 2
     assert by_name == {"c1": ["connection.created", *flaps], "c2": ["connection.created", "connection.deleted"]}
-    (key,) = await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now())
+    (key,) = await event_gateway.runtime.store.signing_keys.active_keys("dev", now=clock.now())
     library, shown = Webhook(key.key.reveal()), key.key.reveal().encode()
     moved_s = clock.now().timestamp() - int(got[-1].headers["webhook-timestamp"])
     assert abs(moved_s) < 300
@@ -96,7 +96,7 @@ async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not
     await wait_for_attempts(event_gateway, 1)
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await event_gateway.import_connection(tracker.grant(), "c2")
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     later(20)
     await deliver_due_events(event_gateway)
     assert receiver.events() == [("c2", "connection.created")]
@@ -106,7 +106,7 @@ async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not
     receiver.response = accept
     later(120)
     event_gateway.runtime.deliverer.wake()
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
 
@@ -122,12 +122,12 @@ async def test_hanging_target_does_not_delay_others(
     for n in range(2 * delivery.MAX_PER_TARGET):
         await gateway.import_connection(tracker.grant(), f"c{n}", webhook_url_override=stuck.url)
     await gateway.import_connection(tracker.grant(), "quick")
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
-    await stuck.until(lambda: stuck.held >= delivery.MAX_PER_TARGET)
+    await stuck.wait_until(lambda: stuck.held >= delivery.MAX_PER_TARGET)
     assert stuck.held == delivery.MAX_PER_TARGET
     stuck.hold.set()
-    await stuck.until_taken(2 * delivery.MAX_PER_TARGET)
+    await stuck.wait_until_taken(2 * delivery.MAX_PER_TARGET)
     await gateway.stop()
     await server.close()
 
@@ -144,15 +144,15 @@ async def test_many_hanging_targets_do_not_delay_a_target_that_responds(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     await gateway.import_connection(tracker.grant(), "first")
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     for n in range(12):
         await gateway.import_connection(tracker.grant(), f"c{n}", webhook_url_override=f"{stuck.url}/{n // 4}")
-    await stuck.until(lambda: stuck.held == delivery.MAX_UNPROVEN)
+    await stuck.wait_until(lambda: stuck.held == delivery.MAX_UNPROVEN)
     await gateway.import_connection(tracker.grant(), "second")
-    await receiver.until_taken(2)
+    await receiver.wait_until_taken(2)
     assert stuck.held == delivery.MAX_UNPROVEN
     stuck.hold.set()
-    await stuck.until_taken(12)
+    await stuck.wait_until_taken(12)
     await gateway.stop()
     await server.close()
 
@@ -280,7 +280,7 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
     assert len(receiver.taken) == 1, "its lease has not run out"
     later(delivery.LEASE.total_seconds() + 1)
     event_gateway.runtime.deliverer.wake()
-    first, second = await receiver.until_taken(2)
+    first, second = await receiver.wait_until_taken(2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert (await wait_for_attempts(event_gateway, 1)).state is DeliveryState.DELIVERED
 
@@ -295,7 +295,7 @@ async def test_nodes_share_the_work_and_send_nothing_twice(
         for n in range(30):
             await event_gateway.import_connection(tracker.grant(), f"c{n}")
         receiver.hold.set()
-        await receiver.until_taken(30)
+        await receiver.wait_until_taken(30)
         for node in (event_gateway, other):
             await deliver_due_events(node)
         assert sorted(name for name, _ in receiver.events()) == sorted(f"c{n}" for n in range(30))
@@ -309,12 +309,12 @@ async def test_pending_deliveries_are_sent_after_a_restart(
     monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
     receiver.hold.clear()
     await event_gateway.import_connection(tracker.grant())
-    await receiver.until(lambda: receiver.held)
+    await receiver.wait_until(lambda: receiver.held)
     await event_gateway.stop()
     assert receiver.taken == []
     receiver.hold.set()
     await event_gateway.start()
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     assert receiver.events()[-1] == ("c1", "connection.created")
 
 
@@ -334,7 +334,7 @@ async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
     assert await gateway.reload(event_gateway.app, changed)
     later(10)
     event_gateway.runtime.deliverer.wake()
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     assert item.path == "/moved"
 
 
@@ -369,7 +369,7 @@ async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
     await event_gateway.stop()
     assert receiver.taken == []
     await event_gateway.start()
-    await receiver.until(lambda: receiver.taken, within_s=10)  # before the lease would expire
+    await receiver.wait_until(lambda: receiver.taken, within_s=10)  # before the lease would expire
 
 
 async def test_message_that_cannot_be_built_is_retried_and_given_up(

@@ -30,7 +30,7 @@ async def test_each_change_of_a_connection_is_reported_as_an_event(
     tracker.response = None
     await event_gateway.import_connection(tracker.grant())
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await receiver.until_taken(6)
+    await receiver.wait_until_taken(6)
     words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
     result = [item.event for item in receiver.taken]
@@ -56,7 +56,7 @@ async def test_flapping_provider_causes_one_event_per_change(
         tracker.response = None
         for _ in range(2):
             await refresh_now(event_gateway)
-    await receiver.until_taken(7)
+    await receiver.wait_until_taken(7)
     flaps = [("c1", "connection.degraded"), ("c1", "connection.recovered")] * 3
     assert receiver.events() == [("c1", "connection.created"), *flaps]
     assert tracker.calls["refresh_token"] >= 18
@@ -70,7 +70,7 @@ async def test_second_refusal_sends_no_event(
         tracker.response = web.json_response({"error": code}, status=400)
         await refresh_now(event_gateway)
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     assert [event for _, event in receiver.events()] == [
         f"connection.{word}" for word in ("created", "needs_reauth", "deleted")
     ]
@@ -83,7 +83,7 @@ async def test_event_body_is_the_published_format_with_two_more_members(
     await event_gateway.import_connection(tracker.grant(), end_user=user, tags={"Team": "blue"})
     tracker.response = GONE
     await refresh_now(event_gateway)
-    created, ended = [item.event for item in await receiver.until_taken(2)]
+    created, ended = [item.event for item in await receiver.wait_until_taken(2)]
     assert created.pop("timestamp").endswith("Z")
     assert created == {
         "from": "nango",
@@ -127,7 +127,7 @@ async def test_no_event_contains_a_credential(
     await event_gateway.import_connection(grants[1])
     await refresh_now(event_gateway)
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    taken = await receiver.until_taken(5)
+    taken = await receiver.wait_until_taken(5)
     words = ["created", "degraded", "needs_reauth", "reconnected", "deleted"]
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
     secrets = {
@@ -148,9 +148,9 @@ async def test_integration_created_through_the_api_sends_one_event_per_connectio
     for name in ("m1", "m2", "m3"):
         await event_gateway.import_connection(tracker.grant(), name, provider_config_key="made")
     await event_gateway.import_connection(tracker.grant(), "m1")
-    await receiver.until_taken(4)
+    await receiver.wait_until_taken(4)
     await event_gateway.json("DELETE", "/integrations/made", expect=200)
-    await receiver.until_taken(7)
+    await receiver.wait_until_taken(7)
     await event_gateway.runtime.deliverer.idle()
     counts = Counter(
         (item.event["providerConfigKey"], item.event["connectionId"], item.event["event"]) for item in receiver.taken
@@ -166,7 +166,7 @@ async def test_primary_and_secondary_url_get_the_same_message(
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     await gateway.import_connection(tracker.grant())
-    got = await receiver.until_taken(2)
+    got = await receiver.wait_until_taken(2)
     await gateway.stop()
     assert {item.path for item in got} == {"/events", "/second"}
     assert len({item.headers["webhook-id"] for item in got}) == 1
@@ -178,7 +178,7 @@ async def test_webhook_url_of_a_connection_replaces_the_others(
 ) -> None:
     await event_gateway.import_connection(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
     await event_gateway.import_connection(tracker.grant(), "c2")
-    got = await receiver.until_taken(2)
+    got = await receiver.wait_until_taken(2)
     assert {(item.event["connectionId"], item.path) for item in got} == {("c1", "/own"), ("c2", "/events")}
 
 
@@ -196,12 +196,12 @@ async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_no
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}
     receiver.response = lambda _path, _body: web.Response(status=response, headers=elsewhere)
     await event_gateway.import_connection(tracker.grant())
-    await receiver.until(lambda: receiver.got)
+    await receiver.wait_until(lambda: receiver.got)
     receiver.response = lambda _path, _body: web.Response(status=200)
     await wait_for_attempts(event_gateway, 1)
     later(10)
     event_gateway.runtime.deliverer.wake()
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     first, second = receiver.got
     assert {first.path, second.path} == {"/events"}
     assert first.headers["webhook-id"] == second.headers["webhook-id"]

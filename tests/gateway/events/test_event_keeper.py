@@ -26,7 +26,7 @@ async def test_failed_authorization_is_reported_with_its_end_user(
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
     status, _ = await walk_flow(event_gateway, await event_gateway.session_token())
     assert status == 400
-    (item,) = [got.event for got in await receiver.until_taken(1)]
+    (item,) = [got.event for got in await receiver.wait_until_taken(1)]
     assert (item["event"], item["operation"], item["success"]) == ("connection.creation_failed", "creation", False)
     assert item["error"]["type"] == "authorization_refused"
     assert "You refused it." in item["error"]["description"]
@@ -38,7 +38,7 @@ async def test_session_sets_the_webhook_url_of_its_connection(
 ) -> None:
     token = await event_gateway.session_token(webhook_url_override=f"{receiver.url}/session")
     assert (await walk_flow(event_gateway, token))[0] == 200
-    (got,) = await receiver.until_taken(1)
+    (got,) = await receiver.wait_until_taken(1)
     assert (got.path, got.event["event"], got.event["tags"]) == (
         "/session",
         "connection.created",
@@ -59,7 +59,7 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
         assert (await walk_flow(event_gateway, token))[0] == 400
-    got = (await receiver.until_taken(3))[1:]
+    got = (await receiver.wait_until_taken(3))[1:]
     assert [(entry.path, entry.event["event"]) for entry in got] == [("/own", "connection.creation_failed")] * 2
     for item in got:
         assert (item.event["connectionId"], item.event["operation"]) == ("c1", "override")
@@ -80,7 +80,7 @@ async def test_each_kind_of_connecting_sends_one_event(
     reply = await event_gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     assert (await walk_flow(event_gateway, reply["data"]["token"]))[0] == 200
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     words = ("created", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
 
@@ -101,7 +101,7 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
         days += [day] * (len(await deliveries_of(gateway)) - before)
         later(86_400)
     await deliver_due_events(gateway)
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     result = [item.event for item in receiver.taken if item.event["event"] == "connection.expiring"]
     await gateway.stop()
     assert days == [16, 27]
@@ -114,12 +114,12 @@ async def test_rotated_key_signs_immediately_and_the_former_one_for_another_day(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await event_gateway.import_connection(tracker.grant())
-    await receiver.until_taken(1)
-    former = (await event_gateway.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
+    await receiver.wait_until_taken(1)
+    former = (await event_gateway.runtime.store.signing_keys.active_keys("dev", now=clock.now()))[0].key.reveal()
     path = "/environment/webhook-signing-key/rotate"
     body = (await event_gateway.json("POST", path, json={}, expect=200))["data"]
     await event_gateway.import_connection(tracker.grant())
-    taken_event = (await receiver.until_taken(2))[1]
+    taken_event = (await receiver.wait_until_taken(2))[1]
     assert body["webhook_signing_key"] != former
     for key in (former, body["webhook_signing_key"]):
         Webhook(key).verify(taken_event.body, dict(taken_event.headers))
@@ -138,7 +138,7 @@ async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
     await gateway.start()
     body = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
     await gateway.import_connection(tracker.grant())
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     await gateway.stop()
     assert "webhook_signing_key_previous" in body["error"]["message"]
     for key in names.values():
@@ -151,7 +151,7 @@ async def test_metrics_show_attempts_and_pending_deliveries(
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     for name in ("c1", "c2"):
         await event_gateway.import_connection(tracker.grant(), name)
-    await receiver.until(lambda: len(receiver.got) >= 2)
+    await receiver.wait_until(lambda: len(receiver.got) >= 2)
     await event_gateway.runtime.deliverer.idle()
     later(100)
     await event_gateway.runtime.keeper.once()
@@ -190,7 +190,7 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     receiver.response = lambda _path, _body: web.Response(status=200)
     code, out, _ = await command(event_gateway, "replay", "--dead")
     assert (code, out.split()[0]) == (0, "1")
-    (again,) = await receiver.until_taken(1)
+    (again,) = await receiver.wait_until_taken(1)
     assert again.headers["webhook-id"] == event["id"]
     refusal = "gateway: there is no event 'msg_unknown', or it is being sent now\n"
     assert await command(event_gateway, "replay", "msg_unknown") == (1, "", refusal)
@@ -206,6 +206,6 @@ async def test_command_shows_the_key_that_verifies_events(
     code, out, errors = await command(event_gateway, "key", "--rotate", "--json")
     assert (code, "also signs" in errors) == (0, True)
     await event_gateway.import_connection(tracker.grant())
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
         Webhook(key).verify(item.body, dict(item.headers))

@@ -28,7 +28,7 @@ async def test_event_received_before_the_process_was_killed_is_sent_again_with_t
 
         receiver.response = kill
         connecting = asyncio.create_task(process.connect())
-        await receiver.until_taken(1)
+        await receiver.wait_until_taken(1)
         await process.process.wait()
         await asyncio.gather(connecting, return_exceptions=True)
     receiver.response = lambda _path, _body: web.Response(status=200)
@@ -39,7 +39,7 @@ async def test_event_received_before_the_process_was_killed_is_sent_again_with_t
     assert len(receiver.got) == 1, "the dead process's lease holds"
     later(LEASE.total_seconds() + 1)
     gateway.runtime.deliverer.wake()
-    first, second = await receiver.until_taken(2)
+    first, second = await receiver.wait_until_taken(2)
     await deliver_due_events(gateway)
     await gateway.stop()
     assert first.headers["webhook-id"] == second.headers["webhook-id"]

@@ -69,12 +69,12 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     await webhook_gateway.import_connection(tracker.grant(), "a1")
     await webhook_gateway.import_connection(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
     await webhook_gateway.import_connection(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
     status, response = await post(webhook_gateway, PATH, body, **headers, Cookie="a=b", User_Agent="Atlassian")
     assert (status, response) == (200, {"status": "success"})
-    got = (await receiver.until_taken(5))[3:]
+    got = (await receiver.wait_until_taken(5))[3:]
     assert {(entry.event["connectionId"], entry.path) for entry in got} == {("a1", "/events"), ("a2", "/own")}
     for item in got:
         assert item.event == {
@@ -110,7 +110,7 @@ async def test_webhook_is_refused_if_the_integration_has_no_secret(
         assert "webhook_secret" in why
         assert "allow_unsigned_webhooks" in why
     assert (await post(webhook_gateway, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     assert [item.body for item in receiver.got] == [b"1"]
 
 
@@ -119,7 +119,7 @@ async def test_an_integration_that_allows_it_forwards_unsigned_webhooks(
     webhook_gateway: RunningGateway, receiver: Receiver, key: str
 ) -> None:
     assert await post(webhook_gateway, f"/webhook/dev/{key}", b"[1]") == (200, {"status": "success"})
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     assert item.body == b"[1]"
 
 
@@ -127,9 +127,9 @@ async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_
     webhook_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await webhook_gateway.import_connection(tracker.grant(), "a1", provider_config_key="open")
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     assert (await post(webhook_gateway, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
-    (item,) = (await receiver.until_taken(2))[1:]
+    (item,) = (await receiver.wait_until_taken(2))[1:]
     assert (item.event["connectionId"], item.event["payload"]) == ("a1", ISSUE)
 
 
@@ -138,7 +138,7 @@ async def test_integration_with_a_secret_always_requires_a_signature(
 ) -> None:
     assert (await post(webhook_gateway, "/webhook/dev/both", b"{}")) == (401, {"error": "Invalid webhook signature"})
     assert (await post(webhook_gateway, "/webhook/dev/both", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 200
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
 
 
 async def test_integration_created_through_the_api_can_allow_unsigned_webhooks(
@@ -153,7 +153,7 @@ async def test_integration_created_through_the_api_can_allow_unsigned_webhooks(
     body = await webhook_gateway.json("PATCH", "/integrations/made", json=changes, expect=200)
     assert body["data"]["allow_unsigned_webhooks"] is True
     assert (await post(webhook_gateway, "/webhook/dev/made", b"{}"))[0] == 200
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     stored = await webhook_gateway.runtime.store.integrations.get("dev", "made")
     assert stored is not None
     assert stored.allow_unsigned_webhooks is True
@@ -165,11 +165,11 @@ async def test_a_forwarded_webhook_names_its_environment_integration_and_provide
 ) -> None:
     if connected:
         await webhook_gateway.import_connection(tracker.grant(), "a1")
-        await receiver.until_taken(1)
+        await receiver.wait_until_taken(1)
     body = json.dumps(ISSUE).encode()
     forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}
     assert (await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), **forged))[0] == 200
-    taken_event = (await receiver.until_taken(2 if connected else 1))[-1]
+    taken_event = (await receiver.wait_until_taken(2 if connected else 1))[-1]
     names = [taken_event.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
     assert names == [["dev"], ["tracker"], ["tracker"]]
 
@@ -199,7 +199,7 @@ async def test_one_integration_cannot_fill_the_queue_of_another(
         signed = signature(body)
         assert (await post(gateway, PATH, body, X_Hub_Signature=signed))[0] == 200
         receiver.hold.set()
-        await receiver.until_taken(taken + 1)
+        await receiver.wait_until_taken(taken + 1)
     finally:
         receiver.hold.set()
         await gateway.stop()
@@ -227,16 +227,16 @@ async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
     body = b'{"b":1.0, "a":\xe2\x98\x83}'
     status, _ = await post(webhook_gateway, PATH, body, X_Hub_Signature=signature(body), webhook_id="theirs")
     assert status == 200
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     assert item.body == body
     assert item.headers["webhook-id"].startswith("msg_")
-    (key,) = await webhook_gateway.runtime.store.signing_keys.of("dev", now=webhook_gateway.runtime.started_at)
+    (key,) = await webhook_gateway.runtime.store.signing_keys.active_keys("dev", now=webhook_gateway.runtime.started_at)
     shown = key.key.reveal().encode()
     assert item.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "words"),
+    ("sent", "code", "expected_text"),
     [
         ({}, "invalid_webhook_signature", "Invalid webhook signature"),
         ({"X-Hub-Signature": "sha256=00"}, "invalid_webhook_signature", "Invalid webhook signature"),
@@ -245,13 +245,13 @@ async def test_webhook_without_a_connection_is_forwarded_once_unchanged(
     ],
 )
 async def test_forged_webhook_is_refused_with_the_published_error(
-    sent: dict[str, str], code: str, words: str, webhook_gateway: RunningGateway, receiver: Receiver
+    sent: dict[str, str], code: str, expected_text: str, webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
     async with webhook_gateway.http.post(webhook_gateway.url + PATH, data=b"{}", headers=sent) as response:
-        assert (response.status, await response.json()) == (401, {"error": words})
+        assert (response.status, await response.json()) == (401, {"error": expected_text})
         assert response.headers["Gateway-Error"] == code
     assert await post(webhook_gateway, PATH, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     assert [item.body for item in receiver.got] == [b"{ }"]
 
 
@@ -265,7 +265,7 @@ async def test_replayed_webhook_is_accepted_once_by_all_nodes_together(
             body = b'{"n": %d}' % number
             for node in (webhook_gateway, other, webhook_gateway):
                 assert (await post(node, PATH, body, X_Hub_Signature=signature(body)))[0] == 200
-        await receiver.until_taken(2)
+        await receiver.wait_until_taken(2)
         assert sorted(item.body for item in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
     finally:
         await other.stop()
@@ -280,7 +280,7 @@ async def test_webhook_is_forwarded_for_an_entry_with_only_a_signature(
         webhook_gateway, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form
     )
     assert status == 200
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     assert (item.body, item.headers["Content-Type"]) == (body, form)
 
 
@@ -354,7 +354,7 @@ async def test_more_than_five_mebibytes_are_refused(webhook_gateway: RunningGate
     assert (await post(webhook_gateway, PATH, large, X_Hub_Signature=signature(large)))[0] == 200
     status, response = await post(webhook_gateway, PATH, large + b" ")
     assert (status, response["error"]["code"]) == (413, "body_too_large")
-    (item,) = await receiver.until_taken(1)
+    (item,) = await receiver.wait_until_taken(1)
     assert item.body == large
 
 

@@ -68,18 +68,18 @@ def test_credential_is_removed_from_the_query_of_a_link(reference: str, rewritte
 def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
     def work(size: int) -> Callable[[], object]:
         value = (piece * (size // len(piece) + 1))[:size]
-        return lambda: REWRITER.in_links(value)
+        return lambda: REWRITER.rewrite_links(value)
 
     assert linear_fault(work, 65_536) == ""
 
 
 def test_targets_after_an_unclosed_quote_are_rewritten() -> None:
-    shown = REWRITER.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
+    shown = REWRITER.rewrite_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
     assert shown == '<https://gw.example.com/proxy/a>; title="x <https://gw.example.com/proxy/b>; rel=next'
 
 
 @pytest.mark.parametrize(
-    ("reference", "shown"),
+    ("reference", "expected"),
     [
         ("/bot42:a+b/x", "/bot***/x"),
         ("/bot42%3Aa%2Bb/x", "/bot***/x"),
@@ -92,8 +92,8 @@ def test_targets_after_an_unclosed_quote_are_rewritten() -> None:
         ("", ""),
     ],
 )
-def test_a_secret_is_masked_in_every_spelling(reference: str, shown: str) -> None:
-    assert mask_secrets(reference, ["42:a+b"]) == shown
+def test_a_secret_is_masked_in_every_spelling(reference: str, expected: str) -> None:
+    assert mask_secrets(reference, ["42:a+b"]) == expected
 
 
 def test_secret_with_percent_signs_is_masked_raw_and_encoded() -> None:

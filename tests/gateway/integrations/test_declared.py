@@ -21,9 +21,9 @@ def faulty_catalog(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def configuration(**more: Any) -> dict[str, Any]:
+def configuration(**extra: Any) -> dict[str, Any]:
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": {"jria": {}}}}
-    return {"store": {"encryption_keys": [KEY]}, "environments": environments, **more}
+    return {"store": {"encryption_keys": [KEY]}, "environments": environments, **extra}
 
 
 def test_faulty_catalog_raises_the_same_exception_as_a_faulty_configuration(faulty_catalog: str) -> None:
@@ -54,7 +54,7 @@ proxy: {{base_url: https://forge.example.com}}
 
 
 @pytest.mark.parametrize(
-    ("mode", "more", "missing"),
+    ("mode", "extra", "missing"),
     [
         ("APP", "", "set app_id, app_link and private_key"),
         ("CUSTOM", "installation_token_url: https://forge.example.com/i", "set client_id and client_secret"),
@@ -62,8 +62,8 @@ proxy: {{base_url: https://forge.example.com}}
         ("INSTALL_PLUGIN", "", "set client_id and client_secret"),
     ],
 )
-def test_an_integration_without_a_required_key_is_a_fault(tmp_path: Path, mode: str, more: str, missing: str) -> None:
-    (tmp_path / "forge.yaml").write_text(APP.format(mode=mode, more=more))
+def test_an_integration_without_a_required_key_is_a_fault(tmp_path: Path, mode: str, extra: str, missing: str) -> None:
+    (tmp_path / "forge.yaml").write_text(APP.format(mode=mode, more=extra))
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": {"forge": {}}}}
     with pytest.raises(Faults, match=missing):
         gateway.create_app(configuration(catalog=[str(tmp_path)], environments=environments))

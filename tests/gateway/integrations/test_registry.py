@@ -22,12 +22,12 @@ def test_declared_integration_hides_an_api_managed_one_with_the_same_key() -> No
     managed = ManagedIntegrations([integration_with("jira", "made"), integration_with("slack", "slack")])
     both = Integrations([integration_with("jira", "declared")], managed)
     assert both.get("dev", "jira").provider == "declared"
-    assert [(each.integration_id, each.provider) for each in both.of("dev")] == [
+    assert [(each.integration_id, each.provider) for each in both.list_in("dev")] == [
         ("jira", "declared"),
         ("slack", "slack"),
     ]
     assert both.providers() == ["declared", "slack"]
-    assert both.of("prod") == []
+    assert both.list_in("prod") == []
 
 
 def test_an_integration_created_later_is_found_by_every_generation() -> None:

@@ -59,15 +59,15 @@ def test_append_to_a_full_file_fails_and_keeps_its_records(tmp_path: Path) -> No
     assert list(records(segment.path)) == [(BEGUN, b"x" * 50)]
 
 
-@pytest.mark.parametrize("at", range(0, 30, 3))
-def test_reading_ends_at_a_damaged_record_wherever_it_is_damaged(tmp_path: Path, at: int) -> None:
+@pytest.mark.parametrize("position", range(0, 30, 3))
+def test_reading_ends_at_a_damaged_record_wherever_it_is_damaged(tmp_path: Path, position: int) -> None:
     segment = Segment(tmp_path, "one", size=4096)
     segment.append(BEGUN, b"first")
     start = segment.at
     segment.append(REPLY, b"the second one of them")
     segment.append(RELEASED, b"third")
     raw = bytearray(segment.path.read_bytes())
-    raw[start + at] ^= 1
+    raw[start + position] ^= 1
     segment.path.write_bytes(bytes(raw))
     assert list(records(segment.path)) == [(BEGUN, b"first")]
 

@@ -87,7 +87,9 @@ def random_path(draw: random.Random, rules: list[str]) -> str:
 Left = tuple[str, str, bytes]
 
 
-async def by_proxy(gateway: AgentGateway, key: str, method: str, path: str, body: bytes | None = None) -> Left | None:
+async def call_by_proxy(
+    gateway: AgentGateway, key: str, method: str, path: str, body: bytes | None = None
+) -> Left | None:
     """Return method, path and body as the provider received them, or None if it received nothing."""
     before = len(gateway.provider.calls)
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
@@ -99,7 +101,7 @@ async def by_proxy(gateway: AgentGateway, key: str, method: str, path: str, body
     return last_provider_call(gateway, before)
 
 
-async def by_agent(gateway: AgentGateway, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
+async def call_by_agent(gateway: AgentGateway, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
     before = len(gateway.provider.calls)
     await gateway.call(key, name, arguments)
     return last_provider_call(gateway, before)
@@ -131,9 +133,9 @@ async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(gateway: Age
             if wire.isascii() and wire.isprintable() and not {" ", "#", "\\"} & set(wire):
                 body = draw.choice([None, *BODIES]) if method == "POST" else None
                 raw = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-                direct = await by_proxy(gateway, key, method, wire, raw)
+                direct = await call_by_proxy(gateway, key, method, wire, raw)
                 arguments = {"method": method, "path": wire, **({} if body is None else {"body": body})}
-                assert await by_agent(gateway, key, "call_api", arguments) == direct, (rules, wire, body)
+                assert await call_by_agent(gateway, key, "call_api", arguments) == direct, (rules, wire, body)
                 by_body += direct is not None and not any(fits_plainly(rule, direct) for rule in rules)
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
@@ -162,7 +164,7 @@ async def check_tool(
         arguments["body"] = draw.choice(BODIES)
     if "method" in properties:
         arguments["method"] = draw.choice(properties["method"]["enum"])
-    got = await by_agent(gateway, key, tool["name"], arguments)
+    got = await call_by_agent(gateway, key, tool["name"], arguments)
     plain = all(
         value in (*WORDS, "A-1", "ä", "a b", "a:b", "@me") for value in arguments.values() if isinstance(value, str)
     )
@@ -172,7 +174,7 @@ async def check_tool(
         return False
     method, path, body = got
     assert any(parse_rule(rule).fits(method, path) for rule in rules), (rules, got)
-    assert await by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
+    assert await call_by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
     if tool["annotations"]["readOnlyHint"]:
         assert method in ("GET", "HEAD", "OPTIONS")
     return True

@@ -21,7 +21,7 @@ from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agent_gateway import BASE, AgentGateway, text_of
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
-from tests.gateway.mcp.test_agreement import METHODS, VALUES, by_agent, by_proxy
+from tests.gateway.mcp.test_agreement import METHODS, VALUES, call_by_agent, call_by_proxy
 
 PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000")) // 4
 KEYS: Final = 12
@@ -52,7 +52,7 @@ def catalog() -> Catalog:
     return load_catalog([SHIPPED], scripts=SCRIPTS)
 
 
-def of_provider(name: str, what: str, catalog: Catalog, *more: KeyRule) -> tuple[list[RuleTool], list[dict[str, Any]]]:
+def of_provider(name: str, what: str, catalog: Catalog, *extra: KeyRule) -> tuple[list[RuleTool], list[dict[str, Any]]]:
     rule = f"operations {name} {what}"
     text = snapshot(rule, catalog)
     frozen = operation_set(rule, text)
@@ -60,7 +60,7 @@ def of_provider(name: str, what: str, catalog: Catalog, *more: KeyRule) -> tuple
     assert known is not None
     policy = Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: text}),))
     place = OperationPlace((name,), frozen.base, operation_details(frozen.rules, known))
-    rules = [[*more, *policy.rules[-1]]]
+    rules = [[*extra, *policy.rules[-1]]]
     tools = tools_of(rules, {name: ""}, {rule: place})
     return tools, tools_to_show(tools, rules, [f"{name}/u"], choose=False)
 
@@ -243,8 +243,8 @@ async def test_list_calls_and_proxy_agree_on_operations_too(gateway: AgentGatewa
                 re.sub(r"\{\w+\}", lambda _: draw.choice(VALUES), draw.choice(templates)[2]),
             )
             if path.isascii() and not {" ", "#", "\\"} & set(path):
-                direct = await by_proxy(gateway, key, method, path)
-                assert await by_agent(gateway, key, "call_api", {"method": method, "path": path}) == direct, (
+                direct = await call_by_proxy(gateway, key, method, path)
+                assert await call_by_agent(gateway, key, "call_api", {"method": method, "path": path}) == direct, (
                     rules,
                     path,
                 )
@@ -271,11 +271,11 @@ async def check_operation(
     others = ("query", "body", "select", "max_bytes", "body_as")
     places = [name for name in tool["inputSchema"]["properties"] if name not in others]
     arguments = {name: draw.choice(VALUES) for name in places}
-    got = await by_agent(gateway, key, tool["name"], arguments)
+    got = await call_by_agent(gateway, key, tool["name"], arguments)
     if got is None:
         return False
     method, path, body = got
-    assert await by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
+    assert await call_by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
     line = next((template for template in templates if template[0] == tool["name"]), None)
     if line is not None:
         assert method == line[1]

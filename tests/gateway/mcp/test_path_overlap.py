@@ -6,7 +6,7 @@ from gateway.mcp.path_overlap import MAX_STEPS, Overlaps, may_overlap, overlap
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "common"),
+    ("first", "second", "common"),
     [
         ("/a/b", "/a/b", True),
         ("/a/b", "/a/c", False),
@@ -22,8 +22,8 @@ from gateway.mcp.path_overlap import MAX_STEPS, Overlaps, may_overlap, overlap
         ("/search*", "/search", True),
     ],
 )
-def test_two_paths_overlap_where_one_request_fits_both(one: str, other: str, common: bool) -> None:
-    for left, right in ((one, other), (other, one)):
+def test_two_paths_overlap_where_one_request_fits_both(first: str, second: str, common: bool) -> None:
+    for left, right in ((first, second), (second, first)):
         assert overlap(left, right) is common
         assert may_overlap(left, right) is common
 
@@ -38,8 +38,8 @@ def test_long_paths_are_compared_to_their_end(run: str) -> None:
 def test_so_many_paths_that_comparing_takes_too_long_count_as_overlapping() -> None:
     one, other = "/**" + "ab" * 200 + "*b", "/**" + "ab" * 200 + "a*c"
     several = Overlaps()
-    assert not several.may(one, other)
-    assert any(several.may(one, other) for _ in range(MAX_STEPS // 400))
+    assert not several.may_overlap(one, other)
+    assert any(several.may_overlap(one, other) for _ in range(MAX_STEPS // 400))
 
 
 def test_segments_are_compared_one_by_one_without_double_stars() -> None:

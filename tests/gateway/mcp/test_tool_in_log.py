@@ -59,7 +59,7 @@ async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch:
             await gateway.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
             await gateway.call(key, "made_up_by_a_model", {})
             await gateway.request_result(key, "tools/list")
-            await collector.until(lambda: collector.spans_named("tools/list"))
+            await collector.wait_until(lambda: collector.spans_named("tools/list"))
         (called,) = collector.spans_named("tools/call get_issue")
         (refused,) = collector.spans_named("tools/call call_api")
         (unknown,) = collector.spans_named("tools/call")

@@ -26,14 +26,14 @@ def fits(path: str, text: str) -> bool:
 
 
 @given(_PATHS, _PATHS, st.text("ab/", max_size=6))
-def test_two_paths_overlap_where_a_text_fits_both(one: str, other: str, rest: str) -> None:
-    if fits(one, f"/{rest}") and fits(other, f"/{rest}"):
-        assert overlap(one, other)
+def test_two_paths_overlap_where_a_text_fits_both(first: str, second: str, rest: str) -> None:
+    if fits(first, f"/{rest}") and fits(second, f"/{rest}"):
+        assert overlap(first, second)
 
 
-@pytest.mark.parametrize(("one", "other"), [("/a", "/b"), ("/a/*", "/a"), ("/*/x", "/a/*/x"), ("/a*b", "/ac")])
-def test_two_paths_without_a_common_text_do_not(one: str, other: str) -> None:
-    assert not overlap(one, other)
+@pytest.mark.parametrize(("first", "second"), [("/a", "/b"), ("/a/*", "/a"), ("/*/x", "/a/*/x"), ("/a*b", "/ac")])
+def test_two_paths_without_a_common_text_do_not(first: str, second: str) -> None:
+    assert not overlap(first, second)
 
 
 @given(

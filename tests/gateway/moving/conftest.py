@@ -54,8 +54,8 @@ class GatewayFolder:
         body = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         return CommandResult(done.exit_code, body, done.output)
 
-    async def run_import(self, peer: FakePeer, *words: str, code: int | None = 0) -> CommandResult:
-        return await self.run_command("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
+    async def run_import(self, peer: FakePeer, *arguments: str, code: int | None = 0) -> CommandResult:
+        return await self.run_command("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *arguments, code=code)
 
     async def list_connections(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = (await self.run_command("list", "--limit", "10000")).report["connections"]
@@ -84,7 +84,7 @@ def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., GatewayFolder]:
     return make
 
 
-def oauth(n: int, **more: Any) -> dict[str, Any]:
+def oauth(n: int, **extra: Any) -> dict[str, Any]:
     """Return a credential as the peer shows it."""
     return {
         "type": "OAUTH2",
@@ -92,7 +92,7 @@ def oauth(n: int, **more: Any) -> dict[str, Any]:
         "refresh_token": f"rt-{n}",
         "expires_at": "2030-01-01T00:00:00.000Z",
         "raw": {"access_token": f"at-{n}", "scope": "read", "team": {"id": "T1"}},
-        **more,
+        **extra,
     }
 
 

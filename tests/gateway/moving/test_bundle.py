@@ -24,9 +24,9 @@ def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
 
-async def export(place: GatewayFolder, *words: str) -> Path:
+async def export(place: GatewayFolder, *arguments: str) -> Path:
     bundle = place.folder / "out.bundle"
-    await place.run_command("export", "-o", str(bundle), *SEALED, *words)
+    await place.run_command("export", "-o", str(bundle), *SEALED, *arguments)
     return bundle
 
 
@@ -196,12 +196,12 @@ async def test_export_replaces_no_file_and_leaves_no_partial_file(place: Gateway
     assert [path.name for path in place.folder.iterdir() if path.name.endswith(".part")] == []
 
 
-@pytest.mark.parametrize("words", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
+@pytest.mark.parametrize("arguments", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
 async def test_export_with_an_unsuitable_passphrase_writes_nothing(
-    words: list[str], place: GatewayFolder, monkeypatch: Any
+    arguments: list[str], place: GatewayFolder, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("SHORT", "elevenchars")
-    await place.run_command("export", "-o", str(place.folder / "x"), *words, code=2)
+    await place.run_command("export", "-o", str(place.folder / "x"), *arguments, code=2)
     assert not (place.folder / "x").exists()
 
 

@@ -15,20 +15,20 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = "2030-01-01T00:00:00.000Z"
 
 
-def provider(mode: str, **more: Any) -> Provider:
+def provider(mode: str, **extra: Any) -> Provider:
     result = {"name": "x", "display_name": "X", "categories": ["other"], "docs": "https://x.example", "auth_mode": mode}
-    return Provider.model_validate({**result, "proxy": {"base_url": "https://x.example"}, **more})
+    return Provider.model_validate({**result, "proxy": {"base_url": "https://x.example"}, **extra})
 
 
-def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **more: Any) -> Any:
+def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **extra: Any) -> Any:
     moved = MovedConnection(
         integration_id="x", connection_id="c", credentials=credentials, config=config or {}, shown=True
     )
-    return credential_of(moved, modes()[mode], provider(mode, **more), NOW)
+    return credential_of(moved, modes()[mode], provider(mode, **extra), NOW)
 
 
 @pytest.mark.parametrize(
-    ("mode", "shown"),
+    ("mode", "expected"),
     [
         ("API_KEY", {"type": "API_KEY", "apiKey": "k"}),
         ("BASIC", {"type": "BASIC", "username": "u", "password": ""}),
@@ -39,9 +39,9 @@ def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | Non
         ("INSTALL_PLUGIN", {"type": "BASIC", "username": "u", "password": "p"}),
     ],
 )
-def test_converted_credential_keeps_all_fields_it_needs(mode: str, shown: dict[str, Any]) -> None:
-    held, _, notes = convert(mode, {**shown, "of_theirs": None})
-    assert {name: held.get(name) for name in shown} == shown
+def test_converted_credential_keeps_all_fields_it_needs(mode: str, expected: dict[str, Any]) -> None:
+    held, _, notes = convert(mode, {**expected, "of_theirs": None})
+    assert {name: held.get(name) for name in expected} == expected
     assert notes == []
 
 

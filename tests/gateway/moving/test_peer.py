@@ -239,10 +239,10 @@ async def test_the_url_of_a_dashboard_is_reported(place: GatewayFolder, peer: Fa
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
+    "arguments", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
 )
-async def test_import_needs_exactly_one_source_and_its_key(words: list[str], place: GatewayFolder) -> None:
-    assert "Usage:" in (await place.run_command("import", *words, code=2)).output
+async def test_import_needs_exactly_one_source_and_its_key(arguments: list[str], place: GatewayFolder) -> None:
+    assert "Usage:" in (await place.run_command("import", *arguments, code=2)).output
 
 
 async def test_peer_may_be_another_gateway_of_this_kind(

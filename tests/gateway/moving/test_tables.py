@@ -153,16 +153,16 @@ async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "found"),
+    ("kind", "text", "expected"),
     [
         ("jsonl", '{"a": 1}\n\n{half\n{"kind":"bundle","version":1}\n{"kind":"connection"}\n{"b": 2}', 4),
         ("csv", 'integration,api_key\nk,"a\nb"\n,\nk,c\n', 2),
         ("csv", "", 0),
     ],
 )
-def test_number_of_connections_is_counted_before_the_import(kind: str, text: str, found: int) -> None:
+def test_number_of_connections_is_counted_before_the_import(kind: str, text: str, expected: int) -> None:
     source = io.BytesIO(text.encode())
-    assert count(source, kind) == found
+    assert count(source, kind) == expected
     assert not source.closed
 
 

@@ -79,11 +79,11 @@ async def test_without_openid_no_nonce_is_sent(running: RunningGateway, tracker:
     assert "nonce" not in tracker.authorize_query
 
 
-@pytest.mark.parametrize(("given", "sent"), [("mine", "mine"), ("undefined", None)])
+@pytest.mark.parametrize(("value", "sent"), [("mine", "mine"), ("undefined", None)])
 async def test_a_caller_chooses_the_nonce_or_leaves_it_out(
-    given: str, sent: str | None, openid: RunningGateway, tracker: Tracker
+    value: str, sent: str | None, openid: RunningGateway, tracker: Tracker
 ) -> None:
-    defaults = {"tracker": {"authorization_params": {"nonce": given}}}
+    defaults = {"tracker": {"authorization_params": {"nonce": value}}}
     token = await openid.session_token(integrations_config_defaults=defaults)
     tracker.token_extra = {"id_token": id_token({"nonce": "mine"})}
     response = await start_flow(openid, token)

@@ -135,16 +135,18 @@ def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(l
     assert (line["event"], line["logger"], line["level"]) == ("Error handling Bearer ***", "aiohttp.server", "error")
 
 
-@pytest.mark.parametrize(("given", "shown"), [("error", 1), ("WARNING", 2), ("info", 3), ("debug", 4), ("nonsense", 3)])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("error", 1), ("WARNING", 2), ("info", 3), ("debug", 4), ("nonsense", 3)]
+)
 def test_the_level_comes_from_the_environment(
-    lines: LoggedLines, monkeypatch: pytest.MonkeyPatch, given: str, shown: int
+    lines: LoggedLines, monkeypatch: pytest.MonkeyPatch, value: str, expected: int
 ) -> None:
-    monkeypatch.setenv(logs.LEVEL, given)
+    monkeypatch.setenv(logs.LEVEL, value)
     logs.setup(terminal=False)
     log = structlog.get_logger()
     for method in (log.debug, log.info, log.warning, log.error):
         method("said")
-    assert len(lines.json()) == shown
+    assert len(lines.json()) == expected
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -11,7 +11,7 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("Authorization: Bearer s3cr3t", "Authorization: ***"),
         ("authorization:Basic cGFzcw==\r\nHost: h", "authorization:***\r\nHost: h"),
@@ -64,8 +64,8 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
         ("the error_type=x, status 200, retry in 5 s", "the error_type=x, status 200, retry in 5 s"),
     ],
 )
-def test_credential_in_messages_of_other_libraries_is_masked(text: str, shown: str) -> None:
-    assert masked_text(text) == shown
+def test_credential_in_messages_of_other_libraries_is_masked(text: str, expected: str) -> None:
+    assert masked_text(text) == expected
     assert not any(secret in masked_text(text) for secret in SECRETS)
 
 

@@ -15,7 +15,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 @pytest.mark.parametrize(
-    ("named", "argument", "found"),
+    ("named", "argument", "expected"),
     [
         ("", "", Sampling(True, 1.0)),
         ("parentbased_always_off", "", Sampling(True, 0.0)),
@@ -26,21 +26,21 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         ("traceidratio", "", Sampling(False, 1.0)),
     ],
 )
-def test_sampler_is_read_from_the_environment(named: str, argument: str, found: Sampling) -> None:
-    assert sampling({"OTEL_TRACES_SAMPLER": named, "OTEL_TRACES_SAMPLER_ARG": argument}) == found
+def test_sampler_is_read_from_the_environment(named: str, argument: str, expected: Sampling) -> None:
+    assert sampling({"OTEL_TRACES_SAMPLER": named, "OTEL_TRACES_SAMPLER_ARG": argument}) == expected
 
 
 @pytest.mark.parametrize(
-    "given",
+    "variables",
     [
         {"OTEL_TRACES_SAMPLER": "jaeger_remote"},
         {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "1%"},
         {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "nan"},
     ],
 )
-def test_invalid_variable_is_logged_and_its_default_used(given: dict[str, str]) -> None:
+def test_invalid_variable_is_logged_and_its_default_used(variables: dict[str, str]) -> None:
     with capture_logs() as lines:
-        assert sampling(given) == Sampling(True, 1.0)
+        assert sampling(variables) == Sampling(True, 1.0)
     assert [line["event"] for line in lines] == ["tracing_setting_ignored"]
 
 
@@ -91,10 +91,10 @@ def test_otlp_endpoint_turns_tracing_on() -> None:
 def test_log_says_what_to_install_if_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     found: Callable[..., ModuleSpec | None] = tracing.find_spec
 
-    def find(name: str, *more: Any) -> ModuleSpec | None:
+    def find(name: str, *extra: Any) -> ModuleSpec | None:
         if name.startswith("opentelemetry"):
             raise ModuleNotFoundError(name)
-        return found(name, *more)
+        return found(name, *extra)
 
     monkeypatch.setattr(tracing, "find_spec", find)
     with capture_logs() as lines:

@@ -211,11 +211,11 @@ def test_every_auth_mode_has_one_model_of_its_import() -> None:
     assert sorted(result) == sorted(modes())
 
 
-def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return the members of `given` that the auth mode does not read."""
+def unknown_to(mode: str, body: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the members of `body` that the auth mode does not read."""
     entry = Provider.model_construct(name="p", display_name="P", auth_mode=mode, proxy=Proxy.model_construct())
     try:
-        modes()[mode].accept({"type": modes()[mode].types()[0], **given}, entry, datetime(2026, 1, 1, tzinfo=UTC))
+        modes()[mode].accept({"type": modes()[mode].types()[0], **body}, entry, datetime(2026, 1, 1, tzinfo=UTC))
     except InvalidRequest as fault:
         return [error.path for error in fault.errors if error.code == "unrecognized_keys"]
     return []

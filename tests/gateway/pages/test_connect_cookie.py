@@ -7,7 +7,7 @@ from gateway.pages.connect_cookie import cookies_of
 
 
 @pytest.mark.parametrize(
-    ("field", "found"),
+    ("field", "expected"),
     [
         ("", {}),
         ("gw-connect-1=a", {"gw-connect-1": "a"}),
@@ -16,8 +16,8 @@ from gateway.pages.connect_cookie import cookies_of
         ("xgw-x=1; gw_x=2; __host-gw-x=3", {}),
     ],
 )
-def test_own_cookies_are_found_among_others_and_malformed_ones(field: str, found: dict[str, str]) -> None:
-    assert cookies_of(make_mocked_request("GET", "/", headers={"Cookie": field})) == found
+def test_own_cookies_are_found_among_others_and_malformed_ones(field: str, expected: dict[str, str]) -> None:
+    assert cookies_of(make_mocked_request("GET", "/", headers={"Cookie": field})) == expected
 
 
 def test_request_without_cookies_has_none() -> None:

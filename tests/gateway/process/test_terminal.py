@@ -25,11 +25,11 @@ IN_A_TERMINAL = (
 )
 
 
-async def read_until(terminal: int, words: str) -> None:
+async def read_until(terminal: int, expected_text: str) -> None:
     """Read from the terminal until these words appear."""
     screen = b""
     async with asyncio.timeout(PATIENCE_S):
-        while not re.search(words.encode(), screen):
+        while not re.search(expected_text.encode(), screen):
             screen += await asyncio.to_thread(os.read, terminal, 4096)
 
 

@@ -91,7 +91,7 @@ class Parent:
             self.from_memory[int(words[1])] = words[3]
         return words
 
-    async def until_all(self) -> None:
+    async def wait_until_all_report(self) -> None:
         while await self.line() != ["all"]:
             pass
 
@@ -132,7 +132,7 @@ async def parent(
 @pytest.mark.parametrize("count", [1, 3])
 async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
     async with parent(count=count) as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         before, place = dict(running.places), count // 2
         assert running.from_memory == {n: "0" if n else "None" for n in range(count)}, "the first alone reads the file"
         os.kill(before[place], signal.SIGKILL)
@@ -150,7 +150,7 @@ async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
 
 async def test_worker_with_a_short_life_is_replaced_after_a_growing_pause() -> None:
     async with parent() as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         for _ in range(4):
             os.kill(running.places[0], signal.SIGKILL)
             await running.line()
@@ -171,7 +171,7 @@ async def test_the_parent_ends_when_every_worker_dies_at_its_start() -> None:
 
 async def test_parent_continues_while_one_worker_serves() -> None:
     async with parent(f"if place == 0: ready(); sys.exit(3)\n{SERVE}") as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         for _ in range(12):
             assert (await running.line())[:2] == ["place", "0"]
         running.process.send_signal(signal.SIGTERM)
@@ -181,7 +181,7 @@ async def test_parent_continues_while_one_worker_serves() -> None:
 
 async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
     async with parent(first_pause_s=1000, max_pause_s=1000) as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         os.kill(running.places[1], signal.SIGKILL)
         assert running.process.stderr is not None
         async with asyncio.timeout(PATIENCE_S):
@@ -220,7 +220,7 @@ async def test_a_signal_while_the_parent_is_still_loading_ends_all_in_order(numb
 async def test_second_signal_kills_workers_that_do_not_stop() -> None:
     deaf = "signal.signal(signal.SIGTERM, lambda *_: tell('deaf')); ready()\nwhile True: signal.pause()"
     async with parent(deaf) as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         running.process.send_signal(signal.SIGTERM)
         assert [await running.line(), await running.line()] == [["deaf"], ["deaf"]]
         running.process.send_signal(signal.SIGTERM)
@@ -231,7 +231,7 @@ async def test_second_signal_kills_workers_that_do_not_stop() -> None:
 
 async def test_workers_end_with_a_parent_that_was_killed() -> None:
     async with parent() as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         running.process.kill()
         assert running.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
@@ -240,7 +240,7 @@ async def test_workers_end_with_a_parent_that_was_killed() -> None:
 
 async def test_one_worker_reads_the_files_and_the_others_apply_the_accepted_configuration() -> None:
     async with parent("ready(); obey({'reload': [False, True]})", count=3) as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         running.process.send_signal(signal.SIGHUP)
         assert await running.line() == ["reload", "0", "1"]
         refused = [await running.line() for _ in range(3)]
@@ -260,7 +260,7 @@ async def test_one_worker_reads_the_files_and_the_others_apply_the_accepted_conf
 
 async def test_worker_that_cannot_apply_the_configuration_is_replaced() -> None:
     async with parent("ready(); obey({'take_over': [False]})") as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         before = running.places[1]
         running.process.send_signal(signal.SIGHUP)
         assert await running.line() == ["reload", "0", "1"]
@@ -275,7 +275,7 @@ async def test_worker_that_cannot_apply_the_configuration_is_replaced() -> None:
 async def test_another_worker_reloads_if_the_reading_worker_dies() -> None:
     work = "ready()\nif place == 0 and start['start_from'] is None: receive_now(sock); os.kill(os.getpid(), 9)\nobey()"
     async with parent(work) as running:
-        await running.until_all()
+        await running.wait_until_all_report()
         running.process.send_signal(signal.SIGHUP)
         lines = [await running.line(), await running.line()]
         assert ["reload", "1", "1"] in lines
@@ -324,7 +324,7 @@ async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
     )
     running = Parent(process)
     try:
-        await running.until_all()
+        await running.wait_until_all_report()
         (inside,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         children = Path(f"/proc/{inside}/task/{inside}/children")
         async with asyncio.timeout(PATIENCE_S):

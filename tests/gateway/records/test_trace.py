@@ -16,7 +16,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 @pytest.mark.parametrize(
-    ("field", "found"),
+    ("field", "expected"),
     [
         (f"00-{TRACE}-{SPAN}-01", TraceParent(TRACE, SPAN, 1)),
         (f"00-{TRACE}-{SPAN}-00", TraceParent(TRACE, SPAN, 0)),
@@ -35,8 +35,8 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         (None, None),
     ],
 )
-def test_a_traceparent_is_read_as_the_standard_says(field: str | None, found: TraceParent | None) -> None:
-    assert parent_in(field) == found
+def test_a_traceparent_is_read_as_the_standard_says(field: str | None, expected: TraceParent | None) -> None:
+    assert parent_in(field) == expected
 
 
 def call_of(n: int) -> CallTrace:

@@ -80,7 +80,7 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     ]
     await event_gateway.json("DELETE", "/connections/renewable?provider_config_key=tracker", expect=200)
     last = {("c1", "connection.needs_reauth"), ("renewable", "connection.deleted")}  # the two events can have any order
-    await receiver.until(lambda: last <= set(receiver.events()))
+    await receiver.wait_until(lambda: last <= set(receiver.events()))
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
         "connection.needs_reauth",
@@ -98,7 +98,7 @@ async def test_call_at_expiry_and_scan_send_one_event(
         assert response.status == 424
     await keep_alive.once()
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     assert [event for _, event in receiver.events()] == [
         "connection.created",
         "connection.needs_reauth",
@@ -115,7 +115,7 @@ async def test_import_of_an_ended_connection_is_needs_reauth(
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
     async with event_gateway.call_proxy("c1") as response:
         assert (response.status, (await response.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
-    await receiver.until_taken(3)
+    await receiver.wait_until_taken(3)
     assert [event for name, event in receiver.events() if name == "c1"] == [
         "connection.created",
         "connection.needs_reauth",
@@ -242,7 +242,7 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     (line,) = [item for item in logged if item["event"] == "no_refresh_token"]
     assert line["log_level"] == "warning"
     assert (line["environment"], line["integration"]) == ("dev", "tracker")
-    await receiver.until_taken(1)
+    await receiver.wait_until_taken(1)
     event = receiver.taken[0].event
     assert event["event"] == "connection.created"
     assert event["warning"]["type"] == "no_refresh_token"

@@ -86,7 +86,7 @@ async def events(store: Store, connection_id: str) -> list[str]:
     row = await store.connections.get(ConnectionRef("dev", "tracker", connection_id))
     assert row is not None
     assert row.state is State.ACTIVE
-    return [change.reason for change in await store.history.of(row.id)]
+    return [change.reason for change in await store.history.changes_of(row.id)]
 
 
 @pytest.mark.timeout(300)

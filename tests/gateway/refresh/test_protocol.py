@@ -85,7 +85,7 @@ async def left_open(running: RunningGateway) -> None:
 
 async def history_reasons(running: RunningGateway) -> list[tuple[str, str]]:
     row = await row_of(running)
-    return [(change.state.value, change.reason) for change in await running.runtime.store.history.of(row.id)]
+    return [(change.state.value, change.reason) for change in await running.runtime.store.history.changes_of(row.id)]
 
 
 def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> None:

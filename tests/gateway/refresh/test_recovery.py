@@ -244,7 +244,7 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 0
-    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
@@ -270,7 +270,7 @@ async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_r
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
-    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized"], "the loss was not reported"
 
 
@@ -339,7 +339,7 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
@@ -433,7 +433,7 @@ async def test_returning_machine_without_a_reply_does_not_send_the_refused_token
     row = await row_of(back)
     assert (row.state, row.state_reason, row.lease) == (State.NEEDS_REAUTH, "rotation_lost", None)
     assert tracker.calls["refresh_token"] == 1
-    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
+    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost"]
 
 

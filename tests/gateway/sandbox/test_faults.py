@@ -21,7 +21,7 @@ async def test_a_truncated_body_declares_the_whole_length_and_breaks_off(applica
     headers = {"Authorization": f"Bearer {token}"}
     async with application.browser.get(application.base + SEARCH, headers=headers) as response:
         assert response.status == 200
-        received, ended_well = await _until_it_ends(response)
+        received, ended_well = await _wait_until_response_ends(response)
         assert not ended_well
         assert 0 < received < int(response.headers["Content-Length"])
     assert (await application.get(SEARCH, token))[0] == 200
@@ -113,7 +113,7 @@ async def test_a_fault_counts_down_and_affects_no_other_path(application: Applic
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "fields",
     [
         {},
         {"name": "earthquake"},
@@ -132,8 +132,8 @@ async def test_a_fault_counts_down_and_affects_no_other_path(application: Applic
         [],
     ],
 )
-async def test_an_invalid_fault_is_refused(application: Application, wish: object) -> None:
-    async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
+async def test_an_invalid_fault_is_refused(application: Application, fields: object) -> None:
+    async with application.browser.post(f"{application.base}/sandbox/faults", json=fields) as response:
         assert response.status == 400
         assert (await response.json())["error"]
     assert await _listed_faults(application) == []
@@ -162,7 +162,7 @@ async def test_token_requests_and_replays_are_counted(application: Application) 
     assert counts["replays"] == 1
 
 
-async def _until_it_ends(response: aiohttp.ClientResponse) -> tuple[int, bool]:
+async def _wait_until_response_ends(response: aiohttp.ClientResponse) -> tuple[int, bool]:
     """Return the number of received bytes, and whether the end was clean."""
     received = 0
     try:
@@ -194,8 +194,8 @@ async def _raw(application: Application, token: str, fault: str) -> tuple[bytes,
     return received, False
 
 
-async def _arm(application: Application, wish: dict[str, object]) -> None:
-    async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
+async def _arm(application: Application, fields: dict[str, object]) -> None:
+    async with application.browser.post(f"{application.base}/sandbox/faults", json=fields) as response:
         assert response.status == 201
 
 

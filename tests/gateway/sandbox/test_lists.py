@@ -14,36 +14,36 @@ from tests.gateway.sandbox.conftest import Application
 Following = Callable[[str, Any, "aiohttp.ClientResponse"], str | None]
 
 
-def by_cursor(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
+def next_by_cursor(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&cursor={page['next_cursor']}" if page["next_cursor"] else None
 
 
-def by_header(_path: str, _page: Any, response: aiohttp.ClientResponse) -> str | None:
+def next_by_header(_path: str, _page: Any, response: aiohttp.ClientResponse) -> str | None:
     link = response.links.get("next")
     return None if link is None else link["url"].path_qs
 
 
-def by_body(_path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
+def next_by_body(_path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     link = page["links"]["next"]
     return None if link is None else urlsplit(link).path + "?" + urlsplit(link).query
 
 
-def by_page(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
+def next_by_page(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&page={page['page'] + 1}" if page["results"] else None
 
 
-def by_offset(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
+def next_by_offset(path: str, page: Any, _response: aiohttp.ClientResponse) -> str | None:
     return f"{path}&offset={page['offset'] + len(page['values'])}" if page["values"] else None
 
 
 @pytest.mark.parametrize(
     ("name", "where", "following"),
     [
-        ("cursor", "items", by_cursor),
-        ("link-header", None, by_header),
-        ("link-body", "data", by_body),
-        ("page", "results", by_page),
-        ("offset", "values", by_offset),
+        ("cursor", "items", next_by_cursor),
+        ("link-header", None, next_by_header),
+        ("link-body", "data", next_by_body),
+        ("page", "results", next_by_page),
+        ("offset", "values", next_by_offset),
     ],
 )
 @pytest.mark.parametrize("count", [0, 1, 7, 8])

@@ -47,19 +47,19 @@ async def test_without_a_subdomain_the_first_site_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["acme", "ACME", " acme ", "acme.atlassian.net", "Acme.Atlassian.NET", "acme.atlassian.net."]
+    "value", ["acme", "ACME", " acme ", "acme.atlassian.net", "Acme.Atlassian.NET", "acme.atlassian.net."]
 )
-async def test_a_subdomain_selects_the_site_with_that_host_label(given: str) -> None:
-    context = FakeContext([XACME, ACME], {"subdomain": given})
+async def test_a_subdomain_selects_the_site_with_that_host_label(value: str) -> None:
+    context = FakeContext([XACME, ACME], {"subdomain": value})
     await jira_post_connection(context)
     assert (context.config["cloudId"], context.config["subdomain"]) == ("id-acme", "acme")
 
 
 @pytest.mark.parametrize(
-    "given", ["cme", "acm", "xacm", "acme.example.net", "acme.atlassian.net.evil.test", "Wiki Inc"]
+    "value", ["cme", "acm", "xacm", "acme.example.net", "acme.atlassian.net.evil.test", "Wiki Inc"]
 )
-async def test_a_subdomain_that_matches_no_site_refuses_and_names_the_sites(given: str) -> None:
-    context = FakeContext([XACME, ACME], {"subdomain": given})
+async def test_a_subdomain_that_matches_no_site_refuses_and_names_the_sites(value: str) -> None:
+    context = FakeContext([XACME, ACME], {"subdomain": value})
     with pytest.raises(Refused, match="xacme, acme") as refused:
         await jira_post_connection(context)
     assert [site["subdomain"] for site in refused.value.payload["sites"]] == ["xacme", "acme"]

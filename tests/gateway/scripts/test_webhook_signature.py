@@ -38,16 +38,16 @@ def signature_of(name: str) -> WebhookSignature:
     return entry.webhook_signature
 
 
-def mac(said: bytes, algorithm: str = "sha256", key: bytes = KEY.encode()) -> bytes:
-    return hmac.new(key, said, algorithm).digest()
+def mac(message: bytes, algorithm: str = "sha256", key: bytes = KEY.encode()) -> bytes:
+    return hmac.new(key, message, algorithm).digest()
 
 
 def b64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-def standard(at: str, body: bytes) -> str:
-    return f"v1,{b64(mac(f'msg_1.{at}.'.encode() + body, key=base64.b64decode(RAW_KEY)))}"
+def standard(timestamp: str, body: bytes) -> str:
+    return f"v1,{b64(mac(f'msg_1.{timestamp}.'.encode() + body, key=base64.b64decode(RAW_KEY)))}"
 
 
 # For each provider: the headers for a time and a body, according to the provider's documentation.
@@ -113,8 +113,8 @@ TIMESTAMPED = [
 ]
 
 
-def iso_with_z(at: str) -> str:
-    return datetime.fromtimestamp(int(at), tz=UTC).isoformat().replace("+00:00", "Z")
+def iso_with_z(timestamp: str) -> str:
+    return datetime.fromtimestamp(int(timestamp), tz=UTC).isoformat().replace("+00:00", "Z")
 
 
 def secret_of(name: str) -> Secret:
@@ -169,8 +169,8 @@ def test_timestamp_header_of_the_entry_is_checked(field: str) -> None:
         scheme="hmac-sha256", header="x-hub", signed_payload=form, timestamp_header=field, tolerance_s=60
     )
 
-    def sent(at: str) -> IncomingWebhook:
-        return incoming({field.lower(): at, "x-hub": mac(f"v0:{at}:".encode() + BODY).hex()})
+    def sent(timestamp: str) -> IncomingWebhook:
+        return incoming({field.lower(): timestamp, "x-hub": mac(f"v0:{timestamp}:".encode() + BODY).hex()})
 
     assert verify_signature(sent(AT), how, [Secret(KEY)])
     for wrong in (str(int(AT) - 61), str(int(AT) + 61), "nan"):

@@ -28,7 +28,7 @@ async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_w
     assert created
     assert (row.created_at, row.granted_at, row.state_since) == (EARLIER, EARLIER, EARLIER)
     assert (row.state, row.state_reason, row.failure, row.life) == (State.NEEDS_REAUTH, "invalid_grant", failure, life)
-    assert [(item.at, item.state, item.reason) for item in await store.history.of(row.id)] == [
+    assert [(item.at, item.state, item.reason) for item in await store.history.changes_of(row.id)] == [
         (NOW, State.NEEDS_REAUTH, MOVED_IN)
     ]
 

@@ -99,7 +99,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     )
     assert saved is not None
     assert (saved.state, saved.failure) == (State.ACTIVE, None)
-    assert [item.state for item in await store.history.of(row.id)][-1] is State.ACTIVE
+    assert [item.state for item in await store.history.changes_of(row.id)][-1] is State.ACTIVE
     assert (await store.changes.since(at))[1] == {REF: None}
 
 

@@ -46,7 +46,7 @@ def replace_with_other(folder: Path, _column: str = "", connection_id: str = "c1
     db.close()
 
 
-def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1") -> None:
+def name_missing_key(folder: Path, column: str = "credential", connection_id: str = "c1") -> None:
     """Make the credential name a data key that does not exist."""
     flip_bit(folder, column, connection_id, at=3)
 
@@ -79,7 +79,7 @@ def damage_events(logged: list[EventDict]) -> list[EventDict]:
     return [event for event in logged if event["event"] == EVENT]
 
 
-@pytest.mark.parametrize("harm", [flip_bit, replace_with_other, of_no_key, replace_with_text])
+@pytest.mark.parametrize("harm", [flip_bit, replace_with_other, name_missing_key, replace_with_text])
 async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:

@@ -28,7 +28,7 @@ def limit(store: Store, *, turns: int) -> int:
     Return the number of values that a key can seal under this limit.
     """
     keys: DataKeys = store.data_keys
-    keys.seals_per_key, keys.reserved = turns * keys.enough, keys.enough
+    keys.seals_per_key, keys.reserved = turns * keys.max_seals_at_once, keys.max_seals_at_once
     return keys.seals_per_key
 
 

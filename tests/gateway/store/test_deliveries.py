@@ -255,9 +255,9 @@ async def test_signing_key_is_created_once_and_rotated_with_an_overlap(opener: O
     for step, name in enumerate(("second", "third")):
         now = NOW + timedelta(hours=step)
         await keys.rotate("dev", Secret(name), now=now, retires_at=now + timedelta(days=1))
-    both = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=2))
+    both = await stores[1].signing_keys.active_keys("dev", now=NOW + timedelta(hours=2))
     assert [item.key.reveal() for item in both] == ["third", "second"]
-    alone = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=26))
+    alone = await stores[1].signing_keys.active_keys("dev", now=NOW + timedelta(hours=26))
     assert [item.key.reveal() for item in alone] == ["third"]
     assert former not in [item.key for item in both]
-    assert await keys.of("prod", now=NOW) == []
+    assert await keys.active_keys("prod", now=NOW) == []

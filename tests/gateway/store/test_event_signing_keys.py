@@ -26,6 +26,6 @@ async def test_a_rotation_is_repeated_if_another_process_has_used_its_number(
 
     monkeypatch.setattr("gateway.store.event_signing_keys.insert_if_absent", insert)
     await store.signing_keys.rotate("dev", Secret("second"), now=NOW, retires_at=NOW + timedelta(hours=1))
-    found = await store.signing_keys.of("dev", now=NOW)
+    found = await store.signing_keys.active_keys("dev", now=NOW)
     assert [item.key.reveal() for item in found] == ["second", "first"]
     assert numbers == [2, 2]

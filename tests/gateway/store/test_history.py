@@ -30,7 +30,7 @@ async def test_rejection_is_recorded_made_final_and_withdrawn(store: Store) -> N
     assert row is not None
     assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)
     assert await store.rejections.withdraw(seen, now=LATER) is None
-    shown = [(item.state, item.reason) for item in await store.history.of(row.id)]
+    shown = [(item.state, item.reason) for item in await store.history.changes_of(row.id)]
     assert shown[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
 
 
@@ -61,7 +61,7 @@ async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) 
     assert row is not None
     assert (row.version, row.state, row.failure) == (seen.version + 1, noted.state, failure)
     assert store.open(row.credential) == credential
-    assert len(await store.history.of(row.id)) == 2
+    assert len(await store.history.changes_of(row.id)) == 2
     withdrawn = await store.rejections.withdraw(seen, now=LATER)
     assert withdrawn is not None
     assert withdrawn.state is State.ACTIVE
@@ -76,5 +76,5 @@ async def test_note_of_a_refresh_is_in_the_history_and_changes_no_state(store: S
     )
     assert row is not None
     assert (row.version, row.state, row.state_reason, row.lease) == (2, State.ACTIVE, seen.state_reason, None)
-    last = (await store.history.of(row.id))[-1]
+    last = (await store.history.changes_of(row.id))[-1]
     assert (last.at, last.state, last.reason, last.detail) == (LATER, State.ACTIVE, note.reason, note.detail)

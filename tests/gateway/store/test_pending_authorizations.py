@@ -56,12 +56,14 @@ async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
     assert await store.flows.get("s1", now=NOW), "an attempt in vain takes nothing"
     await store.prune(SOON)
     hour = SOON + timedelta(hours=1)
-    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=hour) == {"jira": (1, SOON)}
-    assert await store.flows.not_returned("dev", expires_after=SOON, expires_until=hour) == {}, "it began too long ago"
-    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=NOW) == {}, "it began just now"
+    assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=hour) == {"jira": (1, SOON)}
+    assert await store.flows.count_not_returned("dev", expires_after=SOON, expires_until=hour) == {}, (
+        "it began too long ago"
+    )
+    assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=NOW) == {}, "it began just now"
     await store.prune(hour)
     assert await store.flows.get("s1", now=NOW) is None
-    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=hour) == {}
+    assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=hour) == {}
 
 
 async def test_one_flows_details_do_not_open_in_another(store: Store) -> None:
@@ -75,8 +77,8 @@ def test_a_new_flow_does_not_print_its_details() -> None:
 
 
 async def test_failures_of_a_session_are_limited_and_push_no_connection_out(store: Store) -> None:
-    def outcome(session: str = "d1", **more: Any) -> Outcome:
-        return Outcome(environment="dev", session_digest=session, integration_id="jira", at=NOW, **more)
+    def outcome(session: str = "d1", **extra: Any) -> Outcome:
+        return Outcome(environment="dev", session_digest=session, integration_id="jira", at=NOW, **extra)
 
     failure = {"error_type": "callback_err", "code": "authorization_refused"}
     dropped = outcome(connection_id="c2", is_pending=True, error_type="state_err", code="invalid_state")

@@ -102,11 +102,11 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
     assert not await store.integrations.end(stored)
     assert await store.integrations.get("dev", "jira") is None
     assert await store.integrations.all() == []
-    assert await store.integrations.ending() == [stored]
+    assert await store.integrations.list_ending() == [stored]
     assert await store.integrations.add(ONE, now=LATER) is None
     await store.connections.delete(ref, now=LATER)
     assert await store.integrations.end(stored)
-    assert await store.integrations.ending() == []
+    assert await store.integrations.list_ending() == []
     await add_integration(store)
 
 

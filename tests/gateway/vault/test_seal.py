@@ -51,7 +51,7 @@ def test_every_shortened_ciphertext_is_refused(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize(
-    "elsewhere",
+    "other_place",
     [
         {"environment": "prod"},
         {"table": "flows"},
@@ -62,10 +62,10 @@ def test_every_shortened_ciphertext_is_refused(vault: Vault) -> None:
         {"row": "r1credential", "column": ""},
     ],
 )
-def test_a_ciphertext_moved_to_another_place_is_refused(vault: Vault, elsewhere: dict[str, Any]) -> None:
+def test_a_ciphertext_moved_to_another_place_is_refused(vault: Vault, other_place: dict[str, Any]) -> None:
     sealed = vault.seal_json(VALUE, **ADDRESS)
     with pytest.raises(VaultError, match="changed, or moved"):
-        vault.open_json(replace(sealed, **elsewhere))
+        vault.open_json(replace(sealed, **other_place))
 
 
 def test_none_of_ten_thousand_swapped_ciphertexts_opens(vault: Vault) -> None:

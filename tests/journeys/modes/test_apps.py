@@ -94,7 +94,7 @@ class GithubLikeProvider:
         return web.json_response({"user": who}, status=200 if known else 401)
 
 
-def app(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
+def app(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
     setting = {"automated": True, "optional": True}
     return {
         "auth_mode": "APP",
@@ -102,7 +102,7 @@ def app(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
         "token_url": f"{fake_provider.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
         "token_headers": {"x-api-version": "1"},
         "connection_config": {"appPublicLink": {**setting, "format": "uri"}, "installation_id": setting},
-        **more,
+        **extra,
     }
 
 
@@ -138,20 +138,20 @@ async def test_an_installation_is_imported_by_its_number(fake_provider: FakeProv
 
 
 @pytest.mark.parametrize(
-    ("back", "words"),
+    ("back", "expected_text"),
     [
         ("setup_action=request", "must approve the installation first"),
         ("installation_id=../1&setup_action=install", "not installed"),
     ],
 )
 async def test_failed_installation_creates_no_connection(
-    fake_provider: FakeProvider, start: Any, back: str, words: str
+    fake_provider: FakeProvider, start: Any, back: str, expected_text: str
 ) -> None:
     forge = GithubLikeProvider(fake_provider)
     gateway = await start(integration(fake_provider), **app(fake_provider))
     forge.gateway, forge.back = gateway.url, back
     status, html = await connect(gateway)
-    assert (status, words in html) == (400, True)
+    assert (status, expected_text in html) == (400, True)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -233,7 +233,7 @@ async def refresh_and_read(gateway: Any, connection_id: str) -> tuple[str | None
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     shown = await gateway.json("GET", f"{path}&force_refresh=true")
     row = await gateway.runtime.store.connections.get(("dev", "tracker", connection_id))
-    changes = await gateway.runtime.store.history.of(row.id)
+    changes = await gateway.runtime.store.history.changes_of(row.id)
     user = shown["credentials"].get("user", {}).get("access_token")
     return user, [(change.state.value, change.reason) for change in changes]
 
@@ -285,7 +285,7 @@ async def test_refused_client_keeps_the_end_users_grant(fake_provider: FakeProvi
     assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
 
 
-def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
+def with_user(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
     """Return the entry of an app that also requests the end user's grant, to check the user's access to the
     installation.
     """
@@ -296,7 +296,7 @@ def with_user(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
         token_url=f"{fake_provider.url}/login/token",
         installation_token_url=f"{fake_provider.url}/app/installations/{number}/access_tokens",
         installation_access_url=f"{fake_provider.url}/user/installations/{number}/repositories?per_page=1",
-        **more,
+        **extra,
     )
 
 

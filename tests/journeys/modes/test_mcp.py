@@ -101,12 +101,12 @@ class Server:
         return web.json_response({"access_token": token, "refresh_token": "r", "expires_in": 60})
 
 
-def generic_entry(**more: Any) -> dict[str, Any]:
+def generic_entry(**extra: Any) -> dict[str, Any]:
     return {
         "auth_mode": "MCP_OAUTH2_GENERIC",
         "connection_config": {"mcp_server_url": {"format": "uri"}},
         "proxy": {"base_url": "${connectionConfig.mcp_server_url}"},
-        **more,
+        **extra,
     }
 
 

@@ -49,22 +49,22 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
     real = egress_client.Egress.__init__
 
-    def init_with_test_ca(self: Any, *args: Any, **more: Any) -> None:
-        real(self, *args, **{**more, "tls": ssl.create_default_context(cafile=str(folder / "ca.pem"))})
+    def init_with_test_ca(self: Any, *args: Any, **extra: Any) -> None:
+        real(self, *args, **{**extra, "tls": ssl.create_default_context(cafile=str(folder / "ca.pem"))})
 
     monkeypatch.setattr(egress_client.Egress, "__init__", init_with_test_ca)
     yield f"https://localhost:{running.port}", client, seen
     await running.close()
 
 
-async def gateway_of(fake_provider: FakeProvider, start: Any, url: str, **more: Any) -> Any:
+async def gateway_of(fake_provider: FakeProvider, start: Any, url: str, **extra: Any) -> Any:
     fake_provider.url = url  # the fixture's gateway allows the port in `fake_provider.url` on loopback
     return await start(
         auth_mode="OAUTH2_CC",
         token_url=f"{url}/token",
         require_client_certificate=True,
         proxy={"base_url": f"{url}/api"},
-        **more,
+        **extra,
     )
 
 

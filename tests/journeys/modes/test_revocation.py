@@ -17,13 +17,13 @@ GRANT = {"type": "OAUTH2", "access_token": "access token", "refresh_token": "ref
 CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
-def entry(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
+def entry(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
     return {
         "auth_mode": "OAUTH2",
         "authorization_url": f"{fake_provider.url}/authorize",
         "token_url": f"{fake_provider.url}/token",
         "revocation_url": f"{fake_provider.url}/revoke",
-        **more,
+        **extra,
     }
 
 

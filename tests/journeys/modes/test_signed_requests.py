@@ -89,7 +89,7 @@ class OAuth1Provider:
         return web.json_response({"token": given["oauth_token"], "body": (await request.read()).decode()})
 
 
-async def oauth1(fake_provider: FakeProvider, start: Any, **more: Any) -> RunningGateway:
+async def oauth1(fake_provider: FakeProvider, start: Any, **extra: Any) -> RunningGateway:
     gateway: RunningGateway = await start(
         CLIENT,
         auth_mode="OAUTH1",
@@ -97,7 +97,7 @@ async def oauth1(fake_provider: FakeProvider, start: Any, **more: Any) -> Runnin
         authorization_url=f"{fake_provider.url}/authorize",
         token_url=f"{fake_provider.url}/token",
         token_response_metadata=["user_id"],
-        **more,
+        **extra,
     )
     return gateway
 
@@ -262,13 +262,13 @@ class Aws:
         )
 
 
-def aws(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
+def aws(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
     return {
         "auth_mode": "AWS_SIGV4",
         "request_signing": {"scheme": "aws-sigv4", "region": "${connectionConfig.region}", "service": "sqs"},
         "connection_config": {"region": {}, "external_id": {"optional": True}},
         "token_url": f"{fake_provider.url}/sts",
-        **more,
+        **extra,
     }
 
 

@@ -36,7 +36,7 @@ class SignInProvider:
         return web.json_response({}, status=200 if known else 401)
 
 
-def sign_in_provider(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]:
+def sign_in_provider(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
     return {
         "auth_mode": "TWO_STEP",
         "token_url": f"{fake_provider.url}/signin",
@@ -44,7 +44,7 @@ def sign_in_provider(fake_provider: FakeProvider, **more: Any) -> dict[str, Any]
         "token_params": {"email": "${credentials.email}", "password": "${credentials.password}"},
         "token_response": {"token_path": "session.key", "expiry_path": "session.until", "expiry_kind": "timestamp"},
         "proxy": {"headers": {"x-session": "${accessToken}"}},
-        **more,
+        **extra,
     }
 
 

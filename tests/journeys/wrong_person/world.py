@@ -130,10 +130,10 @@ class World:
         self.people.append(Person(signed_in, self.app))
         return self.people[-1]
 
-    async def link(self, user: str = "alice", path: str = "/connect/sessions", **wish: Any) -> Link:
+    async def link(self, user: str = "alice", path: str = "/connect/sessions", **fields: Any) -> Link:
         """Let the application create a link for its signed-in user."""
         verifier, state = new_code_verifier(), secrets.token_urlsafe(8)
-        body = {"return_url": f"{self.app}/back", "state": state, **wish}
+        body = {"return_url": f"{self.app}/back", "state": state, **fields}
         if self.bound:
             body["code_challenge"] = code_challenge(verifier)
         if path == "/connect/sessions":

@@ -33,7 +33,7 @@ def loads(values: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("given", "ours"),
+    ("fields", "converted"),
     [
         ({"token_params": {"a": 1, "b": True}}, {"token_params": {"a": "1", "b": "true"}}),
         ({"authorization_method": "header"}, {"token_request_auth_method": "basic"}),
@@ -55,15 +55,15 @@ def loads(values: Mapping[str, Any]) -> bool:
         ),
     ],
 )
-def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any]) -> None:
-    values, notes = convert(**given)
-    assert ours.items() <= values.items()
+def test_supported_field_is_converted(fields: dict[str, Any], converted: dict[str, Any]) -> None:
+    values, notes = convert(**fields)
+    assert converted.items() <= values.items()
     assert "lost" not in {kind for kind, _ in notes}
     assert loads(values)
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("fields", "field"),
     [
         ({"webhook_routing_script": "farWebhookRouting"}, "webhook_routing_script"),
         ({"authorization_url_skip_encode": ["scopes"]}, "authorization_url_skip_encode"),
@@ -73,8 +73,8 @@ def test_supported_field_is_converted(given: dict[str, Any], ours: dict[str, Any
         ({"token": {"header": {"alg": "RS256"}}}, "token"),
     ],
 )
-def test_unsupported_field_is_reported_and_the_rest_is_kept(given: dict[str, Any], field: str) -> None:
-    values, notes = convert(**given)
+def test_unsupported_field_is_reported_and_the_rest_is_kept(fields: dict[str, Any], field: str) -> None:
+    values, notes = convert(**fields)
     assert ("lost", field) in notes
     assert loads(values)
 

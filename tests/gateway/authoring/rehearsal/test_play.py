@@ -229,17 +229,17 @@ def provider(entry: Mapping[str, Any]) -> Provider:
     return found
 
 
-def failures(found: RehearsalReport) -> list[tuple[str, str, tuple[str | int, ...], str]]:
+def failures(report: RehearsalReport) -> list[tuple[str, str, tuple[str | int, ...], str]]:
     return [
         (step.name, check.what, check.place, check.detail)
-        for step in found.steps
+        for step in report.steps
         for check in step.checks
         if not check.ok
     ]
 
 
-def step(found: RehearsalReport, name: str) -> Any:
-    return next(item for item in found.steps if item.name == name)
+def step(report: RehearsalReport, name: str) -> Any:
+    return next(item for item in report.steps if item.name == name)
 
 
 def test_every_mode_has_a_test_entry() -> None:
@@ -293,15 +293,15 @@ async def test_no_credential_is_shown(name: str) -> None:
     assert not any(secret in shown for secret in given.values() if secret != "ada")
 
 
-def _not_placed(*_: Any, **__: Any) -> dict[str, str]:
+def _wrong_bearer_header(*_: Any, **__: Any) -> dict[str, str]:
     return {"authorization": "Bearer nothing"}
 
 
-def _in_the_body(client: Any, method: str | None, headers: dict[str, str], params: dict[str, str]) -> None:
+def _put_other_secret_in_body(client: Any, method: str | None, headers: dict[str, str], params: dict[str, str]) -> None:
     params |= {"client_id": client.client_id, "client_secret": "another"}
 
 
-def _in_the_header(client: Any, method: str | None, headers: dict[str, str], params: dict[str, str]) -> None:
+def _put_client_in_header(client: Any, method: str | None, headers: dict[str, str], params: dict[str, str]) -> None:
     authenticate(client, "basic", headers, params)
 
 
@@ -311,10 +311,10 @@ async def _accept_credential(*_: Any, **__: Any) -> None:
 
 MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]]]] = {
     "another Authorization": (
-        "BASIC", basic.Basic, "default_headers", _not_placed, ("call", ("auth_mode",)),
+        "BASIC", basic.Basic, "default_headers", _wrong_bearer_header, ("call", ("auth_mode",)),
     ),
     "the client in the wrong place": (
-        "OAUTH2_CC", oauth_requests, "authenticate", _in_the_body, ("connect", ("token_request_auth_method",)),
+        "OAUTH2_CC", oauth_requests, "authenticate", _put_other_secret_in_body, ("connect", ("token_request_auth_method",)),
     ),
     "credentials that nobody proves": (
         "API_KEY", Verifier, "verify", _accept_credential, ("verification", ("proxy", "verification")),
@@ -324,7 +324,7 @@ MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]
         ("connect", ("token_params", "code")),
     ),
     "a client ID in the header only": (
-        "MCP_OAUTH2_GENERIC", oauth_requests, "authenticate", _in_the_header, ("connect", ("token_request_auth_method",)),
+        "MCP_OAUTH2_GENERIC", oauth_requests, "authenticate", _put_client_in_header, ("connect", ("token_request_auth_method",)),
     ),
     "an installation that nobody checks": (
         "CUSTOM, access checked", custom, "_check_access", lambda *_: iter(()), ("connect", ("installation_access_url",)),

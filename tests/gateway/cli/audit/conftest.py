@@ -8,8 +8,8 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.config_file import ConfigFile
 
 
-async def audit(config_file: ConfigFile, *words: str) -> CommandOutput:
-    return await command_output("audit", *words, "-c", str(config_file.file))
+async def audit(config_file: ConfigFile, *arguments: str) -> CommandOutput:
+    return await command_output("audit", *arguments, "-c", str(config_file.file))
 
 
 @pytest.fixture

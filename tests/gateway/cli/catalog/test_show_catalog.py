@@ -36,7 +36,7 @@ def test_evidence_lists_unconfirmed_fields_and_the_page_to_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "reported"),
+    ("option", "value", "reported"),
     [
         ("--category", "crmm", "did you mean 'crm'?"),
         ("--category", "zzz", "choose one of "),
@@ -44,8 +44,8 @@ def test_evidence_lists_unconfirmed_fields_and_the_page_to_check() -> None:
         ("--auth-mode", "magic", "API_KEY"),
     ],
 )
-def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, given: str, reported: str) -> None:
-    result = catalog("list", option, given)
+def test_list_with_an_unknown_filter_value_is_wrong_usage(option: str, value: str, reported: str) -> None:
+    result = catalog("list", option, value)
     assert (result.exit_code, result.stdout) == (2, "")
     assert option in result.stderr
     assert reported in result.stderr
@@ -94,9 +94,9 @@ def test_show_of_an_unknown_provider_suggests_the_closest_name() -> None:
     assert result.stderr == "Error: the catalog has no provider 'jria'; did you mean 'jira'?\n"
 
 
-@pytest.mark.parametrize(("given", "name"), [("gmail", "google-mail"), ("Google Calender", "google-calendar")])
-def test_show_of_a_display_name_suggests_the_name(given: str, name: str) -> None:
-    assert f"did you mean '{name}'?" in catalog("show", given).stderr
+@pytest.mark.parametrize(("value", "name"), [("gmail", "google-mail"), ("Google Calender", "google-calendar")])
+def test_show_of_a_display_name_suggests_the_name(value: str, name: str) -> None:
+    assert f"did you mean '{name}'?" in catalog("show", value).stderr
 
 
 def test_words_after_list_are_a_search() -> None:

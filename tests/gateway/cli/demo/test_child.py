@@ -17,10 +17,10 @@ from gateway.cli.demo.demo_run import reserve_port
 from tests.fakes.patience import PATIENCE_S
 
 
-def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
+def _sandbox_arguments(folder: Path, *extra: str) -> list[str]:
     (folder / "secret").write_text("a-client-secret\n")
     callback = "http://127.0.0.1:9/oauth/callback"
-    return ["--client-secret-file", str(folder / "secret"), "--redirect-uri", callback, *more]
+    return ["--client-secret-file", str(folder / "secret"), "--redirect-uri", callback, *extra]
 
 
 async def test_child_reports_its_url_and_ends_with_the_block(tmp_path: Path) -> None:

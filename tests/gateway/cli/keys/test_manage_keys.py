@@ -103,7 +103,7 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"),
+    ("rule", "expected_text"),
     [
         ("GET /ex/{cloudId}/issue/{key}", "the characters '{cloudId}'. For any value, write *: 'GET /ex/*/issue/*'"),
         ("GET /items/<id>", "write *: 'GET /items/*'"),
@@ -113,11 +113,11 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
         ("GET,FROBNICATE /x", "the method 'FROBNICATE', which is not a registered HTTP method\n"),
     ],
 )
-def test_a_rule_that_probably_matches_nothing_is_made_with_a_warning(file: Path, rule: str, words: str) -> None:
+def test_a_rule_that_probably_matches_nothing_is_made_with_a_warning(file: Path, rule: str, expected_text: str) -> None:
     result = keys(file, "create", "agent", "--allow", rule)
     assert result.exit_code == 0
     assert result.stderr.count("warning") == 1
-    assert words in result.stderr
+    assert expected_text in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected_text"),
     [
         (["create", "x", "--scope", "environment:proxi"], "is not a scope; did you mean 'environment:proxy'?"),
         (
@@ -153,11 +153,11 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
         (["create", "x", "--replaces", "99999999999999999999"], "of at most 18 digits"),
     ],
 )
-def test_wrong_arguments_are_reported_in_one_line(file: Path, arguments: list[str], words: str) -> None:
+def test_wrong_arguments_are_reported_in_one_line(file: Path, arguments: list[str], expected_text: str) -> None:
     assert keys(file, "create", "first").exit_code == 0
     result = keys(file, *arguments)
     assert result.exit_code != 0
-    assert words in result.stderr
+    assert expected_text in result.stderr
     assert "Traceback" not in result.output
 
 

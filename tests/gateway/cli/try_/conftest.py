@@ -60,8 +60,8 @@ def try_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
     for name in ("GATEWAY_URL", "GATEWAY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
 
-    async def run(*words: str, stdin: str | None = None) -> Result:
-        result = await asyncio.to_thread(CliRunner().invoke, main, ["try", *words], input=stdin)
+    async def run(*arguments: str, stdin: str | None = None) -> Result:
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["try", *arguments], input=stdin)
         assert SECRET_KEY not in result.output
         return result
 

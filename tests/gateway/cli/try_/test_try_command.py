@@ -78,7 +78,7 @@ async def test_binary_response_is_reported_and_not_printed(running_target: Paged
 
 
 @pytest.mark.parametrize(
-    ("words", "method", "body", "kind"),
+    ("arguments", "method", "body", "kind"),
     [
         (["-d", '{"a": 1}'], "POST", '{"a": 1}', "application/json"),
         (["-d", "a=1&b=2"], "POST", "a=1&b=2", "application/x-www-form-urlencoded"),
@@ -89,10 +89,16 @@ async def test_binary_response_is_reported_and_not_printed(running_target: Paged
     ],
 )
 async def test_body_is_sent_as_curl_does(
-    running_target: Paged, try_command: Try, tmp_path: Path, words: list[str], method: str, body: str, kind: str | None
+    running_target: Paged,
+    try_command: Try,
+    tmp_path: Path,
+    arguments: list[str],
+    method: str,
+    body: str,
+    kind: str | None,
 ) -> None:
     (tmp_path / "file").write_text("x,y")
-    response = json.loads((await try_command("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
+    response = json.loads((await try_command("tracker", "c1", "/x", *arguments, "--json", stdin="from stdin")).stdout)
     assert (response["body"]["method"], response["body"]["body"], response["body"]["type"]) == (method, body, kind)
     assert response["request"]["method"] == method
 
@@ -231,14 +237,14 @@ async def test_variables_of_another_terminal_are_not_needed(
     assert (await try_command("tracker", "c1", "/x", "-c", str(file), "--key", SECRET_KEY)).exit_code == 0
 
 
-@pytest.mark.parametrize("words", [(), ("tracker", "c1", "/x"), ("tracker", "c1", "/x", "--dry-run")])
-async def test_other_server_is_reported_as_not_a_gateway(try_command: Try, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [(), ("tracker", "c1", "/x"), ("tracker", "c1", "/x", "--dry-run")])
+async def test_other_server_is_reported_as_not_a_gateway(try_command: Try, arguments: tuple[str, ...]) -> None:
     async def page(_: web.Request) -> web.StreamResponse:
-        return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
+        return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not arguments else 200)
 
     async with responding(page) as server:
         url = f"http://127.0.0.1:{server.port}"
-        result = await try_command(*words, "--url", url, "--key", "k" * 16)
+        result = await try_command(*arguments, "--url", url, "--key", "k" * 16)
     assert result.exit_code == 1
     assert f"the server at {url} is not a gateway" in result.stderr
     assert "--url" in result.stderr

@@ -24,12 +24,12 @@ def check(body: Any, *options: PagingScheme, kind: str = "application/json", cod
 
 
 @pytest.mark.parametrize(
-    ("at", "expected"),
+    ("path", "expected"),
     [('"x"', "x"), ("7", 7), ('[1,"a"]', [1, "a"]), ('{"k":{"n":1}}', {"k": {"n": 1}}), ('"\\u00fc"', "ü")],
 )
-def test_cursor_of_any_type_is_set_at_its_path(at: str, expected: Any) -> None:
+def test_cursor_of_any_type_is_set_at_its_path(path: str, expected: Any) -> None:
     body = b'{"page":{"size":1.50,"after":"old"},"filter":{"a":[1,2]}}'
-    written = body_at(body, Position(CURSOR, at))
+    written = body_at(body, Position(CURSOR, path))
     assert json.loads(written) == {"page": {"size": 1.5, "after": expected}, "filter": {"a": [1, 2]}}
     assert b"1.50" in written
 

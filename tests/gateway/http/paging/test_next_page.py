@@ -27,8 +27,8 @@ def read(paging: PagingScheme, page: Any, *, target: str = "/v1/list", headers: 
     return read_page(PageDocument(content), headers or [], paging, PageUrl("https", "api.example.com", 443, target))
 
 
-def next_at(paging: PagingScheme, page: Any, **more: Any) -> str | None:
-    result = read(paging, page, **more)
+def next_at(paging: PagingScheme, page: Any, **extra: Any) -> str | None:
+    result = read(paging, page, **extra)
     assert result.refused is None
     return None if result.next is None else result.next.at
 

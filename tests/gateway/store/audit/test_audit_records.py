@@ -51,8 +51,8 @@ async def sign_checkpoint(store: Store) -> Checkpoint:
     return made
 
 
-async def verify_store(store: Store, *given: Checkpoint, key: str = "", own: bool = True) -> Verdict:
-    return await verify_chain(store.audit, given, [key or await store.audit.public_key(now=NOW)], own=own)
+async def verify_store(store: Store, *checkpoints: Checkpoint, key: str = "", own: bool = True) -> Verdict:
+    return await verify_chain(store.audit, checkpoints, [key or await store.audit.public_key(now=NOW)], own=own)
 
 
 async def run_sql(store: Store, statement: str) -> int:

@@ -15,8 +15,8 @@ def count(hour: int, connection: str, key: int, calls: int, failed: int = 0) -> 
     )
 
 
-def use_filter(since: int, until: int, **more: object) -> CredentialUseFilter:
-    return CredentialUseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **more)  # type: ignore[arg-type]
+def use_filter(since: int, until: int, **extra: object) -> CredentialUseFilter:
+    return CredentialUseFilter("dev", HOUR + timedelta(hours=since), HOUR + timedelta(hours=until), **extra)  # type: ignore[arg-type]
 
 
 async def test_uses_of_a_key_in_a_period(store: Store) -> None:

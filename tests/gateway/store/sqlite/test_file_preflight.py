@@ -81,13 +81,13 @@ async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
         quick_check(path, at_most_s=10)
 
 
-@pytest.mark.parametrize(("first", "words"), [(0, "or its first page is damaged"), (100, "is damaged")])
+@pytest.mark.parametrize(("first", "expected_text"), [(0, "or its first page is damaged"), (100, "is damaged")])
 async def test_a_damaged_first_page_advises_to_restore(
-    running: RunningGateway, tracker: Tracker, first: int, words: str
+    running: RunningGateway, tracker: Tracker, first: int, expected_text: str
 ) -> None:
     path = await stopped_with(running, tracker)
     content = bytearray(path.read_bytes())
     content[first : first + 16] = b"\x55" * 16
     path.write_bytes(content)
-    with pytest.raises(StoreDamaged, match=rf"{words}.*restore a backup with `gateway restore`"):
+    with pytest.raises(StoreDamaged, match=rf"{expected_text}.*restore a backup with `gateway restore`"):
         check_file(path, Keyring([bytes(range(32))]))

@@ -137,7 +137,7 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     again = await opener()
     assert await stored_key(again, "kept") == await stored_key(again, "deleted") == "k"
     assert await again.connections.get(REF._replace(connection_id="later")) is None
-    history = await again.history.of((await stored_row(again, REF._replace(connection_id="kept"))).id)
+    history = await again.history.changes_of((await stored_row(again, REF._replace(connection_id="kept"))).id)
     assert [change.reason for change in history] == ["authorized", RESTORED]
     assert done.kept is not None
     replaced = await open_store(f"sqlite:///{done.kept}", Keyring([KEY]), environments=())
