@@ -44,13 +44,13 @@ async def _run(target: Target, rate: float, seconds: float) -> list[float]:
     request, total = _request(target, None), int(rate * seconds)
     all_came = loop.create_future()
 
-    def responded(latency_s: float) -> None:
+    def record_latency(latency_s: float) -> None:
         took.append(latency_s)
         if len(took) == total:
             all_came.set_result(None)
 
     for _ in range(CONNECTIONS):
-        await loop.create_connection(lambda: _Caller(request, responded, due, idle), HOST, target.port)
+        await loop.create_connection(lambda: _Caller(request, record_latency, due, idle), HOST, target.port)
     began, sent = time.monotonic(), 0
     while sent < total:
         now = time.monotonic()

@@ -46,8 +46,8 @@ def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str,
     by_name = {name: icon["slug"] for icon in reversed(icons) if is_free(icon) for name in _names(icon)}
     own: dict[str, str] = {}
     for name, entry in entries.items():
-        shown = _plain(_BRACKETS.sub("", entry.get("display_name", "")))
-        slug = by_name.get(shown) or by_name.get(_plain(name))
+        shown = _comparable_name(_BRACKETS.sub("", entry.get("display_name", "")))
+        slug = by_name.get(shown) or by_name.get(_comparable_name(name))
         if slug is not None and (name, slug) not in NOT_THEIRS:
             own[name] = slug
     return {name: slug for name in entries if (slug := _family_icon(name, entries, own)) is not None}
@@ -67,10 +67,10 @@ def _names(icon: Mapping[str, Any]) -> Iterator[str]:
     others = icon.get("aliases", {})
     same = [item["title"] for item in others.get("dup", ())]
     for name in (icon["title"], icon["slug"], *others.get("aka", ()), *same, *others.get("loc", {}).values()):
-        yield _plain(name)
+        yield _comparable_name(name)
 
 
-def _plain(name: str) -> str:
+def _comparable_name(name: str) -> str:
     return re.sub(r"[^a-z0-9+]", "", name.lower().replace("&", "and"))
 
 

@@ -27,7 +27,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Entry], bool]]] = {
 
 def counts() -> str:
     """Return a Markdown table: a row for each auth mode, a column for each optional part of an entry."""
-    entries = shipped()
+    entries = shipped_entries()
     modes = Counter(entry["auth_mode"] for entry in entries)
     lines = ["| `auth_mode` | " + " | ".join(_COLUMNS) + " |", "|---" * (len(_COLUMNS) + 1) + "|"]
     for mode, _ in sorted(modes.items(), key=lambda pair: (-pair[1], pair[0])):
@@ -45,7 +45,9 @@ def evidence_counts() -> str:
     """Return a Markdown table: a row for each group of fields, a column for each level of evidence."""
     lines = ["| fields | " + " | ".join(LEVELS) + " |", "|---" * (len(LEVELS) + 1) + "|"]
     for group, title in GROUPS.items():
-        found = Counter(entry["evidence"][group]["level"] for entry in shipped() if group in entry.get("evidence", {}))
+        found = Counter(
+            entry["evidence"][group]["level"] for entry in shipped_entries() if group in entry.get("evidence", {})
+        )
         lines.append(f"| {title} (`{group}`) | " + " | ".join(str(found[level] or "") for level in LEVELS) + " |")
     return "\n".join(lines)
 
@@ -68,7 +70,7 @@ def left_out() -> str:
 
 
 @cache
-def shipped() -> list[Entry]:
+def shipped_entries() -> list[Entry]:
     """Return every shipped entry except the sandbox, with inherited fields."""
     contents = load_catalog([ROOT / "catalog"]).providers.contents
     return [json.loads(content) for name, content in contents.items() if name != "sandbox"]

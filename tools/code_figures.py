@@ -197,11 +197,11 @@ async def paths(folder: Path) -> dict[str, CalledFunctions]:
                 html = await response.text()
                 assert "is connected" in html, html
 
-    async def again() -> None:
+    async def call_again() -> None:
         assert await reload(gateway.app, folder / "gateway.yaml")
 
     found = {}
-    for name, path in (("proxied", call), ("refresh", refresh), ("connect", connect), ("reload", again)):
+    for name, path in (("proxied", call), ("refresh", refresh), ("connect", connect), ("reload", call_again)):
         found[name] = await trace_calls(path)
     await gateway.stop()
     await server.close()

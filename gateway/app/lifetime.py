@@ -150,7 +150,7 @@ def _apply_each_generation(
         _apply_call_log_settings(config.call_log, calls, store)
         store.trail.all_refreshes = config.audit.refreshes == "all"
 
-    def replaced(before: Generation, after: Generation) -> None:
+    def apply_generation(before: Generation, after: Generation) -> None:
         metrics.forget_known()
         set_(after.config)
         egress_limits.apply_settings(concurrency_settings(after.config.egress))
@@ -158,7 +158,7 @@ def _apply_each_generation(
             retired.add(before.egress)
 
     set_(current.generation.config)
-    current.follow(replaced)
+    current.follow(apply_generation)
 
 
 def _token_exchange(current: CurrentGeneration, parent: ParentLink | None) -> tuple[Journals, TokenExchange]:

@@ -29,10 +29,10 @@ class CallFailed(Exception):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), self.args, self.__dict__)
+        return _unpickle, (type(self), self.args, self.__dict__)
 
 
-def _unpickled(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
+def _unpickle(kind: type[CallFailed], args: tuple[Any, ...], members: Mapping[str, Any]) -> CallFailed:
     fault = kind.__new__(kind, *args)  # without `__init__`, because its arguments are not `args`
     fault.__dict__.update(members)
     return fault

@@ -22,7 +22,7 @@ class Response:
     content: bytes
 
     def __reduce__(self) -> tuple[Any, ...]:  # a proxy of headers cannot be pickled
-        return _unpickled, (self.status, self.reason, list(self.headers.items()), self.content)
+        return _unpickle, (self.status, self.reason, list(self.headers.items()), self.content)
 
     @property
     def ok(self) -> bool:
@@ -49,7 +49,7 @@ class Response:
         return self
 
 
-def _unpickled(status: int, reason: str, headers: list[tuple[str, str]], content: bytes) -> Response:
+def _unpickle(status: int, reason: str, headers: list[tuple[str, str]], content: bytes) -> Response:
     return Response(status, reason, CIMultiDictProxy(CIMultiDict(headers)), content)
 
 

@@ -134,9 +134,9 @@ def mask_secrets(reference: str, secrets: Collection[str]) -> str:
 
     Also masks a secret in a URL that is encoded inside the URL.
     """
-    decoded, starts = _decoded(reference)
+    decoded, starts = _decode(reference)
     normalized_secrets = {
-        form for text in secrets for form in (_decoded(text)[0], _normalized(text.encode(errors="surrogateescape")))
+        form for text in secrets for form in (_decode(text)[0], _normalize(text.encode(errors="surrogateescape")))
     }
     spans = sorted(
         (starts[at], starts[at + len(form)]) for form in normalized_secrets for at in _positions(decoded, form)
@@ -151,7 +151,7 @@ def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     return bytes(masked + raw[written_to:]).decode(errors="surrogateescape")
 
 
-def _decoded(text: str) -> tuple[bytes, list[int]]:
+def _decode(text: str) -> tuple[bytes, list[int]]:
     """Return `text` decoded for comparison, and the positions of the decoded bytes in `text`.
 
     The last position is the end of `text`.
@@ -166,10 +166,10 @@ def _decoded(text: str) -> tuple[bytes, list[int]]:
         decoded.append(int(match[1], 16))
         at = match.end()
     starts += range(at, len(raw) + 1)
-    return _normalized(bytes(decoded + raw[at:])), starts
+    return _normalize(bytes(decoded + raw[at:])), starts
 
 
-def _normalized(raw: bytes) -> bytes:
+def _normalize(raw: bytes) -> bytes:
     """Return the text normalized for comparison.
 
     The text becomes lower case, because hosts are not case-sensitive. Each plus becomes a space, because forms encode a

@@ -101,10 +101,10 @@ async def response_to(message: AgentMessage) -> McpResponse:
         reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return McpResponse(reply.status, None)
-    return await _encoded(reply, caller.share)
+    return await _encode_reply(reply, caller.share)
 
 
-async def _encoded(reply: McpReply, share: str) -> McpResponse:
+async def _encode_reply(reply: McpReply, share: str) -> McpResponse:
     content = await off_loop(share, reply.content) if reply.is_large else reply.content()
     return McpResponse(reply.status, content)
 
@@ -153,7 +153,7 @@ class ReadyCall:
     async def response(self) -> McpResponse:
         """Make the call, or continue it if it has begun, and return the response to the message."""
         reply = self._reply(await self._run.run_call(self._prepared))
-        return await _encoded(reply, self._request.caller.share)
+        return await _encode_reply(reply, self._request.caller.share)
 
     def _reply(self, result: dict[str, Any]) -> McpReply:
         return rpc.result_reply(self._request.message, result, _server(), None, self._run.structured_json)

@@ -232,7 +232,7 @@ def _read_modern_request(
         sent = routing.get(NAME_HEADER)
         _check_header(NAME_HEADER, None if sent is None else decoded_mcp_header(sent), value, f"params.{named}")
     if version != MODERN:
-        _unsupported(version)
+        _raise_unsupported(version)
     if not isinstance(capabilities, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta['{META_CAPABILITIES}'] must be an object.")
     return RpcRequest(request_id, method, params, MODERN, capabilities)
@@ -255,10 +255,10 @@ def _check_header(header: str, sent: str | None, value: Any, where: str) -> None
 
 def _check_revision(header: str | None) -> None:
     if header is not None and header not in REVISIONS:
-        _unsupported(header)
+        _raise_unsupported(header)
 
 
-def _unsupported(requested: Any) -> NoReturn:
+def _raise_unsupported(requested: Any) -> NoReturn:
     data = {"supported": list(REVISIONS), "requested": requested}
     raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
 

@@ -246,7 +246,7 @@ def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[
 
 def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]:
     if operation.method == "*":
-        yield from _proxied(operation)
+        yield from _proxied_responses(operation)
         return
     done: dict[str, Any] = {"description": "Success." if operation.status < 300 else "Redirect."}
     if operation.response is not None:
@@ -262,7 +262,7 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
         yield str(status), shared.error(status, codes, operation.content)
 
 
-def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
+def _proxied_responses(operation: Endpoint) -> Iterator[tuple[str, Any]]:
     """Yield the responses of a proxied call.
 
     The provider can return any body with any status, so no status has a schema.

@@ -296,12 +296,12 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         uid=row["uid"],
         provider=intern(row["provider"]),
         version=row["version"],
-        credential=_sealed(row, "credential", row["version"], ref),
+        credential=_sealed_value(row, "credential", row["version"], ref),
         expires_at=row["expires_at"],
         config=row["config"] or EMPTY,
         secret_config=None
         if row["secret_config"] is None
-        else _sealed(row, "secret_config", row["secret_config_version"], ref),
+        else _sealed_value(row, "secret_config", row["secret_config_version"], ref),
         metadata=row["metadata"],
         tags=row["tags"] or EMPTY,
         end_user=end_user_from_json(row["end_user"]),
@@ -313,11 +313,11 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
         lease=None if row["lease_until"] is None else Lease(row["lease_owner"] or "", row["lease_until"]),
         rotates=bool(row["rotates"]),
-        previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
+        previous=None if row[PREVIOUS] is None else _sealed_value(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
         previous_until=row[f"{PREVIOUS}_until"],
         granted_at=moment["granted_at"],
-        life=_shared(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), ENDLESS),
-        account=_shared(Account(row["account_id"], row["account_label"]), NOBODY),
+        life=_usual_if_equal(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), ENDLESS),
+        account=_usual_if_equal(Account(row["account_id"], row["account_label"]), NOBODY),
         refused_scopes=_refused_scopes(row["refused_scopes"]),
         created_at=moment["created_at"],
         updated_at=moment["updated_at"],
@@ -326,7 +326,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     )
 
 
-def _shared(value: T, usual: T) -> T:
+def _usual_if_equal(value: T, usual: T) -> T:
     return usual if value == usual else value
 
 
@@ -339,7 +339,7 @@ def sealed_in(connection: Connection) -> list[Sealed]:
     ]
 
 
-def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
+def _sealed_value(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
     return Sealed(row[column], ref.environment, "connections", row["uid"], column, version, ref)
 
 

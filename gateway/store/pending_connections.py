@@ -49,7 +49,7 @@ PLAIN: Final = (
 def new_to_json(new: NewConnection) -> dict[str, Any]:
     """Return the new connection as JSON, without its reference."""
     return {
-        **{name: _plain(getattr(new, name)) for name in PLAIN},
+        **{name: _plain_dict(getattr(new, name)) for name in PLAIN},
         "expires_at": _text(new.expires_at),
         "integration_uid": new.integration_uid,
         "end_user": end_user_to_json(new.end_user),
@@ -78,7 +78,7 @@ def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnectio
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain_dict(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 

@@ -288,7 +288,7 @@ class Rotation:
             async for rows in pages(self._transactions, column):
                 for some in self._batch.split([key for key, _ in rows]):
                     async with self._transactions.read() as db:
-                        found = [_sealed(column, row) for row in await db.execute(_rows(column, some))]
+                        found = [_sealed_value(column, row) for row in await db.execute(_rows(column, some))]
                     await self._keys.learn(*(sealed for _, sealed in found))
                     for _, sealed in found:
                         try:
@@ -357,7 +357,7 @@ class Rotation:
                 started = time.monotonic()
                 rows = (await db.execute(_rows(column, some).with_for_update(skip_locked=True))).all()
                 changed, damaged = list[dict[str, Any]](), list[str]()
-                for key, sealed in (_sealed(column, row) for row in rows):
+                for key, sealed in (_sealed_value(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
                         continue  # a refresh has already sealed this value under the newest key
                     try:
@@ -413,7 +413,7 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
     return select(*shown).where(mine, table.c[column.column].is_not(None)).order_by(table.c[column.key])
 
 
-def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
+def _sealed_value(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
     """Return the row's primary key, and its ciphertext with the place that it is bound to."""
     key, environment, name, ciphertext, *version = row
     number = column.version if isinstance(column.version, int) else version[0]

@@ -214,7 +214,7 @@ class Transactions:
         work = with_cause(work, current_traceparent())
         task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_ended)
         return await asyncio.shield(task)
 
     @asynccontextmanager
@@ -300,18 +300,18 @@ class Transactions:
         """Notify other processes. All commits during a running notification share the next one."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
-            self._notifying = asyncio.create_task(self._notified(), name="notify_others")
+            self._notifying = asyncio.create_task(self._notify_processes(), name="notify_others")
             self._running.add(self._notifying)
-            self._notifying.add_done_callback(self._ended)
+            self._notifying.add_done_callback(self._on_task_ended)
 
-    async def _notified(self) -> None:
+    async def _notify_processes(self) -> None:
         assert self._notify is not None
         while self._notify_again:
             self._notify_again = False
             with suppress(Unavailable):  # no error: other processes look for changes at least once a second
                 await self._notify(self)
 
-    def _ended(self, task: asyncio.Task[object]) -> None:
+    def _on_task_ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             # marks the exception as retrieved; the caller also gets it, unless the caller was cancelled

@@ -134,7 +134,7 @@ async def test_a_websocket_passes_messages_in_both_directions(balancer: Front) -
         assert socket.close_code == 1000
 
 
-async def large() -> AsyncIterator[bytes]:
+async def large_body() -> AsyncIterator[bytes]:
     for number in range(LARGE):
         yield piece(number)
 
@@ -149,7 +149,7 @@ def digest_of_large() -> str:
 @pytest.mark.parametrize("length", [str(LARGE * MIB), None], ids=["with its length", "in chunks"])
 async def test_large_upload_arrives_unchanged(balancer: Front, length: str | None) -> None:
     headers = {"Content-Length": length} if length else {}
-    async with http(balancer) as session, session.post("/proxy/upload", data=large(), headers=headers) as response:
+    async with http(balancer) as session, session.post("/proxy/upload", data=large_body(), headers=headers) as response:
         assert await response.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
 
 

@@ -136,7 +136,7 @@ def routes() -> list[object]:
             counts[request.POST.get("grant_type", "none")] += 1
         return token_view(request)
 
-    def counted(_request: HttpRequest) -> HttpResponse:
+    def show_counts(_request: HttpRequest) -> HttpResponse:
         return JsonResponse(counts)
 
     class WhoAmI(views.generic.ProtectedResourceView):  # type: ignore[misc]
@@ -154,7 +154,7 @@ def routes() -> list[object]:
         path("o/token/", token),
         path("o/revoke_token/", views.RevokeTokenView.as_view()),
         path("api/whoami", csrf_exempt(WhoAmI.as_view())),
-        path("counts", counted),
+        path("counts", show_counts),
     ]
 
 

@@ -108,11 +108,11 @@ async def test_a_body_in_chunks_of_one_byte_is_processed_in_parts_in_both_direct
     def watch(kind: type, name: str) -> None:
         received = getattr(kind, name)
 
-        def watched(self: object, data: bytes) -> None:
+        def receive_and_record(self: object, data: bytes) -> None:
             parts[kind].append(len(data) if data.count(b"\r\n") > MAX_LINES else 0)
             received(self, data)
 
-        monkeypatch.setattr(kind, name, watched)
+        monkeypatch.setattr(kind, name, receive_and_record)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

@@ -47,10 +47,10 @@ async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> R
     Only the tests run its audit keeper: on a busy machine, a keeper that runs by itself would interfere with them.
     """
 
-    async def idle(_: AuditKeeper) -> None:
+    async def wait_forever(_: AuditKeeper) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(AuditKeeper, "run", idle)
+    monkeypatch.setattr(AuditKeeper, "run", wait_forever)
     running.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/hook"
     await running.restart()
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))

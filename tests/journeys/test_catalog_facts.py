@@ -221,7 +221,12 @@ class ExpectedEntry:
         self.credential = {
             "API_KEY": {"apiKey": KEY},
             "BASIC": {name: hidden.get(name) or f"the-{name}" for name in ("username", "password")},
-            "OAUTH2_CC": {"token": TOKEN, "client_id": "id", "client_secret": "secret", **_shown(entry["data"])},
+            "OAUTH2_CC": {
+                "token": TOKEN,
+                "client_id": "id",
+                "client_secret": "secret",
+                **_client_certificate(entry["data"]),
+            },
             "OAUTH2": {},
         }[self.mode]
 
@@ -346,7 +351,7 @@ def _without_comments(value: Any) -> Any:
     return {key: _without_comments(member) for key, member in value.items() if not key.endswith("#")}
 
 
-def _shown(entry: Mapping[str, Any]) -> dict[str, str]:
+def _client_certificate(entry: Mapping[str, Any]) -> dict[str, str]:
     """Return a certificate, for a provider that requires mutual TLS."""
     if not entry.get("require_client_certificate"):
         return {}

@@ -40,7 +40,7 @@ async def call_all(gateways: Nodes, tracker: Tracker) -> Counter[int]:
     return statuses
 
 
-async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
+async def release_in_batches(tracker: Tracker, ended: asyncio.Event) -> None:
     """Release the responses of the token endpoint in batches, one batch every SLOW_S seconds."""
     while not ended.is_set():
         tracker.hold_response.clear()
@@ -58,7 +58,7 @@ async def test_nodes_with_different_clocks_lose_no_token_and_fail_no_call(
     tracker.ttl_s, tracker.refusal = ttl_s, 401
     async with nodes(tmp_path, tracker.url, database, skews_s=skews_s) as gateways:
         ended = asyncio.Event()
-        slowing = asyncio.create_task(slow(tracker, ended))
+        slowing = asyncio.create_task(release_in_batches(tracker, ended))
         statuses = await call_all(gateways, tracker)
         ended.set()
         tracker.hold_response.set()

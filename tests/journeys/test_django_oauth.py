@@ -24,7 +24,7 @@ LASTING = pytest.mark.parametrize("django_idp", [8], indirect=True)
 
 
 @pytest.fixture
-async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
+async def connected_id(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
     """Start a gateway and connect as the end user. Return the connection ID."""
     await _serve(gateway_server, django_idp)
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"))
@@ -40,21 +40,21 @@ async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_us
 
 @LASTING
 async def test_connect_call_expire_call_again_restart_call_again(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str
 ) -> None:
-    headers = _connection_headers(connected)
+    headers = _connection_headers(connected_id)
     assert await gateway_server.call("GET", f"{WHOAMI}?a=%2f+b", headers=headers) == (
         200,
         {"user": "ada", "query": "a=%2f+b"},
     )
-    await _wait_until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected_id)
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
     refreshes = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
     assert refreshes >= 1
 
     await gateway_server.restart()
     assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
-    await _wait_until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected_id)
     await gateway_server.restart()
     status, response = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
     assert (status, response["user"], response["body"]) == (201, "ada", '{"n": 1}')
@@ -65,27 +65,27 @@ async def test_connect_call_expire_call_again_restart_call_again(
 
 @LASTING
 async def test_many_calls_at_expiry_share_one_token_request(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str
 ) -> None:
-    await _wait_until_expired(gateway_server, django_idp, connected)
+    await _wait_until_expired(gateway_server, django_idp, connected_id)
     before = await django_idp.token_requests(gateway_server.session)
-    calls = [gateway_server.call("GET", WHOAMI, headers=_connection_headers(connected)) for _ in range(20)]
+    calls = [gateway_server.call("GET", WHOAMI, headers=_connection_headers(connected_id)) for _ in range(20)]
     assert [status for status, _ in await asyncio.gather(*calls)] == [200] * 20
     after = await django_idp.token_requests(gateway_server.session)
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
 async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_reported_as_reconnect_needed(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str, end_user: aiohttp.ClientSession
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected_id: str, end_user: aiohttp.ClientSession
 ) -> None:
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
     assert page.url.startswith(gateway_server.callback)
     assert page.status == 400
     _, listed = await gateway_server.call("GET", "/connections")
-    assert [connection["connection_id"] for connection in listed["connections"]] == [connected]
+    assert [connection["connection_id"] for connection in listed["connections"]] == [connected_id]
     assert (await django_idp.token_requests(gateway_server.session))["authorization_code"] == 1
 
-    path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
+    path = f"/connections/{connected_id}?provider_config_key=accounts&refresh_token=true"
     _, details = await gateway_server.call("GET", path)
     form = {
         "token": details["credentials"]["refresh_token"],
@@ -95,7 +95,7 @@ async def test_refused_consent_creates_no_connection_and_a_revoked_grant_is_repo
     async with gateway_server.session.post(f"{django_idp.url}/o/revoke_token/", data=form) as response:
         assert response.status == 200
     await django_idp.wait_until_dead(gateway_server.session, details["credentials"]["access_token"])
-    status, refusal = await _wait_until_refused_by_gateway(gateway_server, connected)
+    status, refusal = await _wait_until_refused_by_gateway(gateway_server, connected_id)
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
@@ -144,13 +144,13 @@ async def test_no_secret_is_in_plain_text_in_the_database_or_the_logs(
         page = await walk_consent(end_user, authorization)
     assert page.status == 200
     _, listed = await gateway_server.call("GET", "/connections")
-    connected = listed["connections"][0]["connection_id"]
-    path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
+    connected_id = listed["connections"][0]["connection_id"]
+    path = f"/connections/{connected_id}?provider_config_key=accounts&refresh_token=true"
     for _ in range(2):  # first the tokens of the consent, then the tokens of a refresh
         _, details = await gateway_server.call("GET", path)
         seen |= {details["credentials"]["access_token"], details["credentials"]["refresh_token"]}
-        await _wait_until_expired(gateway_server, django_idp, connected)
-        headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_connection_headers(connected)}
+        await _wait_until_expired(gateway_server, django_idp, connected_id)
+        headers = {"Authorization": f"Bearer {gateway_server.secret_key}", **_connection_headers(connected_id)}
         async with gateway_server.session.get(gateway_server.url + WHOAMI, headers=headers) as response:
             await response.read()  # on a busy machine, the new token may have expired when it arrives
     assert len(seen) >= 9

@@ -120,7 +120,7 @@ class WebhookGateway:
 async def start(providers: Internet, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     async with AsyncExitStack() as stack:
 
-        async def started(provider: str, secret: str, **integration: Any) -> WebhookGateway:
+        async def start_gateway(provider: str, secret: str, **integration: Any) -> WebhookGateway:
             made = document([f"127.0.0.1/32:{providers.port}"])
             made["catalog"] = []
             dev = made["environments"]["dev"]
@@ -131,7 +131,7 @@ async def start(providers: Internet, tmp_path: Path) -> AsyncIterator[Callable[.
             stack.push_async_callback(gateway.stop)
             return WebhookGateway(gateway)
 
-        yield started
+        yield start_gateway
 
 
 @pytest.fixture

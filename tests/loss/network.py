@@ -69,7 +69,7 @@ def network() -> Iterator[None]:
 
 
 @contextmanager
-def cut(node: int, address: str) -> Iterator[None]:
+def dropped_packets(node: int, address: str) -> Iterator[None]:
     """Drop all packets between this node and `address`, in both directions."""
     rules = (("OUTPUT", "-d", address), ("INPUT", "-s", address))
     for rule in rules:

@@ -43,7 +43,7 @@ async def run_program(*command: str | Path, folder: Path) -> str:
     return out.decode()
 
 
-async def responded(client: str, url: str, key: str) -> dict[str, Any]:
+async def run_client(client: str, url: str, key: str) -> dict[str, Any]:
     if client in OF_NODE:
         node, modules = await asyncio.to_thread(environments.node)
         out = await run_program(node, HERE / "agent_calls.mjs", client, f"{url}/mcp", key, folder=modules.parent)
@@ -60,7 +60,7 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
     async with agent_gateway(tmp_path) as gateway:
         scopes = ["environment:proxy", CONNECT]
         whole = await gateway.key(*RULES, scopes=scopes)
-        found = await responded(client, gateway.running.url, whole)
+        found = await run_client(client, gateway.running.url, whole)
         assert found["tools"] == ["search_issues", "get_me"]
         search, refused, me = found["results"]
         assert (search["error"], me["error"]) == (False, False), found
@@ -69,7 +69,7 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
         assert "Rule: rules" in refused["text"] or '"rule":"rules"' in refused["text"]
         assert [path for _, path, _, _ in gateway.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
         lost = await gateway.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
-        found = await responded(client, gateway.running.url, lost)
+        found = await run_client(client, gateway.running.url, lost)
         last = found["results"][2]
         assert last["error"] is True
         assert f"{gateway.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])

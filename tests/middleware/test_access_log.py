@@ -110,10 +110,10 @@ async def test_connection_that_could_not_be_opened_is_recorded(
 
 
 async def test_redirect_is_recorded(serve: Serve, records: RecordedExchanges) -> None:
-    async def away(_request: web.Request) -> web.Response:
+    async def redirect(_request: web.Request) -> web.Response:
         raise web.HTTPFound(f"/elsewhere?{MARKER}")
 
-    await exchange(await serve(OPEN, away, app(records)), get("/oauth/connect/jira"))
+    await exchange(await serve(OPEN, redirect, app(records)), get("/oauth/connect/jira"))
     assert (records[0].status, records[0].error_code) == (302, None)
 
 

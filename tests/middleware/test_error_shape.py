@@ -101,13 +101,13 @@ async def test_some_errors_end_the_connection(serve: Serve) -> None:
 
 
 async def test_an_error_after_the_response_head_cuts_the_connection(serve: Serve) -> None:
-    async def torn(request: web.Request) -> web.StreamResponse:
+    async def write_half(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"half")
         raise InvalidRequest("invalid_body", "too late")
 
-    port = await serve(OPEN, torn)
+    port = await serve(OPEN, write_half)
     async with dial(port) as client:
         client.send(GET)
         await client.until(b"half\r\n")

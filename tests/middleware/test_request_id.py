@@ -58,13 +58,13 @@ async def test_streaming_handler_adds_the_request_id(serve: Serve) -> None:
 
 
 async def test_redirects_and_errors_have_a_request_id(serve: Serve) -> None:
-    async def away(_request: web.Request) -> web.Response:
+    async def redirect(_request: web.Request) -> web.Response:
         raise web.HTTPFound("/elsewhere")
 
     async def missing(_request: web.Request) -> web.Response:
         raise web.HTTPNotFound
 
-    for handler, status in ((away, 302), (missing, 404)):
+    for handler, status in ((redirect, 302), (missing, 404)):
         port = await serve(Chain(request_id, error_shape), handler)
         response = parsed(await exchange(port, get("X-Request-Id: mine\r\n")))
         assert (response.status, response.headers["gateway-request-id"]) == (status, "mine")

@@ -11,7 +11,7 @@ from gateway.catalog.yaml_file import read_yaml
 from tools.evidence.assess import evidence_of, levels
 from tools.evidence.by_hand import entry_evidence
 from tools.evidence.compare import agrees, normalized_url
-from tools.evidence.drift import MIN_AGREEMENT, FieldComparison, compared, explanations, shipped
+from tools.evidence.drift import MIN_AGREEMENT, FieldComparison, compare_fields, explanations, shipped
 from tools.evidence.statements import KNOWLEDGE, Statement, sources, statements
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def entries() -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def fields(entries: dict[str, dict[str, Any]]) -> list[FieldComparison]:
-    return [item for item in compared(entries) if item.independent]
+    return [item for item in compare_fields(entries) if item.independent]
 
 
 def test_97_of_100_fields_agree_with_independent_sources(fields: list[FieldComparison]) -> None:

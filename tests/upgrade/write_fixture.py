@@ -224,14 +224,14 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
     await deployment.command("keys", "revoke", "--environment", "production", str(ended["id"]))
     capability = json.loads(await deployment.command(*words, "capability", "--capability", "--connection", "crm/valid"))
 
-    async def minted(key: str, **body: Any) -> str:
+    async def mint_key(key: str, **body: Any) -> str:
         response = await client.call("POST", "/environment/api-keys", key=key, json=body, expect=200)
         return str(response.body["data"]["secret"])
 
     scopes = ["environment:api_keys:*", "environment:proxy", "environment:connections:list"]
-    parent = await minted(KEYS["production"], display_name="parent", scopes=scopes, limits={"tags": {"team": "red"}})
-    child = await minted(parent, display_name="child", scopes=scopes[1:], limits={"integrations": ["crm"]})
-    staging = await minted(KEYS["staging"], display_name="all of staging")
+    parent = await mint_key(KEYS["production"], display_name="parent", scopes=scopes, limits={"tags": {"team": "red"}})
+    child = await mint_key(parent, display_name="child", scopes=scopes[1:], limits={"integrations": ["crm"]})
+    staging = await mint_key(KEYS["staging"], display_name="all of staging")
     for key in (agent["secret"], child):
         await client.call_proxy("crm", "valid", key=key, expect=200)
     keys = {"agent": agent["secret"], "ended": ended["secret"], "parent": parent, "child": child, "staging": staging}

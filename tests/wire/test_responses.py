@@ -163,14 +163,14 @@ REFERENCES = table(
 async def test_a_link_below_the_base_url_is_rewritten_to_the_gateway(
     bench: Bench, name: bytes, theirs: bytes, ours: bytes
 ) -> None:
-    def filled(text: bytes) -> bytes:
+    def fill_placeholders(text: bytes) -> bytes:
         authority = bench.recorder.authority
         result = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
         return result.replace(b"{us}", bench.public_url.encode())
 
-    said = ok(fields=name + b": " + filled(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
+    said = ok(fields=name + b": " + fill_placeholders(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
     response = await bench.responded(sends(said), BASED)
-    assert response.passed_on == [name + b": " + filled(ours)]
+    assert response.passed_on == [name + b": " + fill_placeholders(ours)]
 
 
 FRAMED_BODIES = table(

@@ -48,7 +48,7 @@ def evidence_of(name: str, entry: Entry) -> dict[str, Any]:
         levels: dict[str, str] = {}
         named: set[str] = set()
         for field, place in _ASSESSED[group].items():
-            if (assessed := _assessed(name, entry, field, place)) is not None:
+            if (assessed := _assess_field(name, entry, field, place)) is not None:
                 levels[place], by = assessed
                 named |= by
         if levels:
@@ -92,7 +92,7 @@ def _differences(name: str, group: str) -> dict[str, str]:
     return {place: known[field] for field, place in _ASSESSED[group].items() if field in known}
 
 
-def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set[str]] | None:
+def _assess_field(name: str, entry: Entry, field: str, place: str) -> tuple[str, set[str]] | None:
     """Return level and sources of one field, or None if the entry does not have the field."""
     written = _is_written(entry, place)
     if not written and entry["auth_mode"] not in _DEFAULTED.get(field, ()):

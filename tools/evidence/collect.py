@@ -73,7 +73,7 @@ def collect(folder: Path, names: frozenset[str]) -> list[Statement]:
             for path in sorted((folder / "operations").glob("*.json"))
             for operation in _operations(_read(path))
         ),
-        *_corrected(_read(ROOT / "tests" / "gateway" / "catalog" / "facts.json")),
+        *_statements_from_corrections(_read(ROOT / "tests" / "gateway" / "catalog" / "facts.json")),
     ]
     return [item for item in found if item.entry in names]
 
@@ -220,7 +220,7 @@ def _quirks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
         said = facts[fact["same_as"]] if "same_as" in fact else fact
         for field in ("token_request_auth_method", "scope_separator"):
             if field in said:
-                yield from _stated(name, field, said[field])
+                yield from _statements_from_fact(name, field, said[field])
         pkce = str(said["pkce"]["value"])
         kind = (
             "breaks" if pkce.startswith("breaks") else "works" if pkce.startswith(("required", "supported")) else None
@@ -240,7 +240,7 @@ def _quirks(facts: Mapping[str, Facts]) -> Iterator[Statement]:
                 yield Statement(name, f"refresh.{key}", (refresh[key],), _ids([*read, *seen]))
 
 
-def _stated(name: str, field: str, fact: Facts) -> Iterator[Statement]:
+def _statements_from_fact(name: str, field: str, fact: Facts) -> Iterator[Statement]:
     by_value: dict[str, dict[str, set[str]]] = {}
     for row in fact["evidence"]:
         by_value.setdefault(row["value"], {}).setdefault(row["basis"], set()).add(row["id"])
@@ -306,7 +306,7 @@ def _operations(facts: Facts) -> Iterator[Statement]:
 # ── tests/gateway/catalog/facts.json: values that were wrong in the past. The source of each value is a text.
 
 
-def _corrected(rows: list[Facts]) -> Iterator[Statement]:
+def _statements_from_corrections(rows: list[Facts]) -> Iterator[Statement]:
     for row in rows:
         path, words = ".".join(row["path"]), row["source"]
         field = path.removeprefix("proxy.") if path == "proxy.base_url" else path

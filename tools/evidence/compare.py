@@ -71,7 +71,7 @@ def _pkce(entry: Entry) -> Iterator[str]:
         yield "breaks" if entry.get("disable_pkce") else "works"
 
 
-def _disabled(entry: Entry) -> Iterator[bool]:
+def _disabled_values(entry: Entry) -> Iterator[bool]:
     if entry["auth_mode"] == "OAUTH2":
         yield entry.get("disable_pkce", False)
 
@@ -99,7 +99,7 @@ _READ: Final[Mapping[str, Callable[[Entry], Iterator[Any]]]] = {
     "token_request_auth_method": _client,
     "scope_separator": _separator,
     "pkce": _pkce,
-    "disable_pkce": _disabled,
+    "disable_pkce": _disabled_values,
     "verification": _proofs,
     "paginate.parameters": _paging,
 }

@@ -53,7 +53,7 @@ def explanations() -> Mapping[str, Mapping[str, str]]:
     return known
 
 
-def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparison]:
+def compare_fields(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparison]:
     """Yield every field of `entries` that at least one looked-up source states."""
     for name, entry in entries.items():
         alike: dict[str, set[str]] = {}
@@ -80,7 +80,7 @@ def shipped() -> dict[str, dict[str, Any]]:
 
 def main() -> int:
     """Print the differences and the share of fields that agree."""
-    found = [entry for entry in compared(shipped()) if entry.independent]
+    found = [entry for entry in compare_fields(shipped()) if entry.independent]
     differing = [entry for entry in found if not entry.agrees]
     unexplained = 0
     for item in differing:

@@ -122,7 +122,7 @@ def _search_segment(
     # The connection of each row is checked below, not in SQL. So SQL must not limit the number of rows.
     rows = db.execute(statement, (*values, *subject_values, limit if filters.connections is None else -1))
     try:
-        return [_operation(row) for row in islice((row for row in rows if _reached(row, filters)), limit)]
+        return [_operation(row) for row in islice((row for row in rows if _is_listed_connection(row, filters)), limit)]
     finally:
         rows.close()
 
@@ -226,7 +226,7 @@ def _placeholders(values: Sized) -> str:
     return ", ".join("?" * len(values))
 
 
-def _reached(row: tuple[Any, ...], filters: OperationFilter) -> bool:
+def _is_listed_connection(row: tuple[Any, ...], filters: OperationFilter) -> bool:
     width = len(COLUMNS)
     return filters.connections is None or (row[width + 1], row[width + 2]) in filters.connections
 

@@ -219,14 +219,14 @@ def test_log_contains_eight_characters_of_the_capabilitys_digest() -> None:
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_links_of_the_provider_are_rewritten_to_the_capability_url(tmp_path: Path, fast_path: bool) -> None:
-    async def responded(reader: Any, writer: Any) -> None:
+    async def respond_with_links(reader: Any, writer: Any) -> None:
         while True:
             head, _ = await read_message(reader)
             says = b"HTTP/1.1 302 Found\r\nLocation: /y?z=1\r\nLink: </p?page=2>; rel=next\r\n"
             says += b"Referrer-Policy: unsafe-url\r\nContent-Length: 0\r\n\r\n"
             writer.write(OK if b"/warm" in head else says)
 
-    async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=responded) as gateway:
+    async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=respond_with_links) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         for _ in range(2):
@@ -248,7 +248,7 @@ async def test_credential_in_the_query_replaces_the_sdks_value(tmp_path: Path) -
 
 
 async def test_capability_passes_a_websocket(tmp_path: Path) -> None:
-    async def responded(reader: Any, writer: Any) -> None:
+    async def accept_upgrade(reader: Any, writer: Any) -> None:
         head, _ = await read_message(reader)
         assert b"authorization: Bearer key-of-c1" in head
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
@@ -256,7 +256,7 @@ async def test_capability_passes_a_websocket(tmp_path: Path) -> None:
         await writer.drain()
 
     asks = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
-    async with two_connection_gateway(tmp_path, responded=responded) as gateway:
+    async with two_connection_gateway(tmp_path, responded=accept_upgrade) as gateway:
         allowed = (await capability(gateway, limits={"rules": ["WEBSOCKET /socket"]}))["secret"]
         async with dial(gateway.port) as client:
             await client.send(get(allowed, "/socket", asks))

@@ -767,13 +767,13 @@ def count_reads(
     store, reads = gateway.running.runtime.store, list[str]()
     get = store.keys.get
 
-    async def counted(key_digest: str) -> Any:
+    async def get_and_record(key_digest: str) -> Any:
         reads.append(key_digest)
         found = await get(key_digest)
         after()
         return found
 
-    monkeypatch.setattr(store.keys, "get", counted)
+    monkeypatch.setattr(store.keys, "get", get_and_record)
     return reads
 
 

@@ -170,11 +170,11 @@ async def test_child_keys_share_the_turns_of_their_parent(
     """
     shares: list[str] = []
 
-    async def counted(share: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def run_and_record(share: str, work: Callable[..., Any], *arguments: Any) -> Any:
         shares.append(share)
         return work(*arguments)
 
-    monkeypatch.setattr("gateway.access.known_keys.off_loop", counted)
+    monkeypatch.setattr("gateway.access.known_keys.off_loop", run_and_record)
     root = await gateway.key("root", **MINTS)
     child = await gateway.key("child", key=root["secret"], **MINTS, limits={"rules": long_rules(1)})
     below = await gateway.key("below", key=child["secret"], **MINTS)

@@ -54,12 +54,12 @@ def test_many_tools_are_not_compared_with_many_patterns_without_limit() -> None:
     with pytest.raises(MalformedResponse, match="more tools than the key's rules can be compared with"):
         filtered_json(body, ToolFilter(policy(MANY), request()).shows)
 
-    def refused() -> None:
+    def assert_refused() -> None:
         with pytest.raises(MalformedResponse):
             filtered_json(body, ToolFilter(key, request()).shows)
 
     key = policy(MANY, MANY, MANY, MANY, MANY)
-    assert cpu_s(refused) <= 3 * reference_s(1_000_000)
+    assert cpu_s(assert_refused) <= 3 * reference_s(1_000_000)
     few = policy(("POST /m with tools aaaaa1,search_*,get_*,list_*",))
     shown = json.loads(filtered_json(body, ToolFilter(few, request()).shows))
     assert shown == {"result": {"tools": [{"name": "aaaaa1"}]}}

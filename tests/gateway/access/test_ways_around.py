@@ -263,7 +263,7 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
 
     heads: list[bytes] = []
 
-    async def responded(reader: object, writer: object) -> None:
+    async def respond_and_record(reader: object, writer: object) -> None:
         while True:
             head, _ = await read_message(reader)  # type: ignore[arg-type]
             heads.append(head)
@@ -272,7 +272,7 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
             writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (link, len(body), body))  # type: ignore[attr-defined]
 
     paginate = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
-    async with two_connection_gateway(tmp_path, responded=responded, paginate=paginate) as gateway:
+    async with two_connection_gateway(tmp_path, responded=respond_and_record, paginate=paginate) as gateway:
         key = await limited_key(gateway)
         response = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
         assert response.status == 200

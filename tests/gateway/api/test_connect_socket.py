@@ -161,16 +161,16 @@ async def test_socket_path_without_an_upgrade_is_404(running: RunningGateway) ->
 async def test_host_page_at_the_socket_path_is_still_served(
     running: RunningGateway, first: str, aiohttp_client: AiohttpClient
 ) -> None:
-    async def own(_request: web.Request) -> web.Response:
+    async def serve_host_page(_request: web.Request) -> web.Response:
         return web.Response(text="the host's own")
 
     host = web.Application()
     if first == "host":
-        host.router.add_get("/", own)
+        host.router.add_get("/", serve_host_page)
     running.document["server"]["port"] = 0
     gateway.setup(host, document([]) | {"catalog": []} | {"environments": {}} | {"store": running.document["store"]})
     if first == "gateway":
-        host.router.add_get("/", own)
+        host.router.add_get("/", serve_host_page)
     client = await aiohttp_client(host)
     async with client.get("/") as response:
         assert await response.text() == "the host's own"

@@ -270,14 +270,14 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
     stored, there = running.runtime.store.integrations, running.runtime.current.generation.integrations
     read, seen, goes_on = type(stored).get, asyncio.Event(), asyncio.Event()
 
-    async def slow(store: Any, environment: str, integration_id: str) -> Any:
+    async def read_and_wait(store: Any, environment: str, integration_id: str) -> Any:
         found = await read(store, environment, integration_id)
         if not seen.is_set():
             seen.set()
             await goes_on.wait()
         return found
 
-    monkeypatch.setattr(type(stored), "get", slow)
+    monkeypatch.setattr(type(stored), "get", read_and_wait)
     await create_integration(running)
     async with asyncio.timeout(PATIENCE_S):
         await seen.wait()  # the change feed is processing the row

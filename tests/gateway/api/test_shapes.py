@@ -14,7 +14,7 @@ from tests.fakes.scaling import linear_fault
 @pytest.mark.parametrize("piece", [".", "a.", "@.", "@", "a@a."])
 @pytest.mark.parametrize("end", ["", " ", "@"])
 def test_check_of_an_email_address_takes_linear_time(piece: str, end: str) -> None:
-    def validated(size: int) -> Callable[[], object]:
+    def validation_of(size: int) -> Callable[[], object]:
         given = {"id": "u1", "email": "a@" + piece * (size // len(piece)) + end}
 
         def work() -> None:
@@ -23,7 +23,7 @@ def test_check_of_an_email_address_takes_linear_time(piece: str, end: str) -> No
 
         return work
 
-    assert linear_fault(validated, 1 << 20) == ""
+    assert linear_fault(validation_of, 1 << 20) == ""
 
 
 @pytest.mark.parametrize("pattern", [EMAIL_FORM, value.EMAIL])

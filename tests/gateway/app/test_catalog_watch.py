@@ -220,12 +220,12 @@ async def test_nothing_is_read_while_nothing_changes(
     looks = 0
     real = catalog_watch.folders_state
 
-    def counted(folders: Any) -> int:
+    def count_look(folders: Any) -> int:
         nonlocal looks
         looks += 1
         return real(folders)
 
-    monkeypatch.setattr(catalog_watch, "folders_state", counted)
+    monkeypatch.setattr(catalog_watch, "folders_state", count_look)
     before = watching_gateway.runtime
     (watching_gateway.folder / "catalog" / "notes.txt").write_text("no entry")
     await wait_until(lambda: looks)
@@ -267,7 +267,7 @@ async def test_every_worker_applies_the_change_and_one_logs_it(tmp_path: Path) -
         (tmp_path / "catalog" / "broken.yaml").write_text("display_name: [\n")
         await process.logged("catalog_changed")
 
-        async def served() -> bool:
+        async def is_served() -> bool:
             headers = {"Authorization": f"Bearer {SECRET_KEY}", "Connection": "close"}
             async with http.get(f"http://127.0.0.1:{process.port}/providers/mail", headers=headers) as response:
                 return response.status == 200
@@ -275,7 +275,7 @@ async def test_every_worker_applies_the_change_and_one_logs_it(tmp_path: Path) -
         async with asyncio.timeout(PATIENCE_S):
             in_a_row = 0
             while in_a_row < 16:  # each request on its own connection, so that both workers are reached
-                in_a_row = in_a_row + 1 if await served() else 0
+                in_a_row = in_a_row + 1 if await is_served() else 0
         faults = [entry for entry in process.log if entry["event"] == "fault"]
         assert len(faults) == 1
         assert "broken.yaml" in faults[0]["detail"]

@@ -308,12 +308,12 @@ async def test_running_deletion_completes(
     rows, go_on, begun_deletes = event_gateway.runtime.store.connections, asyncio.Event(), list[Any]()
     delete = rows.delete
 
-    async def slow(*args: Any, **options: Any) -> bool:
+    async def wait_then_delete(*args: Any, **options: Any) -> bool:
         begun_deletes.append(args)
         await go_on.wait()
         return await delete(*args, **options)
 
-    monkeypatch.setattr(rows, "delete", slow)
+    monkeypatch.setattr(rows, "delete", wait_then_delete)
     path = "/connections/c1?provider_config_key=tracker"
     begun = asyncio.create_task(event_gateway.json("DELETE", path, expect=200))
     deleter = event_gateway.runtime.deleter
@@ -335,13 +335,13 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     rows, go_on, ended, begun_ends = event_gateway.runtime.store.integrations, asyncio.Event(), list[Any](), list[Any]()
     end = rows.end
 
-    async def slow(item: Any) -> bool:
+    async def wait_then_end(item: Any) -> bool:
         begun_ends.append(item)
         await go_on.wait()
         ended.append(item)
         return await end(item)
 
-    monkeypatch.setattr(rows, "end", slow)
+    monkeypatch.setattr(rows, "end", wait_then_end)
     begun = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
     await wait_until(lambda: begun_ends)
     await reload_gateway(event_gateway)
@@ -403,15 +403,15 @@ async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None
 
 
 async def test_invalid_keys_stay_counted(event_gateway: RunningGateway) -> None:
-    async def guessed() -> int:
+    async def guess_key() -> int:
         async with event_gateway.http.get(
             f"{event_gateway.url}/connections", headers={"Authorization": "Bearer x"}
         ) as response:
             return response.status
 
-    assert [await guessed() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
+    assert [await guess_key() for _ in range(MAX_INVALID_KEYS)] == [401] * MAX_INVALID_KEYS
     await reload_gateway(event_gateway)
-    assert await guessed() == 429
+    assert await guess_key() == 429
 
 
 async def test_refusals_stay_counted(event_gateway: RunningGateway) -> None:

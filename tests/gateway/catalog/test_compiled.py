@@ -127,12 +127,12 @@ def test_cache_is_in_the_users_cache_folder_if_the_catalog_folder_is_read_only(
 ) -> None:
     make = tempfile.mkstemp
 
-    def refused(**options: Any) -> tuple[int, str]:
+    def refuse_folder(**options: Any) -> tuple[int, str]:
         if options["dir"] == large_folder:
             raise PermissionError(13, "read-only")
         return make(**options)
 
-    monkeypatch.setattr(tempfile, "mkstemp", refused)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse_folder)
     load_catalog([large_folder])
     assert not cache_file(large_folder).exists()
     assert len(list((large_folder.parent / "cache" / "integration-gateway").iterdir())) == 1
@@ -142,10 +142,10 @@ def test_cache_is_in_the_users_cache_folder_if_the_catalog_folder_is_read_only(
 
 
 def test_catalog_loads_without_a_writable_folder(large_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(place: Path, text: bytes) -> None:
+    def refuse_write(place: Path, text: bytes) -> None:
         raise OSError(30, "read-only file system")
 
-    monkeypatch.setattr(compiled, "_write", refused)
+    monkeypatch.setattr(compiled, "_write", refuse_write)
     assert len(load_catalog([large_folder]).providers) == COUNT + 1
     assert list(large_folder.glob(".comp*")) == []
 

@@ -51,10 +51,10 @@ def calling(kind: str, url: str) -> Call:
             result = getattr(client, method)(*args, **options)
             return list(result) if hasattr(result, "__next__") else result
 
-    async def threaded(method: str, *args: Any, **options: Any) -> Any:
+    async def call_in_thread(method: str, *args: Any, **options: Any) -> Any:
         return await asyncio.to_thread(blocking, method, *args, **options)
 
-    return asynchronous if kind == "async" else threaded
+    return asynchronous if kind == "async" else call_in_thread
 
 
 @pytest.fixture(params=["async", "sync"])

@@ -75,10 +75,10 @@ async def call(request: pytest.FixtureRequest, list_: Paged) -> AsyncIterator[Ca
     else:
         with Client(list_.gateway.url + "/", SECRET_KEY, **names) as blocking:
 
-            async def threaded(method: str, *args: Any, **options: Any) -> Any:
+            async def call_in_thread(method: str, *args: Any, **options: Any) -> Any:
                 return await asyncio.to_thread(getattr(blocking, method), *args, **options)
 
-            yield threaded
+            yield call_in_thread
             await asyncio.to_thread(blocking.close)
 
 
@@ -126,7 +126,7 @@ async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_exception_of_an_uploaded_iterable_is_raised_unchanged(call: Call, kind: str) -> None:
-    def broken() -> Iterator[bytes]:
+    def failing_pieces() -> Iterator[bytes]:
         yield b"half"
         raise OSError("the disk is gone")
 
@@ -135,7 +135,7 @@ async def test_exception_of_an_uploaded_iterable_is_raised_unchanged(call: Call,
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        await call("post", "/x", data=broken() if kind == "plain" else broken_async())
+        await call("post", "/x", data=failing_pieces() if kind == "plain" else broken_async())
     assert (await call("get", "/x")).status == 200
 
 

@@ -13,11 +13,11 @@ async def test_import_without_settings_reads_the_existing_connection_once(
     connections, reads = running.runtime.store.connections, list[ConnectionRef]()
     get = connections.get
 
-    async def counted(ref: ConnectionRef) -> Connection | None:
+    async def get_and_record(ref: ConnectionRef) -> Connection | None:
         reads.append(ref)
         return await get(ref)
 
-    monkeypatch.setattr(connections, "get", counted)
+    monkeypatch.setattr(connections, "get", get_and_record)
     integration = running.runtime.generation.integrations.get("dev", "tracker")
     for _ in range(2):
         credential = {"type": "OAUTH2", "access_token": tracker.grant()["access_token"]}

@@ -245,16 +245,18 @@ async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(
     key = await gateway.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": scopes}, expect=200)
     headers = {"Authorization": f"Bearer {key['data']['secret']}"}
 
-    async def patched(**changes: Any) -> int:
+    async def patch_integration(**changes: Any) -> int:
         async with gateway.http.patch(f"{gateway.url}/integrations/made", json=changes, headers=headers) as response:
             return response.status
 
-    assert await patched(allowed_hosts=["git.example.com", host_of(other_server)]) == 403
+    assert await patch_integration(allowed_hosts=["git.example.com", host_of(other_server)]) == 403
     assert (
-        await patched(allowed_hosts=[host_of(other_server)], credentials={**credentials, "client_secret": "another"})
+        await patch_integration(
+            allowed_hosts=[host_of(other_server)], credentials={**credentials, "client_secret": "another"}
+        )
         == 200
     )
-    assert await patched(allowed_hosts=[]) == 200
+    assert await patch_integration(allowed_hosts=[]) == 200
     await gateway.restart()
     shown = await gateway.json("GET", "/integrations/made", expect=200)
     assert "allowed_hosts" not in shown["data"]

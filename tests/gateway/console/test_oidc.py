@@ -97,7 +97,7 @@ async def test_over_https_both_cookies_are_bound_to_this_host(running: RunningGa
     assert all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"))
 
 
-def _unsigned(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+def _encode_unsigned(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
     parts = [json.dumps(item).encode() for item in ({"alg": "none"}, claims)]
     return ".".join([*(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), ""])
 
@@ -126,7 +126,7 @@ def _change_signed_claims(idp: IdentityProvider, claims: dict[str, Any]) -> str:
 
 
 FORGED_TOKENS: dict[str, Callable[[IdentityProvider, dict[str, Any]], str]] = {
-    "alg none": _unsigned,
+    "alg none": _encode_unsigned,
     "HS256 by the public key": _sign_with_public_key,
     "HS256 by the client secret": _sign_with_client_secret,
     "another key": _sign_with_other_key,

@@ -219,11 +219,11 @@ async def test_tls_is_verified_against_the_name(addresses: dict[str, list[str]],
 
 
 async def test_server_without_tls_is_reported_as_a_tls_error() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def write_plain_text(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"plain text\r\n\r\n")
         await writer.drain()
 
-    async with raw_provider(plain) as provider, open_egress() as egress:
+    async with raw_provider(write_plain_text) as provider, open_egress() as egress:
         with pytest.raises(EgressError) as failure:
             await egress.fetch("GET", f"https://127.0.0.1:{provider.port}/", timeout_s=30)
     assert failure.value.kind == "tls"

@@ -32,11 +32,11 @@ async def test_freed_memory_goes_to_the_key_with_the_least_memory() -> None:
     held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
     held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
 
-    async def taken(key: str) -> None:
+    async def reserve_and_record(key: str) -> None:
         await memory.reserve(key, 10, LONG_S)
         order.append(key)
 
-    waiting = [asyncio.create_task(taken(key)) for key in ("a", "a", "b", "d")]
+    waiting = [asyncio.create_task(reserve_and_record(key)) for key in ("a", "a", "b", "d")]
     await let_tasks_run()
     assert order == []
     held[3].release()

@@ -85,13 +85,13 @@ async def test_interrupted_body_is_never_complete_at_the_provider() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         got.append(await reader.read())
 
-    async def broken() -> AsyncIterator[bytes]:
+    async def failing_body() -> AsyncIterator[bytes]:
         yield b"abc"
         raise ConnectionError("the caller left")
 
     async with raw_provider(script) as provider, open_egress() as egress:
         with pytest.raises(EgressError, match="broke off"):
-            await egress.send(request_to(provider, "POST"), Body(broken(), None))
+            await egress.send(request_to(provider, "POST"), Body(failing_body(), None))
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert not any(body.endswith(b"0\r\n\r\n") for body in got)
 
@@ -100,7 +100,7 @@ async def test_early_response_is_returned_while_the_body_is_still_sent() -> None
     more = asyncio.Event()
     ended = asyncio.Event()
 
-    async def slow() -> AsyncIterator[bytes]:
+    async def paused_body() -> AsyncIterator[bytes]:
         try:
             yield b"abc"
             await more.wait()
@@ -114,7 +114,7 @@ async def test_early_response_is_returned_while_the_body_is_still_sent() -> None
         await reader.read()
 
     async with raw_provider(script) as provider, open_egress() as egress:
-        exchange = await egress.send(request_to(provider, "POST"), Body(slow(), 6))
+        exchange = await egress.send(request_to(provider, "POST"), Body(paused_body(), 6))
         assert (exchange.status, await exchange.read(), await exchange.read()) == (413, b"no", b"")
         exchange.close()  # the rest of the body is not sent, and the connection is not reused
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
@@ -125,7 +125,7 @@ async def test_early_response_is_returned_while_the_body_is_still_sent() -> None
 async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> None:
     more = asyncio.Event()
 
-    async def slow() -> AsyncIterator[bytes]:
+    async def body_with_pause() -> AsyncIterator[bytes]:
         yield b"abc"
         await more.wait()
         yield b"def"
@@ -138,7 +138,7 @@ async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> N
             writer.write(OK)
 
     async with raw_provider(script) as provider, open_egress() as egress:
-        exchange = await egress.send(request_to(provider, "POST"), Body(slow(), 6))
+        exchange = await egress.send(request_to(provider, "POST"), Body(body_with_pause(), 6))
         assert await exchange.read() == b"ok"
         more.set()
         pool = pool_of(egress, provider)

@@ -54,7 +54,7 @@ class Stage:
 
     async def refused(self, code: str, status: int, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Make a call that must fail with `code` and return its error; for a page, an empty one."""
-        response, text = await self._asked(method, path, options)
+        response, text = await self._request(method, path, options)
         sent = response.headers.get("Gateway-Error")
         assert (response.status, sent) == (status, code), text
         self.seen.add(code)
@@ -69,12 +69,12 @@ class Stage:
 
     async def call_successfully(self, method: str, path: str, **options: Any) -> Any:
         """Make a call that must succeed."""
-        response, text = await self._asked(method, path, options)
+        response, text = await self._request(method, path, options)
         assert response.status < 400, text
         assert "Gateway-Error" not in response.headers, text
         return json.loads(text) if response.headers.get("Content-Type", "").startswith("application/json") else text
 
-    async def _asked(self, method: str, path: str, options: dict[str, Any]) -> tuple[aiohttp.ClientResponse, str]:
+    async def _request(self, method: str, path: str, options: dict[str, Any]) -> tuple[aiohttp.ClientResponse, str]:
         headers = options.pop("headers", self.gateway.headers)
         url = path if path.startswith("http") else self.gateway.url + path
         async with self.gateway.http.request(method, url, headers=headers, **options) as response:

@@ -608,15 +608,15 @@ async def produce_store_unavailable(stage: Stage) -> None:
 async def produce_credential_unreadable(stage: Stage) -> None:
     runtime = stage.gateway.runtime
 
-    async def stored(as_what: str) -> None:
+    async def store_credential(as_what: str) -> None:
         statement = text(f"UPDATE connections SET credential = {as_what} WHERE integration_id = 'keyed'")
         await runtime.store.transactions.write(lambda db: db.execute(statement))
         runtime.live.forget(ConnectionRef("dev", "keyed", "c1"))
 
-    await stored("CAST(credential || x'00' AS BLOB)")
+    await store_credential("CAST(credential || x'00' AS BLOB)")
     result = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
     assert "gateway restore" in result["message"]
-    await stored("substr(credential, 1, length(credential) - 1)")
+    await store_credential("substr(credential, 1, length(credential) - 1)")
     await stage.call_successfully("GET", "/proxy/list", **stage.on_behalf("keyed"))
 
 
@@ -624,11 +624,11 @@ async def produce_credential_unreadable(stage: Stage) -> None:
 async def produce_generic_error_support(stage: Stage) -> None:
     sessions: Any = stage.gateway.runtime.sessions
 
-    async def broken(*_: Any, **__: Any) -> None:
+    async def raise_fault(*_: Any, **__: Any) -> None:
         raise RuntimeError("a fault of ours")
 
     session = {"end_user": {"id": "u"}}
-    sound, sessions.open = sessions.open, broken
+    sound, sessions.open = sessions.open, raise_fault
     body = await stage.refused("generic_error_support", 500, "POST", "/connect/sessions", json=session)
     assert "fault of ours" not in str(body)
     sessions.open = sound

@@ -94,11 +94,11 @@ async def test_a_cursor_is_valid_only_for_its_key_and_call(tmp_path: Path) -> No
 
 
 async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
-    async def elsewhere(_: web.Request) -> web.Response:
+    async def link_to_other_host(_: web.Request) -> web.Response:
         return web.json_response({"items": ITEMS, "meta": {"url": "https://attacker.example/base/v1/items?start=20"}})
 
     async with agent_gateway(tmp_path, paginate=BODY_LINK) as gateway:
-        gateway.provider.responding = elsewhere
+        gateway.provider.responding = link_to_other_host
         result = await gateway.call(await gateway.key("GET /base/v1/items as list_items"), "list_items", {})
         assert (result["isError"], cursor_in(result)) == (False, None)
 

@@ -92,10 +92,10 @@ async def test_a_long_list_is_searched(gateway: AgentGateway) -> None:
 
 
 async def test_the_time_to_retry_is_shown_to_the_agent(gateway: AgentGateway) -> None:
-    async def busy(_: web.Request) -> web.Response:
+    async def respond_busy(_: web.Request) -> web.Response:
         return web.json_response({"message": "slow down"}, status=429, headers={"Retry-After": "30"})
 
-    gateway.provider.responding = busy
+    gateway.provider.responding = respond_busy
     result = await gateway.call(await gateway.key("GET /base/v1/me"), "get_me")
     assert text_of(result).splitlines()[0] == "The provider returned 429 Too Many Requests."
     assert text_of(result).splitlines()[-1] == "Retry-After: 30. Wait before you call again."
@@ -248,10 +248,10 @@ async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(gateway: 
 
 
 async def test_a_response_of_the_provider_that_is_an_error_is_one(gateway: AgentGateway) -> None:
-    async def no(_request: web.Request) -> web.Response:
+    async def respond_404(_request: web.Request) -> web.Response:
         return web.json_response({"why": "no such issue"}, status=404)
 
-    gateway.provider.responding = no
+    gateway.provider.responding = respond_404
     key = await gateway.key(*RULES)
     result = await gateway.call(key, "get_issue", {"issue": "x"})
     assert result["isError"] is True

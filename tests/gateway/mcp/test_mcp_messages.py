@@ -18,7 +18,9 @@ def modern(method: str = "tools/list", **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
 
 
-def routed(method: str = "tools/list", name: str | None = None, version: str = mcp.MODERN) -> list[tuple[str, str]]:
+def routing_headers(
+    method: str = "tools/list", name: str | None = None, version: str = mcp.MODERN
+) -> list[tuple[str, str]]:
     named = [("Mcp-Name", name)] if name is not None else []
     return [("MCP-Protocol-Version", version), ("Mcp-Method", method), *named]
 
@@ -28,14 +30,14 @@ def read(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcReque
     return mcp.read_message(body, headers or [])
 
 
-def refused(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcError:
+def error_of_message(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcError:
     with pytest.raises(RpcError) as raised:
         read(message, headers)
     return raised.value
 
 
 def test_a_modern_request_carries_its_own_revision() -> None:
-    found = read(modern("tools/call", name="get_x"), routed("tools/call", "get_x"))
+    found = read(modern("tools/call", name="get_x"), routing_headers("tools/call", "get_x"))
     assert isinstance(found, RpcRequest)
     assert (found.revision, found.method, found.params["name"], found.modern) == (
         mcp.MODERN,
@@ -48,9 +50,10 @@ def test_a_modern_request_carries_its_own_revision() -> None:
 def test_a_name_that_no_header_can_carry_comes_in_base64() -> None:
     name = "größe"
     coded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
-    read(modern("tools/call", name=name), routed("tools/call", coded))
+    read(modern("tools/call", name=name), routing_headers("tools/call", coded))
     assert (
-        refused(modern("tools/call", name=name), routed("tools/call", coded[:-3] + "x?=")).code == mcp.HEADER_MISMATCH
+        error_of_message(modern("tools/call", name=name), routing_headers("tools/call", coded[:-3] + "x?=")).code
+        == mcp.HEADER_MISMATCH
     )
 
 
@@ -58,17 +61,17 @@ def test_a_name_that_no_header_can_carry_comes_in_base64() -> None:
     "headers",
     [
         [],
-        routed("tools/list", "get_x"),
-        routed("tools/call", "delete_all"),
-        routed("tools/call"),
-        routed("tools/call", "get_x", "2025-11-25"),
-        [*routed("tools/call", "get_x"), ("mcp-name", "delete_all")],
-        [*routed("tools/call", "get_x"), ("MCP-METHOD", "tools/list")],
+        routing_headers("tools/list", "get_x"),
+        routing_headers("tools/call", "delete_all"),
+        routing_headers("tools/call"),
+        routing_headers("tools/call", "get_x", "2025-11-25"),
+        [*routing_headers("tools/call", "get_x"), ("mcp-name", "delete_all")],
+        [*routing_headers("tools/call", "get_x"), ("MCP-METHOD", "tools/list")],
     ],
     ids=["none", "other method", "other name", "no name", "other revision", "name twice", "method twice"],
 )
 def test_headers_that_say_something_else_than_the_body_are_refused(headers: list[tuple[str, str]]) -> None:
-    fault = refused(modern("tools/call", name="get_x"), headers)
+    fault = error_of_message(modern("tools/call", name="get_x"), headers)
     assert fault.code == mcp.HEADER_MISMATCH
     assert mcp.error_reply(fault, None, 1).status == 400
 
@@ -91,25 +94,25 @@ def test_headers_are_compared_with_the_body_in_each_revision(
     if method == "tools/call":
         message["params"] = {"name": "get_x"}
         read(message, [*version, ("Mcp-Method", method), ("Mcp-Name", "get_x")])
-    assert refused(message, [*version, sent]).code == mcp.HEADER_MISMATCH
+    assert error_of_message(message, [*version, sent]).code == mcp.HEADER_MISMATCH
     del message["id"]
-    assert refused(message, [*version, sent]).code == mcp.HEADER_MISMATCH
+    assert error_of_message(message, [*version, sent]).code == mcp.HEADER_MISMATCH
 
 
 def test_an_unknown_revision_gets_the_list_of_supported_revisions() -> None:
     message = modern()
     message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}
-    fault = refused(message, routed(version="2031-01-01"))
+    fault = error_of_message(message, routing_headers(version="2031-01-01"))
     assert (fault.code, fault.data) == (-32022, {"supported": list(mcp.REVISIONS), "requested": "2031-01-01"})
     old = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    assert refused(old, [("MCP-Protocol-Version", "2031-01-01")]).code == -32022
+    assert error_of_message(old, [("MCP-Protocol-Version", "2031-01-01")]).code == -32022
     assert mcp.error_reply(fault, None, 1).status == 400
 
 
 def test_capabilities_are_part_of_each_request() -> None:
     message = modern()
     message["params"]["_meta"] = {mcp.META_VERSION: mcp.MODERN}
-    fault = refused(message, routed())
+    fault = error_of_message(message, routing_headers())
     assert fault.code == mcp.INVALID_PARAMS
     assert mcp.META_CAPABILITIES in fault.message
 
@@ -162,7 +165,7 @@ NO_MESSAGE: dict[str, tuple[Any, int]] = {
 @pytest.mark.parametrize("what", NO_MESSAGE)
 def test_only_a_single_plain_message_is_accepted(what: str) -> None:
     message, code = NO_MESSAGE[what]
-    fault = refused(message)
+    fault = error_of_message(message)
     assert fault.code == code
     assert mcp.error_reply(fault, None, None).status == 400
 

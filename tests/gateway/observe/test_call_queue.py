@@ -161,7 +161,7 @@ async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
 async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]]) -> None:
     log, seen = CallQueue(), list[int]()
 
-    async def other() -> None:
+    async def record_progress() -> None:
         while len(lines) < 3 * LINES_PER_TURN:
             seen.append(len(lines))
             await asyncio.sleep(0)
@@ -169,7 +169,7 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
     for number in range(3 * LINES_PER_TURN):
         log.record(exchange(number, connection_id=""))
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(log.close(), other())
+        await asyncio.gather(log.close(), record_progress())
     assert {LINES_PER_TURN, 2 * LINES_PER_TURN} <= set(seen)
     assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES_PER_TURN)]
 

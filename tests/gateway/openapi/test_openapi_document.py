@@ -27,12 +27,12 @@ DOCS = Path(__file__).parents[3] / "docs"
 ROW = re.compile(r"\| (\d{3}) \| `(\w+)` \|")
 
 
-def plain(path: str) -> str:
+def path_without_patterns(path: str) -> str:
     """Return the route's pattern without the expressions that its parameters must match."""
     return re.sub(r"\{(\w+):(?:[^{}]|\{[^}]*\})*\}", r"{\1}", path)
 
 
-EXISTING = {(method, plain(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
+EXISTING = {(method, path_without_patterns(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
 DESCRIBED = {(operation.method, operation.path) for operation in OPERATIONS}
 
 

@@ -13,9 +13,9 @@ import pytest
 from gateway.api import responses
 from gateway.app.routes import ROUTES
 from gateway.openapi.operations import OPERATIONS, Endpoint
-from tests.gateway.openapi.test_openapi_document import plain
+from tests.gateway.openapi.test_openapi_document import path_without_patterns
 
-HANDLERS: Final = {(method, plain(path)): handler for method, path, handler in ROUTES}
+HANDLERS: Final = {(method, path_without_patterns(path)): handler for method, path, handler in ROUTES}
 SHAPES: Final = {id(shape): name for name, shape in vars(responses).items() if not name.startswith("_")}
 FREE: Final = {responses.AnyJson, responses.Metadata}  # any JSON object
 ELSEWHERE: Final = {

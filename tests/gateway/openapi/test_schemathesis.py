@@ -133,7 +133,7 @@ def test_every_response_matches_its_schema(
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    def called(case: Case) -> None:
+    def call_case(case: Case) -> None:
         nonlocal calls
         calls += 1
         headers = gateway_thread.gateway.headers if item.who == "key" else {}
@@ -143,5 +143,5 @@ def test_every_response_matches_its_schema(
         code = response.headers.get("gateway-error", [None])[0]
         assert code is None or code in status_codes(item)[response.status_code]
 
-    called()
+    call_case()
     assert calls

@@ -14,11 +14,11 @@ async def test_api_reference_is_rendered_once_and_has_a_new_nonce_in_each_respon
     rendered: list[str] = []
     original = Templates.get_template
 
-    def counted(self: Templates, name: str) -> object:
+    def record_and_render(self: Templates, name: str) -> object:
         rendered.append(name)
         return original(self, name)
 
-    monkeypatch.setattr(Templates, "get_template", counted)
+    monkeypatch.setattr(Templates, "get_template", record_and_render)
     nonces, pages = set(), set()
     for _ in range(3):
         async with running.http.get(f"{running.url}/docs") as response:

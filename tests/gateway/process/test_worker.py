@@ -59,11 +59,11 @@ async def test_second_signal_never_kills_a_worker_that_handles_the_first(
             asyncio.get_running_loop().add_signal_handler(number, worker._begin_drain)
         replace, replaced = signal.signal, list[object]()
 
-        def noted(number: int, handler: signal.Handlers) -> object:
+        def record_and_replace(number: int, handler: signal.Handlers) -> object:
             replaced.append(signal.getsignal(number))
             return replace(number, handler)
 
-        monkeypatch.setattr("gateway.server.serving_worker.signal.signal", noted)
+        monkeypatch.setattr("gateway.server.serving_worker.signal.signal", record_and_replace)
         os.kill(os.getpid(), signal.SIGTERM)
         await worker._stop.wait()
         assert len(replaced) == len(ENDING)

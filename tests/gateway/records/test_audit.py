@@ -20,11 +20,11 @@ def test_a_detail_that_is_too_long_is_not_masked_text_by_text(
     """The rules of a key and all its ancestors took 60 ms of the event loop, and were not shown."""
     length = 0
 
-    def counted(text: str) -> str:
+    def count_and_mask(text: str) -> str:
         nonlocal length
         length += len(text)
         return masked_text(text)
 
-    monkeypatch.setattr("gateway.records.audit.masked_text", counted)
+    monkeypatch.setattr("gateway.records.audit.masked_text", count_and_mask)
     assert safe_detail({"name": "x", "limits": [{"rules": texts}]}) == {"too_long": ["limits", "name"]}
     assert length <= MAX_DETAIL_CHARS + MAX_TEXT_CHARS

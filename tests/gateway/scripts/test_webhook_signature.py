@@ -169,13 +169,13 @@ def test_timestamp_header_of_the_entry_is_checked(field: str) -> None:
         scheme="hmac-sha256", header="x-hub", signed_payload=form, timestamp_header=field, tolerance_s=60
     )
 
-    def sent(timestamp: str) -> IncomingWebhook:
+    def signed_webhook_at(timestamp: str) -> IncomingWebhook:
         return incoming({field.lower(): timestamp, "x-hub": mac(f"v0:{timestamp}:".encode() + BODY).hex()})
 
-    assert verify_signature(sent(AT), how, [Secret(KEY)])
+    assert verify_signature(signed_webhook_at(AT), how, [Secret(KEY)])
     for wrong in (str(int(AT) - 61), str(int(AT) + 61), "nan"):
         with pytest.raises(SignatureRefused):
-            verify_signature(sent(wrong), how, [Secret(KEY)])
+            verify_signature(signed_webhook_at(wrong), how, [Secret(KEY)])
 
 
 def test_different_messages_have_different_ids_and_a_repeated_one_the_same() -> None:
@@ -262,13 +262,13 @@ def test_number_of_checked_signatures_is_limited(monkeypatch: pytest.MonkeyPatch
     how = signature_of("github")
     secrets = (Secret("the old one"), Secret(KEY))
 
-    def sent(*signatures: str) -> IncomingWebhook:
+    def webhook_with_signatures(*signatures: str) -> IncomingWebhook:
         return IncomingWebhook("POST", URL, {"x-hub-signature-256": " ".join(signatures)}, BODY, NOW)
 
-    verify_signature(sent(*["sha256=00"] * 7, right), how, secrets)
+    verify_signature(webhook_with_signatures(*["sha256=00"] * 7, right), how, secrets)
     assert len(made) == len(secrets)
     with pytest.raises(SignatureRefused):
-        verify_signature(sent(*["sha256=00"] * 1000, right), how, secrets)
+        verify_signature(webhook_with_signatures(*["sha256=00"] * 1000, right), how, secrets)
     assert len(made) == 2 * len(secrets)
 
 

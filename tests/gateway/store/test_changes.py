@@ -29,27 +29,27 @@ async def test_every_change_that_others_must_see_is_reported(opener: Opener) -> 
     failure = RefreshFailure("x", "y", False, NOW, 1)
     held, leases = here.connections, here.refreshes
 
-    async def changed() -> bool:
+    async def ref_is_reported() -> bool:
         nonlocal at
         at, refs = await there.changes.since(at)
         return list(refs) == [REF]
 
     await held.put(new(), now=NOW)
-    assert await changed()
+    assert await ref_is_reported()
     await leases.lease_refresh(REF, owner="a", ttl=TTL)
     await held.touch_fetched(REF, now=NOW)
-    assert not await changed()
+    assert not await ref_is_reported()
     await leases.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
-    assert await changed()
+    assert await ref_is_reported()
     await leases.lease_refresh(REF, owner="b", ttl=TTL)
     await leases.record_failure(REF, owner="b", version=2, failure=failure)
-    assert await changed()
+    assert await ref_is_reported()
     assert await leases.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
-    assert not await changed()
+    assert not await ref_is_reported()
     await held.delete(REF, now=NOW)
-    assert await changed()
+    assert await ref_is_reported()
     await held.delete(REF, now=NOW)
-    assert not await changed()
+    assert not await ref_is_reported()
 
 
 async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:

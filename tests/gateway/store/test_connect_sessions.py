@@ -86,7 +86,7 @@ async def test_no_more_connections_are_stored_than_a_session_may_make(opener: Op
     stores = [await opener(), await opener()]
     await stores[0].sessions.add(replace(FULL, max_connections=3))
 
-    async def made(n: int) -> bool:
+    async def add_connection(n: int) -> bool:
         ref = REF._replace(connection_id=f"c{n}")
         with contextlib.suppress(Forbidden):
             await stores[n % 2].connections.put(new(ref), now=NOW, terms=replace(TERMS, limited=True))
@@ -94,7 +94,7 @@ async def test_no_more_connections_are_stored_than_a_session_may_make(opener: Op
         assert await stores[0].connections.get(ref) is None
         return False
 
-    assert sum(await asyncio.gather(*map(made, range(8)))) == 3
+    assert sum(await asyncio.gather(*map(add_connection, range(8)))) == 3
     found = await stores[0].sessions.get("d1", now=NOW)
     assert found is not None
     assert (found.connections_made, found.is_used_up) == (3, True)

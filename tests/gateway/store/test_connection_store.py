@@ -150,12 +150,12 @@ async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch
     transactions = store.transactions
     write, began = transactions.write, []
 
-    async def queued(work: Any, *, before: Any = None) -> Any:
+    async def wait_then_write(work: Any, *, before: Any = None) -> Any:
         await asyncio.sleep(0.2)  # the write waits in a queue
         began.append(clock.now())
         return await write(work, before=before)
 
-    monkeypatch.setattr(transactions, "write", queued)
+    monkeypatch.setattr(transactions, "write", wait_then_write)
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     row = await store.connections.get(REF)
     assert row is not None

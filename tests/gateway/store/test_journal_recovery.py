@@ -51,7 +51,7 @@ async def entry_of(store: Store, row: Connection) -> Entry:
     return entry
 
 
-async def recorded(store: Store, row: Connection, reply: Reply = REPLY) -> JournalFile:
+async def record_reply(store: Store, row: Connection, reply: Reply = REPLY) -> JournalFile:
     entry = await entry_of(store, row)
     file = JournalFile(entry.folder)
     file.reply(entry, CALL, reply)
@@ -65,7 +65,7 @@ def fail_if_released(_attempt: str) -> None:
 async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: Opener, path: Path) -> None:
     here = await opener()
     row = await stored_connection(here)
-    (await recorded(here, row)).die()
+    (await record_reply(here, row)).die()
     await here.close()
     there = await opener()
     (found,) = (await there.journal.earlier_replies(row)).replies
@@ -91,7 +91,7 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
         file.die()
         readers = [linked]
     else:
-        (await recorded(linked if by == "a link" else here, row)).die()
+        (await record_reply(linked if by == "a link" else here, row)).die()
         readers = [here, linked]
     for reader in readers:
         assert (await reader.journal.earlier_replies(row)).replies
@@ -120,7 +120,7 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(opene
 async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
     here = await opener()
     row = await stored_connection(here)
-    await recorded(here, row)
+    await record_reply(here, row)
     assert await here.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
     assert await here.journal.earlier_replies(replace(row, uid="another")) == EarlierReplies()
     assert (await here.journal.earlier_replies(row)).replies
@@ -129,7 +129,7 @@ async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
 async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: Path) -> None:
     here = await opener()
     row = await claimed_connection(here)
-    (await recorded(here, row)).die()
+    (await record_reply(here, row)).die()
     await here.journal.sweep(here.connections.get, fail_if_released)
     assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is open still"
     await here.refreshes.release_lease(REF, owner="o")
@@ -139,7 +139,7 @@ async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: 
 
 async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(opener: Opener, path: Path) -> None:
     here = await opener()
-    (await recorded(here, await stored_connection(here))).die()
+    (await record_reply(here, await stored_connection(here))).die()
 
     async def not_known() -> bool:
         return False
@@ -186,7 +186,7 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
 
     store = await opener()
     row = await claimed_connection(store)
-    (await recorded(store, row)).die()
+    (await record_reply(store, row)).die()
     with monkeypatch.context() as patch:
         patch.setattr("gateway.journal.reader.records", failing)
         for reading in (store.journal.earlier_replies(row), store.journal.has_reply(row)):
@@ -204,7 +204,7 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
 async def test_folder_with_the_name_of_a_journal_file_is_skipped(opener: Opener, path: Path) -> None:
     store = await opener()
     row = await claimed_connection(store)
-    await recorded(store, row)
+    await record_reply(store, row)
     (folder(path) / "backup.journal").mkdir()
     assert (await store.journal.earlier_replies(row)).replies
 
@@ -215,7 +215,7 @@ async def test_other_users_file_is_skipped(opener: Opener, monkeypatch: pytest.M
 
     store = await opener()
     row = await claimed_connection(store)
-    await recorded(store, row)
+    await record_reply(store, row)
     monkeypatch.setattr("gateway.journal.reader.records", failing)
     assert await store.journal.earlier_replies(row) == EarlierReplies()
 
@@ -229,7 +229,7 @@ async def test_reply_under_a_missing_encryption_key_is_waited_for(
     row = await claimed_connection(behind)
     ahead = await opener(os.urandom(32), KEY)
     await ahead.rotation.rotate(lambda _done, _total: None)
-    (await recorded(ahead, row)).die()
+    (await record_reply(ahead, row)).die()
     with pytest.raises(Unavailable, match="needs an encryption key"):
         await behind.journal.earlier_replies(row)
     assert (await ahead.journal.earlier_replies(row)).replies
@@ -248,7 +248,7 @@ async def test_refresh_works_without_a_folder(opener: Opener) -> None:
 async def test_a_damaged_reply_is_ignored(opener: Opener) -> None:
     here = await opener()
     row = await stored_connection(here)
-    file = await recorded(here, row)
+    file = await record_reply(here, row)
     file.die()
     raw = bytearray(file.path.read_bytes())
     raw[raw.index(b'"step"') + 60] ^= 1

@@ -44,11 +44,11 @@ async def test_a_missing_key_is_a_503_and_not_requested_each_time(opener: Opener
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
 
-    def refused(_ids: object) -> None:
+    def record_and_finish(_ids: object) -> None:
         asked.append(None)
         here.missing_keys.reload_finished()
 
-    here.missing_keys.ask = refused
+    here.missing_keys.ask = record_and_finish
     for _ in range(3):
         with pytest.raises(Unavailable, match="does not have"):
             await here.connections.put(new(), now=NOW)

@@ -194,14 +194,14 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: O
     stores = [await opener(), await opener()]
     await session(stores[0], max_connections=2)
 
-    async def one(n: int) -> bool:
+    async def add_limited(n: int) -> bool:
         try:
             await add(stores[n % 2], new(REF._replace(connection_id=f"c{n}")), LIMITED)
         except Forbidden:
             return False
         return True
 
-    assert sum(await asyncio.gather(*map(one, range(8)))) == 2
+    assert sum(await asyncio.gather(*map(add_limited, range(8)))) == 2
     waiting = await stores[0].pending.find_by_session("d1", now=NOW)
     assert len(waiting) == await connections_made(stores[0]) == 2
     await stores[0].pending.complete(waiting[0], now=NOW, check=allow_any)

@@ -216,14 +216,14 @@ async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monk
     sealed, go_on = asyncio.Event(), asyncio.Event()
     seal = SealedRows.seal
 
-    def noted(*args: Any) -> bytes:
+    def record_and_seal(*args: Any) -> bytes:
         sealed.set()
         return seal(*args)
 
-    monkeypatch.setattr(SealedRows, "seal", noted)
+    monkeypatch.setattr(SealedRows, "seal", record_and_seal)
     begin = node.transactions.begin
 
-    async def slow(work: Any) -> Any:
+    async def write_and_wait(work: Any) -> Any:
         async def held(db: AsyncConnection) -> Any:
             done = await work(db)
             if sealed.is_set():
@@ -232,7 +232,7 @@ async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monk
 
         return await begin(held)
 
-    node.transactions.begin = slow  # type: ignore[method-assign]
+    node.transactions.begin = write_and_wait  # type: ignore[method-assign]
     writing = asyncio.create_task(node.connections.put(new(nth_ref(7), credential={"apiKey": "late"}), now=NOW))
     await sealed.wait()
     rotating = asyncio.create_task(operator.rotation.rotate(ignore_progress, fresh=True))
@@ -250,7 +250,7 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
     for n in range(count):
         await node.connections.put(new(nth_ref(n)), now=NOW)
 
-    async def renewed(n: int) -> None:
+    async def renew(n: int) -> None:
         assert await node.refreshes.lease_refresh(nth_ref(n), owner=f"o{n}", ttl=TTL)
         saved = await node.refreshes.save_refreshed(
             nth_ref(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
@@ -258,7 +258,7 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
         assert saved is not None
 
     done, *_ = await asyncio.gather(
-        operator.rotation.rotate(ignore_progress, fresh=True), *(renewed(n) for n in range(count))
+        operator.rotation.rotate(ignore_progress, fresh=True), *(renew(n) for n in range(count))
     )
     assert done.left == 0
     after = await opener()

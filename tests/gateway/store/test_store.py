@@ -47,17 +47,17 @@ async def test_other_writes_run_between_prune_batches(store: Store) -> None:
 
 
 async def test_failed_prune_does_not_stop_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(_now: datetime) -> None:
+    async def raise_unavailable(_now: datetime) -> None:
         raise Unavailable("store_unavailable", "the statement took too long", retry_after_s=1)
 
     pruned = []
 
-    async def noted(_now: datetime) -> None:
+    async def record_prune(_now: datetime) -> None:
         pruned.append(True)
 
-    monkeypatch.setattr(store.sessions, "prune", broken)
-    monkeypatch.setattr(store.changes, "prune", broken)
-    monkeypatch.setattr(store.refreshes, "forget_previous", noted)
+    monkeypatch.setattr(store.sessions, "prune", raise_unavailable)
+    monkeypatch.setattr(store.changes, "prune", raise_unavailable)
+    monkeypatch.setattr(store.refreshes, "forget_previous", record_prune)
     with pytest.raises(ExceptionGroup) as refusal:
         await store.prune(NOW)
     assert [fault.__notes__ for fault in refusal.value.exceptions] == [["connect sessions"], ["changes"]]

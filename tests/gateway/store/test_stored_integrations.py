@@ -113,18 +113,18 @@ async def test_integration_with_connections_is_neither_renamed_nor_deleted(store
 async def test_integration_change_is_reported_without_a_connection(store: Store) -> None:
     last = await store.changes.log_end()
 
-    async def changed() -> list[ConnectionRef]:
+    async def read_changes() -> list[ConnectionRef]:
         nonlocal last
         last, refs = await store.changes.since(last)
         return list(refs)
 
     stored = await add_integration(store)
-    assert await changed() == [ConnectionRef("dev", "jira", "")]
+    assert await read_changes() == [ConnectionRef("dev", "jira", "")]
     moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
-    assert await changed() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
+    assert await read_changes() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
     assert moved is not None
     await store.integrations.begin_end(moved, now=LATER)
-    assert await changed() == [ConnectionRef("dev", "moved", "")]
+    assert await read_changes() == [ConnectionRef("dev", "moved", "")]
 
 
 async def test_secrets_open_in_their_own_row_only(store: Store) -> None:

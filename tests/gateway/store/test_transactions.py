@@ -20,12 +20,12 @@ from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
 async def test_a_write_continues_after_its_caller_is_cancelled(store: Store) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(db: AsyncConnection) -> None:
+    async def insert_and_wait(db: AsyncConnection) -> None:
         await db.exec_driver_sql("INSERT INTO environments VALUES ('slow', '2026-01-01 00:00:00.000000Z')")
         reached.set()
         await go_on.wait()
 
-    caller = asyncio.create_task(store.transactions.write(slow))
+    caller = asyncio.create_task(store.transactions.write(insert_and_wait))
     await reached.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -157,11 +157,11 @@ async def test_a_write_waits_for_its_turn_only_so_long(opener: Opener) -> None:
     store = await opener(busy_s=0.1, pool=PoolConfig(writers=1, wait_s=0.1))
     reached, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(_db: AsyncConnection) -> None:
+    async def block_until_released(_db: AsyncConnection) -> None:
         reached.set()
         await go_on.wait()
 
-    first = asyncio.create_task(store.transactions.write(slow))
+    first = asyncio.create_task(store.transactions.write(block_until_released))
     await reached.wait()
     with pytest.raises(Unavailable, match="too many writes"):
         await store.connections.put(new(), now=NOW)

@@ -50,9 +50,9 @@ async def embedding() -> AsyncIterator[str]:
     """Return a page of the customer's application that embeds the connect page and gives it `window.token`."""
     app = web.Application()
 
-    async def own(_request: web.Request) -> web.Response:
+    async def serve_application_page(_request: web.Request) -> web.Response:
         return web.Response(text=EMBEDDING, content_type="text/html")
 
-    app.router.add_get("/", own)
+    app.router.add_get("/", serve_application_page)
     async with TestServer(app) as server:
         yield f"http://127.0.0.1:{server.port}/"

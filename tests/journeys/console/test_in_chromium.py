@@ -197,11 +197,11 @@ async def test_a_live_page_warns_while_the_gateway_does_not_respond(
     await context.set_offline(False)
     await stale.wait_for(state="hidden")
 
-    async def away(*_: object, **__: object) -> None:
+    async def raise_unavailable(*_: object, **__: object) -> None:
         raise Unavailable("store_unavailable", "The store cannot be reached: no route.", retry_after_s=5)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ConsoleSessionStore, "get", away)
+        patched.setattr(ConsoleSessionStore, "get", raise_unavailable)
         await stale.wait_for(state="visible")
         assert "The store cannot be reached: no route." in await stale.inner_text()
         assert "did not respond" not in await stale.inner_text()

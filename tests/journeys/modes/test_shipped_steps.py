@@ -42,7 +42,7 @@ async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
     """
     async with AsyncExitStack() as stack:
 
-        async def started(provider: str, **integration: Any) -> RunningGateway:
+        async def start_gateway(provider: str, **integration: Any) -> RunningGateway:
             made = document([f"127.0.0.1/32:{fake_internet.port}"])
             made["catalog"] = []
             made["environments"]["dev"]["integrations"]["tracker"] = {"provider": provider, **integration}
@@ -51,7 +51,7 @@ async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
             stack.push_async_callback(gateway.stop)
             return gateway
 
-        yield started
+        yield start_gateway
 
 
 async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(response.headers["Location"]).query))
 
 
-async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
+async def load_callback(gateway: RunningGateway, url: str, expect: int = 200) -> str:
     """Open the callback URL in the browser and return the page."""
     async with gateway.http.get(url) as response:
         html = await response.text()
@@ -74,7 +74,7 @@ async def back(gateway: RunningGateway, url: str, expect: int = 200) -> str:
 async def connect_by_consent(gateway: RunningGateway, **params: str) -> str:
     """Walk through the consent and return the ID of the new connection."""
     query = await consent(gateway, **params)
-    await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
+    await load_callback(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
     (connection,) = (await gateway.json("GET", "/connections"))["connections"]
     return str(connection["connection_id"])
 
@@ -148,15 +148,15 @@ async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(fake_
     async def token(_request: web.Request) -> web.Response:
         return web.json_response({"access_token": "short-lived-token", "expires_in": 3600})
 
-    async def refused(request: web.Request) -> web.Response:
+    async def respond_400(request: web.Request) -> web.Response:
         words = f"Invalid {request.query['access_token']} {request.query['client_secret']}"
         return web.json_response({"error": {"message": words}}, status=400)
 
     fake_internet.on("https://api.instagram.com/oauth/access_token", token)
-    fake_internet.on("https://graph.instagram.com/access_token", refused)
+    fake_internet.on("https://graph.instagram.com/access_token", respond_400)
     gateway = await start("instagram", client_id="our client", client_secret="a secret that is ours")
     query = await consent(gateway)
-    html = await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}", expect=400)
+    html = await load_callback(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}", expect=400)
     assert "did not exchange the code" in html
     assert "short-lived-token" not in html
     assert "a secret that is ours" not in html
@@ -219,7 +219,7 @@ async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_provider
         accounts.down = down
         query = await consent(gateway)
         url = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
-        assert words in await back(gateway, url, expect=400)
+        assert words in await load_callback(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -237,7 +237,7 @@ async def test_state_is_sent_in_the_exchange_if_the_provider_requires_it(fake_in
     gateway = await start("dropbox-sign", **CLIENT)
     query = await consent(gateway)
     provider.state = query["state"]
-    await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
+    await load_callback(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 
@@ -248,9 +248,9 @@ async def test_state_that_the_provider_drops_is_in_the_callback_url(fake_interne
     assert "state" not in query
     url = provider.back(query)
     gateway.http.cookie_jar.clear()  # another browser has the URL but not the cookie
-    await back(gateway, url, expect=400)
+    await load_callback(gateway, url, expect=400)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
-    await back(gateway, provider.back(await consent(gateway)))
+    await load_callback(gateway, provider.back(await consent(gateway)))
     assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
 
 

@@ -249,10 +249,10 @@ async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
     gateway = await start(**sign_in_provider(fake_provider))
     await import_connection(gateway, credentials=LOGIN)
 
-    async def refused(_: web.Request) -> web.Response:
+    async def respond_401(_: web.Request) -> web.Response:
         return web.json_response({"message": "password was changed"}, status=401)
 
-    fake_provider.on("/signin", refused)
+    fake_provider.on("/signin", respond_401)
     later(601)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 424

@@ -28,13 +28,13 @@ def test_interrupted_import_says_how_many_were_imported_and_how_to_continue(
     command = ["connections", "import", str(source), "-c", str(file)]
     from_lines = Importer.from_lines
 
-    async def interrupted(importer: Importer, *arguments: Any) -> None:
+    async def import_then_interrupt(importer: Importer, *arguments: Any) -> None:
         await from_lines(importer, *arguments)
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Importer, "from_lines", interrupted)
+        patch.setattr(Importer, "from_lines", import_then_interrupt)
         done = CliRunner().invoke(main, command)  # in this process and its main thread, which gets the signal
     assert done.exit_code == 1
     assert "gateway: Interrupted. Before that, 2 connections were imported. To continue, run the command" in done.stderr

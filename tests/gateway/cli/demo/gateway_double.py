@@ -34,7 +34,7 @@ class GatewayDouble:
         self.made = 0
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._checked])
+        app = web.Application(middlewares=[self._record_and_check])
         app.add_routes(
             [
                 web.post("/connect/sessions", self._session),
@@ -57,7 +57,7 @@ class GatewayDouble:
         return f"{self.url}/oauth/callback"
 
     @web.middleware
-    async def _checked(self, request: web.Request, handler: object) -> web.StreamResponse:
+    async def _record_and_check(self, request: web.Request, handler: object) -> web.StreamResponse:
         self.log.append(f"{request.method} {request.path}")
         if not request.path.startswith("/oauth/") and request.headers.get("Authorization") != f"Bearer {KEY}":
             return web.json_response({"error": {"code": "unknown_account"}}, status=401)

@@ -63,10 +63,10 @@ async def test_connections_whose_integration_was_removed_or_has_another_provider
 async def test_it_reports_a_journal_that_cannot_be_written(
     config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def refuse_permission(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refused)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refuse_permission)
     (doubt,) = (await config_only.report("--offline")).of("journal")
     assert (doubt["level"], doubt["line"]) == ("warn", config_only.line("url: sqlite"))
     assert "Permission denied" in doubt["message"]

@@ -28,10 +28,10 @@ async def test_doctor_works_without_a_running_gateway(config_file: ConfigFile, r
 
 
 async def test_a_public_url_that_reaches_another_server_is_reported(config_file: ConfigFile) -> None:
-    async def other(_: web.Request) -> web.Response:
+    async def serve_nginx_page(_: web.Request) -> web.Response:
         return web.Response(text="Welcome to nginx!")
 
-    async with responding(other) as server:
+    async with responding(serve_nginx_page) as server:
         config_file.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
         result = await config_file.report()
     (fault,) = result.of("public URL")

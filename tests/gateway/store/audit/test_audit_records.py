@@ -117,12 +117,12 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     """The earlier transaction has the lower id, but its row is not visible yet when the later rows are numbered."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(db: Any) -> None:
+    async def record_and_wait(db: Any) -> None:
         await store.trail.record(db, entry(1))
         begun.set()
         await go_on.wait()
 
-    waiting = asyncio.create_task(store.transactions.write(slow))
+    waiting = asyncio.create_task(store.transactions.write(record_and_wait))
     await begun.wait()
     await store.trail.write(entry(2), entry(3))
     assert await store.audit.append_to_chain() == 2

@@ -24,7 +24,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 @pytest.fixture(autouse=True)
-def today(monkeypatch: pytest.MonkeyPatch) -> None:
+def fix_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=1))
 
 

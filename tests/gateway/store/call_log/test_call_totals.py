@@ -19,7 +19,7 @@ START = datetime(2026, 1, 2, 3, 0, 0, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def today(monkeypatch: pytest.MonkeyPatch) -> None:
+def fix_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=6))
 
 

@@ -116,7 +116,7 @@ async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
     refs = REFS
     at, seen = await reader.changes.log_end(), []
 
-    async def read_on() -> None:
+    async def read_until_all_seen() -> None:
         nonlocal at
         async with asyncio.timeout(PATIENCE_S):
             while len(seen) < len(refs):
@@ -125,7 +125,7 @@ async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
                 await asyncio.sleep(0)
 
     writing = asyncio.gather(*(stores[n % 3].connections.put(new(ref), now=NOW) for n, ref in enumerate(refs)))
-    await asyncio.wait_for(asyncio.gather(writing, read_on()), PATIENCE_S)
+    await asyncio.wait_for(asyncio.gather(writing, read_until_all_seen()), PATIENCE_S)
     assert sorted(seen) == sorted(refs)
 
 

@@ -198,12 +198,12 @@ async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
 
 @pytest.mark.parametrize("alone", [True, False])
 async def test_cancelling_a_write_cancels_no_other_write(store: Store, alone: bool) -> None:
-    async def cancelled(_db: AsyncConnection) -> None:
+    async def raise_cancelled(_db: AsyncConnection) -> None:
         raise asyncio.CancelledError
 
     async with hold_writes(store) as tasks:
         tasks.extend(() if alone else [environment(store, "a")])
-        tasks.append(asyncio.create_task(store.transactions.write(cancelled)))
+        tasks.append(asyncio.create_task(store.transactions.write(raise_cancelled)))
     tasks.append(environment(store, "b"))
     assert await tasks[-1] == "b"
     assert tasks[-2].cancelled()
@@ -211,12 +211,12 @@ async def test_cancelling_a_write_cancels_no_other_write(store: Store, alone: bo
 
 
 async def test_cancelling_a_write_in_before_cancels_no_other_write(store: Store) -> None:
-    async def cancelled() -> None:
+    async def raise_cancelled() -> None:
         raise asyncio.CancelledError
 
     async with hold_writes(store) as tasks:
         tasks.append(environment(store, "a"))
-        tasks.append(asyncio.create_task(store.transactions.write(AsyncMock(), before=cancelled)))
+        tasks.append(asyncio.create_task(store.transactions.write(AsyncMock(), before=raise_cancelled)))
         tasks.append(environment(store, "b"))
     assert [task.cancelled() for task in tasks] == [False, True, False]
     assert await environment_names(store) == {"a", "b"}

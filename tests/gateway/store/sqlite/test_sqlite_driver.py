@@ -29,11 +29,11 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
     item = aiosqlite.Connection._execute
 
-    async def counted(self: aiosqlite.Connection, work: Any, *parameters: Any, **named: Any) -> Any:
+    async def record_and_run(self: aiosqlite.Connection, work: Any, *parameters: Any, **named: Any) -> Any:
         seen.append(work)
         return await item(self, work, *parameters, **named)
 
-    monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
+    monkeypatch.setattr(aiosqlite.Connection, "_execute", record_and_run)
     return seen
 
 
