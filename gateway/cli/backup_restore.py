@@ -15,7 +15,7 @@ from gateway.cli.run_command import run_as_operator
 from gateway.text import counted
 
 if TYPE_CHECKING:
-    from gateway.store.sqlite.sqlite_restore import Restored
+    from gateway.store.sqlite.sqlite_restore import RestoreResult
     from gateway.vault import Keyring
 
 # ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
@@ -131,7 +131,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         print(line, file=sys.stderr)
 
 
-def _report(restored: "Restored") -> dict[str, object]:
+def _report(restored: "RestoreResult") -> dict[str, object]:
     return {
         "at": restored.at.isoformat() if restored.at else None,
         "connections": restored.connections,
@@ -142,7 +142,7 @@ def _report(restored: "Restored") -> dict[str, object]:
     }
 
 
-def _warnings(done: "Restored") -> list[str]:
+def _warnings(done: "RestoreResult") -> list[str]:
     """Return the warnings about connections, tokens and keys that the restore loses or brings back."""
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:

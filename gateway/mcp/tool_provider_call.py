@@ -21,7 +21,7 @@ _TRACESTATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 @dataclass(slots=True)
-class Sent:
+class RepeatableCall:
     """A call to the provider, with the data to send the same call again.
 
     `tool`: the name of the MCP tool that made the call; None if no tool made the call.
@@ -61,7 +61,7 @@ class ResponseMemory:
 
 
 async def call_proxy(
-    request: McpRequest, sent: Sent, body: bytes | None, content_type: str | None, memory: ResponseMemory
+    request: McpRequest, sent: RepeatableCall, body: bytes | None, content_type: str | None, memory: ResponseMemory
 ) -> CollectedResponse:
     """Make the call through ``/proxy`` or the capability URL, with the caller's own key.
 
@@ -71,7 +71,9 @@ async def call_proxy(
     return await call_in_process(request.outer, call, memory.room)
 
 
-def provider_request(request: McpRequest, sent: Sent, body: bytes | None, content_type: str | None) -> InProcessRequest:
+def provider_request(
+    request: McpRequest, sent: RepeatableCall, body: bytes | None, content_type: str | None
+) -> InProcessRequest:
     """Return the request to ``/proxy`` or the capability URL, with the caller's own key."""
     outer = request.outer
     traceparent, tracestate = outer.head.traceparent, outer.head.tracestate

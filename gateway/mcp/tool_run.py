@@ -33,7 +33,7 @@ from gateway.mcp.tool_calls import (
     chosen_connection,
 )
 from gateway.mcp.tool_list import ARGUMENTS_ABOUT_TOOLS, MAX_FOUND, MAX_QUERY_CHARS, matching_tools
-from gateway.mcp.tool_provider_call import MAX_CALL_S, MAX_RESPONSE_BYTES, ResponseMemory, Sent, call_proxy
+from gateway.mcp.tool_provider_call import MAX_CALL_S, MAX_RESPONSE_BYTES, RepeatableCall, ResponseMemory, call_proxy
 from gateway.mcp.tool_results import OPEN_LINK, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_responses import WholeResponses
 from gateway.off_loop import off_loop
@@ -126,7 +126,7 @@ class ToolRun:
         Raises UnfitArguments if the cursor is invalid.
         """
         if tool is None or not tool.pages:
-            return PreparedCall(call, Sent(call.method, call.target, connection, name), select)
+            return PreparedCall(call, RepeatableCall(call.method, call.target, connection, name), select)
         page_facts = _page_of(call, name, connection)
         page: NextPage | None = NextPage(call.target)
         if call.cursor is not None:
@@ -135,7 +135,7 @@ class ToolRun:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        sent = Sent(call.method, page.target, connection, name)
+        sent = RepeatableCall(call.method, page.target, connection, name)
         return PreparedCall(replace(call, target=page.target), sent, select, _Lists(page, page_facts))
 
     def _response_about_tools(
@@ -314,7 +314,7 @@ class ToolRun:
         return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
 
     def _record_next(
-        self, shaped: ShapedResult, sent: Sent, found_list: "_FoundList", *, selected: bool, lists: "_Lists"
+        self, shaped: ShapedResult, sent: RepeatableCall, found_list: "_FoundList", *, selected: bool, lists: "_Lists"
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
@@ -357,7 +357,7 @@ class PreparedCall:
     """
 
     call: ToolCall
-    sent: Sent
+    sent: RepeatableCall
     select: Any
     lists: _Lists | None = None
 

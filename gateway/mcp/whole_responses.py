@@ -15,7 +15,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
-from gateway.mcp.tool_provider_call import ResponseMemory, Sent, call_proxy
+from gateway.mcp.tool_provider_call import RepeatableCall, ResponseMemory, call_proxy
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"
@@ -30,7 +30,7 @@ class WholeResponses:
     def __init__(self, request: McpRequest) -> None:
         self._request = request
 
-    def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
+    def kept_at(self, sent: RepeatableCall, media_type: str, body: bytes) -> str:
         """Keep the whole response for `KEPT_S` seconds, and return its URI.
 
         For a GET, the URI also contains the data to send the request again. So another worker can fetch the response
@@ -61,9 +61,9 @@ class WholeResponses:
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
             raise self._unknown_resource_error(uri)
-        return await self._fetch_again(uri, Sent("GET", *again))
+        return await self._fetch_again(uri, RepeatableCall("GET", *again))
 
-    async def _fetch_again(self, uri: str, sent: Sent) -> dict[str, Any]:
+    async def _fetch_again(self, uri: str, sent: RepeatableCall) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)
         try:
             response = await call_proxy(self._request, sent, None, None, memory)

@@ -163,7 +163,7 @@ Step = Callable[[int, int], None]  # called with the values done so far and in t
 
 
 @dataclass(slots=True)
-class Rotated:
+class RotationResult:
     """The result of a rotation.
 
     `sealed`: how many values were sealed again. `left`: how many values are still under an older data key. `damaged`:
@@ -240,14 +240,14 @@ class Rotation:
 
         return await self._write(write)
 
-    async def rotate(self, step: Step, *, fresh: bool = False) -> Rotated:
+    async def rotate(self, step: Step, *, fresh: bool = False) -> RotationResult:
         """Seal every value under its environment's newest data key, which the first master key wraps.
 
         `step`: called with the progress. `fresh`: create new data keys even if the first master key already wraps the
         newest ones. Raises Unavailable.
         """
         await self._write(self._wrap_signing_key)
-        rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
+        rotated = RotationResult(new_keys=await self._renew_keys(fresh=fresh))
         await self._keys.load()
         newest, old = await self._wait_for_transactions()
         before = await self.counts()
@@ -342,7 +342,7 @@ class Rotation:
         return await self._write(write)
 
     async def _reseal(
-        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
+        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: RotationResult
     ) -> tuple[int, int]:
         """Seal the values of these rows again, then pause, so that other processes can write.
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from tests.deploy.cluster import Cluster
 from tests.fakes.balancer_provider import BalancerTestProvider
-from tests.fakes.fronts import Front, front, program
+from tests.fakes.fronts import Balancer, program, start_balancer
 from tests.fakes.postgres import PostgresServer
 
 BALANCERS: Final = ("nginx", "haproxy")
@@ -33,9 +33,9 @@ async def cluster(
 @pytest_asyncio.fixture(loop_scope="session", scope="session", params=BALANCERS)
 async def balancer(
     request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Front]:
+) -> AsyncIterator[Balancer]:
     name: str = request.param
     if program(name) is None:
         pytest.skip(f"{name} is not installed here: apt-get install {name}")
-    async with front(name, tmp_path_factory.mktemp(name), [f"127.0.0.1:{port}" for port in cluster.ports]) as running:
+    async with start_balancer(name, tmp_path_factory.mktemp(name), [f"127.0.0.1:{port}" for port in cluster.ports]) as running:
         yield running

@@ -14,7 +14,7 @@ import pytest
 
 from tests.deploy.cluster import Cluster
 from tests.fakes.balancer_provider import DATE, MIB, SERVER, BalancerTestProvider, piece
-from tests.fakes.fronts import HOST, Front
+from tests.fakes.fronts import HOST, Balancer
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import SHORT
 from tests.fakes.patience import PATIENCE_S
@@ -28,7 +28,7 @@ LARGE = 64
 
 
 @asynccontextmanager
-async def http(balancer: Front) -> AsyncIterator[aiohttp.ClientSession]:
+async def http(balancer: Balancer) -> AsyncIterator[aiohttp.ClientSession]:
     """A client that resolves the test's host name to the balancer and trusts the balancer's certificate."""
     connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=LoopbackResolver())
     async with aiohttp.ClientSession(
@@ -47,7 +47,7 @@ class LoopbackResolver(aiohttp.abc.AbstractResolver):
 
 
 @asynccontextmanager
-async def raw_connection(balancer: Front) -> AsyncIterator[RawClient]:
+async def raw_connection(balancer: Balancer) -> AsyncIterator[RawClient]:
     """A raw TLS connection to the balancer, for exact bytes."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", balancer.ports.https, ssl=balancer.tls, server_hostname=HOST
@@ -63,7 +63,7 @@ def request_head(target: str, *extra: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *extra, "", ""]).encode()
 
 
-async def response_to(balancer: Front, target: str, *extra: str) -> RawResponse:
+async def response_to(balancer: Balancer, target: str, *extra: str) -> RawResponse:
     async with raw_connection(balancer) as client:
         client.send(request_head(target, *extra))
         return await client.response()
@@ -85,14 +85,14 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", TARGETS, ids=[target[:24] for target in TARGETS])
 async def test_a_path_arrives_as_it_was_sent(
-    balancer: Front, balancer_provider: BalancerTestProvider, target: str
+    balancer: Balancer, balancer_provider: BalancerTestProvider, target: str
 ) -> None:
     balancer_provider.requests.clear()
     response = await response_to(balancer, f"/proxy{target}")
     assert (response.status, list(balancer_provider.requests)) == (200, [target])
 
 
-async def test_unusual_header_fields_arrive(balancer: Front, balancer_provider: BalancerTestProvider) -> None:
+async def test_unusual_header_fields_arrive(balancer: Balancer, balancer_provider: BalancerTestProvider) -> None:
     response = await response_to(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
     assert response.status == 200
     headers = balancer_provider.headers
@@ -101,7 +101,7 @@ async def test_unusual_header_fields_arrive(balancer: Front, balancer_provider: 
 
 
 async def test_paths_that_the_gateway_refuses_are_also_refused_through_a_balancer(
-    balancer: Front, balancer_provider: BalancerTestProvider
+    balancer: Balancer, balancer_provider: BalancerTestProvider
 ) -> None:
     balancer_provider.requests.clear()
     for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
@@ -111,7 +111,7 @@ async def test_paths_that_the_gateway_refuses_are_also_refused_through_a_balance
     assert not balancer_provider.requests
 
 
-async def test_events_arrive_when_they_are_sent(balancer: Front, balancer_provider: BalancerTestProvider) -> None:
+async def test_events_arrive_when_they_are_sent(balancer: Balancer, balancer_provider: BalancerTestProvider) -> None:
     """The provider sends each event only after the previous one has arrived, so the balancer must not buffer any."""
     arrived = []
     async with http(balancer) as session, session.get("/proxy/dialogue/50") as response, asyncio.timeout(PATIENCE_S):
@@ -123,7 +123,7 @@ async def test_events_arrive_when_they_are_sent(balancer: Front, balancer_provid
     assert arrived == list(range(50))
 
 
-async def test_a_websocket_passes_messages_in_both_directions(balancer: Front) -> None:
+async def test_a_websocket_passes_messages_in_both_directions(balancer: Balancer) -> None:
     async with http(balancer) as session, session.ws_connect("/proxy/socket", max_msg_size=0) as socket:
         for text in ("hello", "x" * 100_000):
             await socket.send_str(text)
@@ -147,13 +147,13 @@ def digest_of_large() -> str:
 
 
 @pytest.mark.parametrize("length", [str(LARGE * MIB), None], ids=["with its length", "in chunks"])
-async def test_large_upload_arrives_unchanged(balancer: Front, length: str | None) -> None:
+async def test_large_upload_arrives_unchanged(balancer: Balancer, length: str | None) -> None:
     headers = {"Content-Length": length} if length else {}
     async with http(balancer) as session, session.post("/proxy/upload", data=large_body(), headers=headers) as response:
         assert await response.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
 
 
-async def test_large_download_arrives_unchanged(balancer: Front) -> None:
+async def test_large_download_arrives_unchanged(balancer: Balancer) -> None:
     digest = hashlib.sha256()
     async with http(balancer) as session, session.get(f"/proxy/download/{LARGE}") as response:
         async for content in response.content.iter_any():
@@ -161,13 +161,13 @@ async def test_large_download_arrives_unchanged(balancer: Front) -> None:
     assert digest.hexdigest() == digest_of_large()
 
 
-async def test_provider_fields_that_balancers_often_replace_arrive(balancer: Front) -> None:
+async def test_provider_fields_that_balancers_often_replace_arrive(balancer: Balancer) -> None:
     through, direct = await response_to(balancer, "/proxy/x"), await response_to(balancer, "/health")
     assert (through.headers["server"], through.headers["date"]) == (SERVER, DATE)
     assert direct.headers["server"] == "gateway"
 
 
-async def test_the_gateways_own_responses_arrive(balancer: Front) -> None:
+async def test_the_gateways_own_responses_arrive(balancer: Balancer) -> None:
     async with http(balancer) as session, session.get("/ready") as response:
         assert (response.status, await response.json()) == (200, {"result": "ok"})
     async with http(balancer) as session, session.get("/nowhere") as response:
@@ -175,7 +175,7 @@ async def test_the_gateways_own_responses_arrive(balancer: Front) -> None:
         assert (await response.json())["error"]["code"]
 
 
-async def test_plain_http_is_refused_and_not_redirected(balancer: Front) -> None:
+async def test_plain_http_is_refused_and_not_redirected(balancer: Balancer) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", balancer.ports.plain)
     client = RawClient(reader, writer)
     client.send(request_head("/proxy/x"))
@@ -184,7 +184,7 @@ async def test_plain_http_is_refused_and_not_redirected(balancer: Front) -> None
     writer.close()
 
 
-async def test_old_tls_is_refused(balancer: Front) -> None:
+async def test_old_tls_is_refused(balancer: Balancer) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
@@ -193,7 +193,7 @@ async def test_old_tls_is_refused(balancer: Front) -> None:
         await asyncio.open_connection("127.0.0.1", balancer.ports.https, ssl=context, server_hostname=HOST)
 
 
-async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
+async def test_no_code_token_or_capability_is_logged(balancer: Balancer) -> None:
     await response_to(balancer, "/oauth/callback?state=secret-state&code=secret-code")
     await response_to(balancer, "/c/secret-capability/rest/x?token=secret-token")
     await response_to(balancer, "/c/secret-alone")
@@ -207,7 +207,7 @@ async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
 
 
 async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
-    balancer: Front, cluster: Cluster, balancer_provider: BalancerTestProvider
+    balancer: Balancer, cluster: Cluster, balancer_provider: BalancerTestProvider
 ) -> None:
     balancer_provider.requests.clear()
     balancer_provider.hold.clear()
@@ -230,7 +230,7 @@ async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
         await cluster.start(0)
 
 
-async def post_held(balancer: Front) -> int:
+async def post_held(balancer: Balancer) -> int:
     async with http(balancer) as session, session.post("/proxy/held", data=json.dumps({"once": True})) as response:
         await response.read()
         return response.status

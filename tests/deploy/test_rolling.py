@@ -17,7 +17,7 @@ import pytest
 
 from tests.deploy.cluster import Cluster
 from tests.fakes.balancer_provider import EVERY_S
-from tests.fakes.fronts import HOST, Front
+from tests.fakes.fronts import HOST, Balancer
 from tests.fakes.load import Load
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import head
@@ -75,7 +75,7 @@ class Streams:
 
 
 @asynccontextmanager
-async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
+async def busy(balancer: Balancer) -> AsyncIterator[tuple[list[Load], Streams]]:
     """Send `PER_S` requests a second (every third is a POST) and keep streams open, until the block is left."""
     https, tls = balancer.ports.https, balancer.tls
     post = head("/short").replace(b"GET", b"POST", 1).replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nthere")
@@ -89,7 +89,7 @@ async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
 
 
 async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted(
-    balancer: Front, cluster: Cluster
+    balancer: Balancer, cluster: Cluster
 ) -> None:
     async with busy(balancer) as (loads, streams):
         began = time.monotonic()
@@ -111,7 +111,7 @@ async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted
 
 
 async def test_no_request_fails_while_the_database_restarts(
-    balancer: Front, cluster: Cluster, postgres_server: PostgresServer
+    balancer: Balancer, cluster: Cluster, postgres_server: PostgresServer
 ) -> None:
     if balancer.name == "nginx" and not LONG:
         pytest.skip("nginx makes no active health checks; `make rolling` tests this case")

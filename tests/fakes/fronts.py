@@ -32,7 +32,7 @@ class Ports:
 
 
 @dataclass(slots=True)
-class Front:
+class Balancer:
     """A running balancer. `tls` is a client context that trusts its certificate. `log` is all output of the balancer so
     far.
     """
@@ -101,7 +101,7 @@ COMMANDS: Final[dict[str, tuple[Callable[[Path, Path, Ports], list[str]], list[s
 
 
 @asynccontextmanager
-async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[Front]:
+async def start_balancer(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[Balancer]:
     """Run the balancer `name` in front of `nodes`. Yield it as soon as it accepts connections."""
     _, trusting = tls_contexts(HOST, folder)
     write, in_foreground = COMMANDS[name]
@@ -110,7 +110,7 @@ async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[
     logged = folder / f"{name}.log"
     with logged.open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, *in_foreground, stdout=log, stderr=log)
-    made = Front(name, ports, trusting, process, logged)
+    made = Balancer(name, ports, trusting, process, logged)
     try:
         async with asyncio.timeout(PATIENCE_S):
             while not await _is_listening(ports.https):

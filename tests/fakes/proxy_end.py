@@ -106,7 +106,7 @@ class Rejections:
 
 
 @dataclass
-class Live:
+class FakeConnectionCache:
     """A connection cache.
 
     `known`: connections that are in memory. `stored`: connections that must be awaited. `asked`: the requested
@@ -134,7 +134,7 @@ class Live:
         return self.stored[ref]
 
     @property
-    def early_refreshes(self) -> "Live":
+    def early_refreshes(self) -> "FakeConnectionCache":
         return self
 
     async def newer_than(self, sent: OpenedConnection) -> OpenedConnection | None:
@@ -173,7 +173,7 @@ async def stand_in_middleware(request: web.Request, handler: Handler) -> web.Str
 
 
 def application(
-    live: Live,
+    live: FakeConnectionCache,
     egress: Egress,
     end: Handler = forward,
     egress_limits: EgressLimits | None = None,
@@ -201,7 +201,7 @@ def application(
 @dataclass
 class Gateway:
     port: int
-    live: Live
+    live: FakeConnectionCache
     egress: Egress
 
     @property
@@ -247,7 +247,7 @@ async def gateway_to(
 ) -> AsyncIterator[Gateway]:
     """Run a gateway with one known connection. `under`: the path prefix at which a host application mounts the gateway."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
-    live = Live({opened.connection.ref: opened})
+    live = FakeConnectionCache({opened.connection.ref: opened})
     app = application(live, egress, egress_limits=egress_limits, limits=limits)
     if under:
         host = web.Application()

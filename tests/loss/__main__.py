@@ -22,7 +22,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.fronts import HOST, Front, front, program
+from tests.fakes.fronts import HOST, Balancer, program, start_balancer
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.postgres import PASSWORD, SETTINGS, PostgresServer
 from tests.fakes.tracker import Grant
@@ -53,7 +53,7 @@ class Resolver(aiohttp.abc.AbstractResolver):
 class Clients:
     """Calls at a constant rate, which do not wait for earlier calls. `calls`: number of calls by status."""
 
-    def __init__(self, balancer: Front, names: list[str], dice: random.Random) -> None:
+    def __init__(self, balancer: Balancer, names: list[str], dice: random.Random) -> None:
         self.calls = Counter[str]()
         self._names, self._dice = names, dice
         connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=Resolver(), limit=0)
@@ -96,7 +96,7 @@ class Clients:
 class Session:
     """All scenarios behind one load balancer."""
 
-    def __init__(self, cluster: Cluster, provider: StrictProvider, balancer: Front, seed: int) -> None:
+    def __init__(self, cluster: Cluster, provider: StrictProvider, balancer: Balancer, seed: int) -> None:
         self._cluster, self._provider, self._balancer, self._seed = cluster, provider, balancer, seed
         self._made = 0
 
@@ -214,7 +214,7 @@ async def run(balancers: list[str], names: list[str], seed: int, logs: Path | No
         for name in balancers:
             place = folder / name
             place.mkdir()
-            async with front(name, place, cluster.addresses) as balancer:
+            async with start_balancer(name, place, cluster.addresses) as balancer:
                 session = Session(cluster, provider, balancer, seed)
                 for scenario in names:
                     result = await session.play(scenario)

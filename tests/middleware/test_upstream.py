@@ -20,7 +20,7 @@ from gateway.middleware.upstream import place_credential, upstream
 from gateway.origin import ParsedUrl, parse_url
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import UpstreamRequest
-from tests.fakes.proxy_end import Live, gateway_to, opened_at
+from tests.fakes.proxy_end import FakeConnectionCache, gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
 KEY_FIELD, CONNECTION_FIELD = "Provider-Config-Key: tracker", "Connection-Id: u1"
@@ -104,7 +104,7 @@ async def test_cached_connection_is_used_and_another_is_loaded() -> None:
         lines = ("Provider-Config-Key: my tracker", "Connection-Id: a/b:{c}|d'")
         assert (await gateway.call("/proxy/x", *lines, us=False)).startswith(b"HTTP/1.1 200")
     assert gateway.live.asked == [odd]
-    assert isinstance(gateway.live, Live)
+    assert isinstance(gateway.live, FakeConnectionCache)
 
 
 async def test_an_unknown_connection_is_a_404_of_the_gateway() -> None:

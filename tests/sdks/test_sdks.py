@@ -154,7 +154,7 @@ def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> 
 
 def test_the_leak_check_finds_each_leak() -> None:
     from tests.fakes.vendors.openai import OpenAI
-    from tests.fakes.vendors.vendor import Seen
+    from tests.fakes.vendors.vendor import SeenRequest
 
     right = OpenAI.slot
     leaks = [
@@ -168,16 +168,16 @@ def test_the_leak_check_finds_each_leak() -> None:
     ]
     for headers in leaks:
         vendor = OpenAI()
-        vendor.seen = [Seen("GET", "/v1/models", headers, b"")]
+        vendor.seen = [SeenRequest("GET", "/v1/models", headers, b"")]
         with pytest.raises(AssertionError):
             assert_nothing_leaked({"openai": vendor}, [SECRET_KEY])
     for target, body in (("/v1/models?key=" + SECRET_KEY, b""), ("/v1/models", SECRET_KEY.encode())):
         vendor = OpenAI()
-        vendor.seen = [Seen("POST", target, (right,), body)]
+        vendor.seen = [SeenRequest("POST", target, (right,), body)]
         with pytest.raises(AssertionError, match="was shown our key"):
             assert_nothing_leaked({"openai": vendor}, [SECRET_KEY])
     vendor = OpenAI()
-    vendor.seen = [Seen("POST", "/v1/models", (right,), b"{}")]
+    vendor.seen = [SeenRequest("POST", "/v1/models", (right,), b"{}")]
     assert_nothing_leaked({"openai": vendor}, [SECRET_KEY])
 
 

@@ -16,7 +16,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.config import Config, StoreConfig
     from gateway.store import Store
-    from gateway.store.rotation import KeyCounts, Rotated
+    from gateway.store.rotation import KeyCounts, RotationResult
 
 # ── The encryption keys, each with its position in store.encryption_keys and its id.
 
@@ -233,7 +233,7 @@ async def _rewrap_data_keys(store: "Store", config: "Config", *, as_json: bool) 
     return 0
 
 
-async def _report(store: "Store", config: "Config", rotated: "Rotated", took_s: float, *, as_json: bool) -> int:
+async def _report(store: "Store", config: "Config", rotated: "RotationResult", took_s: float, *, as_json: bool) -> int:
 
     counts = await store.rotation.counts()
     if as_json:

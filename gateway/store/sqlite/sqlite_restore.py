@@ -51,7 +51,7 @@ OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """The result of a restore.
 
     `at`: the time of the backup; None if unknown. `connections`: the number of connections after the restore. `kept`:
@@ -71,7 +71,7 @@ class Restored:
     gone: int
 
 
-def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> Restored:
+def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> RestoreResult:
     """Replace the database at `path` with `backup`. Blocks.
 
     `exactly`: whether to take nothing from the replaced database. `step`: called with the progress. Raises
@@ -97,7 +97,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                 put(fresh, path, over=True)
         finally:
             fresh.unlink(missing_ok=True)
-    return Restored(at, connections, kept, *counts)
+    return RestoreResult(at, connections, kept, *counts)
 
 
 def _prepare_copy(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
@@ -156,7 +156,7 @@ def _merge(
 ) -> tuple[int | None, int, int]:
     """Merge newer credentials from the replaced database into `fresh`.
 
-    Returns the counts `taken_over`, `back` and `gone` of `Restored`. `held`: the descriptor of the locked database
+    Returns the counts `taken_over`, `back` and `gone` of `RestoreResult`. `held`: the descriptor of the locked database
     file; None if there is no file.
     """
     if held is None:

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRequest:
     """A request, as it was received."""
 
     method: str
@@ -41,7 +41,7 @@ class Vendor:
     presigned: ClassVar[str | None] = None
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRequest] = []
         self.origin = ""
         self._server: TestServer | None = None
 
@@ -70,7 +70,7 @@ class Vendor:
     @web.middleware
     async def _record_and_check(self, request: web.Request, handler: Any) -> web.StreamResponse:
         headers = tuple((name.decode(), value.decode("latin-1")) for name, value in request.raw_headers)
-        self.seen.append(Seen(request.method, request.raw_path, headers, await request.read()))
+        self.seen.append(SeenRequest(request.method, request.raw_path, headers, await request.read()))
         proven = self.presigned is not None and request.path.startswith(self.presigned)
         if not proven and self.seen[-1].all(self.slot[0]) != [self.slot[1]]:
             return self.refusal()

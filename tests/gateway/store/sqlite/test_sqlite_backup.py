@@ -19,7 +19,7 @@ from gateway.store import Store, StoreRefused, open_store
 from gateway.store.migrations.upgrade import configuration
 from gateway.store.minted_keys import NewMintedKey
 from gateway.store.sqlite.sqlite_backup import Backup, back_up
-from gateway.store.sqlite.sqlite_restore import Restored, restore
+from gateway.store.sqlite.sqlite_restore import RestoreResult, restore
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
@@ -45,7 +45,7 @@ async def backed_up(path: Path, copy: Path, *, key: bytes = KEY, over: bool = Fa
     return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=ignore_progress)
 
 
-async def restore_copy(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> Restored:
+async def restore_copy(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> RestoreResult:
     keyring = Keyring(keys or (KEY,))
     return await asyncio.to_thread(restore, copy, path, keyring, exactly=exactly, step=ignore_progress)
 
