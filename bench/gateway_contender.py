@@ -69,7 +69,7 @@ class GatewayContender:
         folder: Path,
         upstream: int,
         *,
-        streams: bool,  # noqa: ARG002 (as the peers)
+        streams: bool,  # noqa: ARG002 (same signature as the other peers)
         certificate: Path | None = None,
     ) -> Iterator[Server]:
         """Start the gateway on a store that already contains its connections, as after a restart."""

@@ -301,7 +301,7 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
         raise _refusal(
             "tool_not_in_toolset",
             f"pinned_tools names {_quote_names([tool['tool'] for tool in outside])}, which the toolset does not "
-            "allow. Allow it there too.",
+            "allow. Allow it in the toolset too.",
             {"pinned": outside},
         )
 

@@ -44,7 +44,7 @@ LIFETIME: Final = timedelta(minutes=55)  # of an installation token, if the prov
 def installation_credential(form: Mapping[str, Any], types: Sequence[str], *ignored: str) -> dict[str, Any]:
     """Return the credential for the installation that a form or an import names. Raises InvalidRequest.
 
-    `types`: the allowed values of the form's ``type``. `ignored`: names of fields that the form may have, too.
+    `types`: the allowed values of the form's ``type``. `ignored`: names of further fields, which the form may have.
     """
     fields = CredentialForm(form, types)
     credential = {"type": "APP", INSTALLATION_ID: fields.token(INSTALLATION_ID, limit=255)}

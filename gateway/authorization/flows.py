@@ -300,7 +300,7 @@ class Flows:
             raise InvalidRequest(
                 "token_request_failed",
                 f"{name} refused to start the authorization: {safe_text(str(fault))}. Check the integration's client "
-                "ID, client secret and the callback URL that is registered there.",
+                "ID, client secret and the callback URL that is registered at the provider.",
             ) from fault
         except TokenUnavailable as fault:
             raise UpstreamFailed(

@@ -26,7 +26,7 @@ class GroupEvidence(Shape):
     fields: dict[str, Level] = Field(default_factory=dict)
     """The level of each field, if the fields' levels differ."""
     differs: dict[str, str] = Field(default_factory=dict)
-    """For each field whose value differs from most sources: why."""
+    """The reason for each field whose value differs from most sources."""
 
 
 class EntryEvidence(Shape):

@@ -23,7 +23,7 @@ from gateway.text import did_you_mean, nearest
 # (docs/catalog.md#fields).
 
 LOGO_PATH = "/images/template-logos"
-_HIDDEN_FIELDS = frozenset({"alias"})  # not shown, because the inherited values are
+_HIDDEN_FIELDS = frozenset({"alias"})  # not shown, because the inherited values are shown
 
 
 def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _environment_warnings(config: "Config", environment: "EnvironmentConfig", gu
         url = getattr(environment, key)
         parts = urlsplit(url or "")
         if url and (refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port)):
-            yield Fault(config.where(*place, key), f"events cannot be sent there: {refused}")
+            yield Fault(config.where(*place, key), f"events cannot be sent to this URL: {refused}")
         elif parts.scheme == "http" and _may_be_public(parts.hostname or ""):
             yield Fault(
                 config.where(*place, key),

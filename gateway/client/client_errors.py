@@ -253,7 +253,9 @@ def _cause_text(fault: BaseException) -> str:
     if isinstance(fault, ssl.SSLError):
         return f"the TLS handshake failed ({fault.reason or 'unknown cause'})"
     if isinstance(fault, ConnectionRefusedError):
-        return "nothing listens there"
+        return "nothing listens at this address"
     if isinstance(fault, OSError) and fault.strerror and "Connect call failed" not in fault.strerror:
         return fault.strerror.lower()
-    return "nothing listens there" if "Connect call failed" in str(fault) else str(fault) or type(fault).__name__
+    return (
+        "nothing listens at this address" if "Connect call failed" in str(fault) else str(fault) or type(fault).__name__
+    )

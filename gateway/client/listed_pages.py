@@ -162,7 +162,7 @@ class AsyncPages:
             raise fault
         wait_s = _stated_wait_s(fault)
         if wait_s is None:
-            wait_s = min(2.0 ** (self._interruptions - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spread, not secrecy)
+            wait_s = min(2.0 ** (self._interruptions - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spreads load only)
         if wait_s > self._longest_wait_s:
             raise fault
         await sleep(wait_s)

@@ -92,4 +92,4 @@ def advice_for(generation: Generation, hour: AuthorizationCounts, environment: s
     name = provider.display_name if provider is not None else hour.integration_id
     if not hour.not_returned:
         return f"Open a failed one under Calls, kind authorization: it shows the error message of {name}."
-    return f"If {name} shows an error, compare the callback URL registered there: {generation.config.callback_url}"
+    return f"If {name} shows an error, compare the callback URL registered at the provider: {generation.config.callback_url}"

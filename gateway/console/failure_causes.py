@@ -108,7 +108,7 @@ _BY_REASON: Final = {
     ),
     "event_not_delivered": FailureCause(
         "The application's webhook URL does not accept events.",
-        "Fix the receiver: Events shows its last response. Then send the undelivered events again there.",
+        "Fix the receiver: Events shows its last response. Then use Events to send the undelivered events again.",
     ),
     "invalid_webhook_signature": FailureCause(
         "Webhooks are not signed as configured, or do not come from the provider.",
@@ -136,7 +136,7 @@ _BY_REASON: Final = {
         "A gateway process ended while the provider replaced a refresh token, so the new token is lost.", _GONE.do
     ),
     "401": FailureCause(
-        "The provider rejects the credential: it was revoked, replaced or blocked there.",
+        "The provider rejects the credential, because it was revoked, replaced or blocked.",
         "Refresh the token on the connection's page; if that fails, let the end user connect again.",
     ),
     "403": FailureCause(

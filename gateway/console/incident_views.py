@@ -48,7 +48,9 @@ async def incident(request: web.Request, environment: str) -> View:
 
 
 async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Revoke the key and all keys that descend from it. If the form says so, delete the connections that were used.
+    """Revoke the key and all keys that descend from it.
+
+    If the form requests it, also delete the connections that these keys have used.
 
     One form deletes at most `MAX_PER_FORM` connections.
     """

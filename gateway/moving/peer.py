@@ -128,7 +128,7 @@ class PeerCalls:
             self._not_before = max(self._not_before, clock.monotonic() + min(pause_s, MAX_RETRY_AFTER_S))
             return
         longest = min(FIRST_WAIT_S * 2**attempt, MAX_WAIT_S)
-        await clock.sleep(random.uniform(longest / 2, longest))  # noqa: S311 (spreads load, guards nothing)
+        await clock.sleep(random.uniform(longest / 2, longest))  # noqa: S311 (spreads load only)
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
@@ -231,7 +231,9 @@ class Peer:
         body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
         integration = body.get("data") if isinstance(body, dict) else None
         if not isinstance(integration, dict) or not isinstance(integration.get("provider"), str):
-            raise SourceRefused(f"Integration '{key}' there has no provider. Check that this is the URL of the API.")
+            raise SourceRefused(
+                f"Integration '{key}' of the other gateway has no provider. Check that this is the URL of the API."
+            )
         held = integration.get("credentials")
         return PeerIntegration(
             integration_id=key,
@@ -286,10 +288,10 @@ class Peer:
             body = await self._calls.get(path, query)
         except PeerRespondedError as response:
             if response.status == 404:
-                raise UnusableConnection(*where, "gone", "it was deleted there in the meantime") from None
+                raise UnusableConnection(*where, "gone", "the other gateway has deleted it in the meantime") from None
             if response.code == INVALID_CREDENTIALS or response.status == 424:
                 why = response.message.removesuffix(".")
-                detail = f"the credential no longer works there: {why}. Its end user must connect again here"
+                detail = f"the credential no longer works at the other gateway: {why}. Its end user must connect at this gateway"
                 raise UnusableConnection(*where, "dead_at_peer", detail) from None
             detail = f"it was not returned ({response.status} {response.code}): {response.message}"
             raise UnusableConnection(*where, "peer_refused", detail) from None

@@ -123,7 +123,7 @@ def _forecast(
         verdict, todo = "not_possible", [other]
     if broken:
         todo.append(
-            f"the credentials of {counted(broken, 'connection')} no longer work there: their end users must connect again here"
+            f"the credentials of {counted(broken, 'connection')} no longer work: their end users must connect at this gateway"
         )
     return Forecast(
         key=peer_integration.integration_id,
@@ -191,8 +191,8 @@ def _other_mode(provider: Provider, peer_mode: str | None) -> str:
     if peer_mode is None or mode is None or peer_mode in {provider.auth_mode, *mode.types()}:
         return ""
     return (
-        f"its connections use auth mode {peer_mode} there, but '{provider.name}' uses {provider.auth_mode} here: write an entry "
-        f"with auth_mode {peer_mode} (docs/catalog.md), or let the end users connect again"
+        f"its connections use auth mode {peer_mode}, but '{provider.name}' uses {provider.auth_mode} at this gateway: "
+        f"write an entry with auth_mode {peer_mode} (docs/catalog.md), or let the end users connect again"
     )
 
 
@@ -204,8 +204,8 @@ def _other_client(peer_integration: PeerIntegration, local: Integration) -> str:
     peer_client_id = (peer_integration.credentials or {}).get("client_id")
     if peer_client_id and local.client_id and peer_client_id != local.client_id:
         return (
-            f"'{local.integration_id}' has another client ID here than there, so the provider would refuse the refresh tokens: "
-            f"import under another key (--integration {peer_integration.integration_id}=…) or use the same client"
+            f"'{local.integration_id}' has another client ID than at the other gateway, so the provider would refuse the "
+            f"refresh tokens: import under another key (--integration {peer_integration.integration_id}=…) or use the same client"
         )
     return ""
 
@@ -221,7 +221,7 @@ def _next_steps(plan: Preview) -> list[str]:
         )
     steps += [
         "Try the import: gateway connections import --from-peer … --create-integrations --dry-run",
-        "Stop new connections there, then run the same command without --dry-run, and again until nothing is left.",
+        "Stop new connections at the other gateway. Repeat the command without --dry-run until nothing is left to import.",
         "Change the host in your application (docs/moving.md) and stop Nango: if both refresh, rotating tokens are lost.",
         "Change the webhook URLs at the providers, and the webhook signature key in your application.",
     ]

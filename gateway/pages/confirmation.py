@@ -115,7 +115,7 @@ def check_confirmed(request: web.Request, browser: SessionBrowser, integration_i
     if not from_own_page:
         raise InvalidRequest(
             UNCONFIRMED,
-            "This form was not sent from its own page in this browser. Check the page and confirm there.",
+            "This form was not sent from its own page in this browser. Check the page, then confirm on that page.",
         )
 
 

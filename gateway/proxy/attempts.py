@@ -414,7 +414,7 @@ class Attempts:
         return True
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
-        return wait_s(requested_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+        return wait_s(requested_wait_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spreads load only)
 
     def _place(self, opened: OpenedConnection) -> None:
         if opened is not self._request[CONNECTION]:

@@ -82,7 +82,7 @@ class PageAttempts(Attempts):
         return await super()._wait_for_retry(requested_wait_s, exchange)
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
-        chance = random.random()  # noqa: S311 (spread, not secrecy)
+        chance = random.random()  # noqa: S311 (spreads load only)
         return wait_s(
             requested_wait_s,
             self._retried + 1,
@@ -147,7 +147,7 @@ class PageReader:
                 exchange.close()
             exchange = None
             with self._watch.suspend_silence_limit():
-                await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
+                await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spreads load only)
         return None if exchange.status == 204 else content, exchange.headers
 
     async def _request_page(self) -> ProviderExchange:

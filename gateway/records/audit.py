@@ -34,7 +34,10 @@ class AuditAction(StrEnum):
     KEY_REVOKED = "key.revoked", "a minted key was revoked: one record for it and for each key that it had minted"
     CONNECTION_CREATED = "connection.created", "an end user connected"
     CONNECTION_RECONNECTED = "connection.reconnected", "an end user authorized an existing connection again"
-    CONNECTION_IMPORTED = "connection.imported", "a credential came through the API, a file or a bundle"
+    CONNECTION_IMPORTED = (
+        "connection.imported",
+        "a credential was imported through the API, from a file or from a bundle",
+    )
     CONNECTION_CHANGED = (
         "connection.changed",
         "metadata, tags, end user or webhook URL were changed; `detail` names which",

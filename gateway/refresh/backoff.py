@@ -147,7 +147,7 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
     """
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST_WAIT * 2.0 ** min(attempts - 1, 10), last), MAX_WAIT)
-    return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
+    return wait * random.uniform(1, 1.2)  # noqa: S311 (spreads load only)
 
 
 def lost_token_failure(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:

@@ -1,4 +1,4 @@
-"""Converts rows of `connections`, with sealed secrets, to records and back. Builds the queries of lists."""
+"""Converts rows of `connections`, with sealed secrets, to records and back. Builds the queries that list connections."""
 
 import base64
 import binascii

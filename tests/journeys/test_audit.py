@@ -1,4 +1,4 @@
-"""The audit log of a running gateway. Each action is caused in its usual way, and its record is checked."""
+"""The audit log of a running gateway. Each test performs an action as users do, and checks its audit record."""
 
 import asyncio
 import json

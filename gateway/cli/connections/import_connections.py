@@ -107,7 +107,8 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
         for line in forecast.todo:
             print(f"{'':<17} - {line}")
     for key, count in preview.orphans.items():
-        print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
+        unlisted = f"{counted(count, 'connection')} of an integration that the other gateway does not list"
+        print(f"{'not_possible':<17} {key}: {unlisted}")
     print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in preview.counts().items()))
     print("Out of scope: syncs, actions, records and functions. Move what they do into your application.")
     print("\nSteps, in this order:")

@@ -69,7 +69,7 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
     if isinstance(fault, TimeoutError):
         return f"it does not respond within {connect_s:g} s"
     if isinstance(fault, ConnectionRefusedError):
-        return "nothing listens there"
+        return "nothing listens at this address"
     if isinstance(fault, socket.gaierror):
         return "its host name is not known"
     if isinstance(fault, ssl.SSLCertVerificationError):

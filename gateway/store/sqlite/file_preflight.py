@@ -141,7 +141,7 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
     try:
         for column in SEALED:
             key_id = f"substr({column.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
-            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (names of ours)
+            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (our own names)
             total += db.execute(query, ids).fetchone()[0]
     except sqlite3.OperationalError:  # counting was interrupted, or an older schema lacks a table
         return None
@@ -218,7 +218,7 @@ def _revision(db: sqlite3.Connection) -> str | None:
     """Return the schema's revision; None if the database has never been migrated."""
     if VERSION_TABLE not in _tables(db):
         return None
-    row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (a constant of ours)
+    row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (our own constant)
     return str(row[0]) if row else None
 
 

@@ -75,7 +75,7 @@ class GroupCommit(Transactions):
     _leading: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
 
-    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:  # noqa: ARG002 (PostgreSQL's)
+    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:  # noqa: ARG002 (only PostgreSQL uses it)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         asked_at = loop.time()
         late_at = asked_at + self._queue_s

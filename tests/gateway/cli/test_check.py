@@ -165,7 +165,7 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
     [
         (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so every call to it is refused"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
-        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "events cannot be sent there"),
+        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "events cannot be sent to this URL"),
         (
             HEAD + "      jira: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
             6,

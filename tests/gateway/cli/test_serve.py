@@ -86,7 +86,7 @@ async def _seal_with_another_key(url: str) -> None:
 def test_missing_database_is_reported_in_one_line(file: Path) -> None:
     url = f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d"
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{url}', "))
-    assert "cannot be reached: nothing listens there" in refusal(file, ("sqlalchemy",))
+    assert "cannot be reached: nothing listens at this address" in refusal(file, ("sqlalchemy",))
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])

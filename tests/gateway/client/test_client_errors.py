@@ -43,7 +43,7 @@ async def message_of(url: str, silence_s: float = 30) -> str:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_error_for_a_refused_connection_has_the_next_step(host: str, unused_tcp_port: int) -> None:
     output = await message_of(f"http://{host}:{unused_tcp_port}")
-    assert "nothing listens there" in output
+    assert "nothing listens at this address" in output
     assert "`gateway serve`" in output
     assert "('" not in output
 

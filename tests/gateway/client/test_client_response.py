@@ -26,7 +26,7 @@ def test_former_names_of_a_response_are_kept() -> None:
         ),
         PagingBroken({"status": 502, "code": "page_failed", "message": "No page."}, "c-1", "r-1"),
         ProviderError(GONE),
-        Unreachable("no response from the gateway", "nothing listens there"),
+        Unreachable("no response from the gateway", "nothing listens at this address"),
         CutShort("the response was interrupted"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_url(
         first = await console.page("/dev")
         assert "Authorizations that fail" in first
         assert began in first
-        assert f"compare the callback URL registered there: {running.url}/oauth/callback" in lost["do"]
+        assert f"compare the callback URL registered at the provider: {running.url}/oauth/callback" in lost["do"]
 
         await begin(returns=True)
         lost = await found()

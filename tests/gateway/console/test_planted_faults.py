@@ -280,7 +280,7 @@ async def test_a_failure_that_has_ended_is_dimmed(running: RunningGateway) -> No
 
 
 async def test_a_nearly_full_disk_is_explained(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 (same as in shutil)
     async with at_console(running) as console:
         monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
         assert (

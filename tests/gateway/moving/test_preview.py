@@ -64,7 +64,7 @@ async def test_preview_reports_connections_of_another_auth_mode(place: GatewayFo
     assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
     (advice,) = result["keys"]["todo"]
     assert advice.startswith(
-        "its connections use auth mode BASIC there, but 'openai' uses API_KEY here: write an entry"
+        "its connections use auth mode BASIC, but 'openai' uses API_KEY at this gateway: write an entry"
     )
     assert "works" not in ran.report["connections"]
 

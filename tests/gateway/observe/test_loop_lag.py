@@ -1,4 +1,4 @@
-"""How long the event loop was blocked is measured."""
+"""Measures how long the event loop was blocked."""
 
 import asyncio
 

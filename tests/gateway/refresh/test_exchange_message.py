@@ -71,7 +71,7 @@ def test_message_carries_open_files(tmp_path: Path) -> None:
         send_now(ours, {"id": 2})
     with its:
         message, (descriptor,) = receive_now(its)
-        with open(descriptor) as same:  # noqa: PTH123 (by its number)
+        with open(descriptor) as same:  # noqa: PTH123 (opens a descriptor by its number)
             assert (message["id"], same.read()) == (1, "open")
         assert receive_now(its) == ({"id": 2}, [])
         with pytest.raises(EOFError):

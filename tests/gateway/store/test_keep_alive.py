@@ -62,7 +62,7 @@ async def test_lease_can_be_extended_unless_lost(opener: Opener) -> None:
     one, other = await opener(), await opener()
     await one.connections.put(new(), now=NOW)
     assert await one.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
-    assert await one.refreshes.extend_lease(REF, owner="a", ttl=TTL), "also where it has run out"
+    assert await one.refreshes.extend_lease(REF, owner="a", ttl=TTL), "its owner can also extend an expired lease"
     assert not await other.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
     assert await one.refreshes.extend_lease(REF, owner="a", ttl=GONE)
     assert await other.refreshes.lease_refresh(REF, owner="b", ttl=TTL)

@@ -1,6 +1,6 @@
 """A rehearsal of an entry passes if the gateway sends what the entry says.
 
-If not, it fails and names the entry's field.
+If it sends anything else, the rehearsal fails and names the field of the entry.
 """
 
 from collections.abc import Mapping

@@ -87,7 +87,7 @@ async def test_missing_server_is_reported_in_one_line() -> None:
     port = free_port()
     result = await opening_error(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
     assert result == (
-        f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens there. "
+        f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens at this address. "
         "Start it, or correct store.url."
     )
 
