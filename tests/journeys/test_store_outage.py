@@ -36,7 +36,7 @@ async def two_nodes(
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return a function that sets both clocks forward."""
     shift = 0.0
     now, monotonic = clock.now, clock.monotonic
@@ -98,7 +98,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
     two_nodes: tuple[RunningGateway, RunningGateway],
     tracker: Tracker,
     postgres_server: PostgresServer,
-    later: Callable[[float], None],
+    advance_clock: Callable[[float], None],
 ) -> None:
     first, second = two_nodes
     await first.import_connection(tracker.grant(), "c1")
@@ -108,7 +108,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
     try:
         for _ in range(7):
             assert await status(second, "c1") == 200
-            later(10)  # longer than the minute for which an opened credential stays in memory
+            advance_clock(10)  # longer than the minute for which an opened credential stays in memory
         assert await status(second, "c2") == 503, "c2 was not used on this node"
         for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
             async with second.http.get(second.url + path, headers=second.headers) as response:
@@ -119,7 +119,7 @@ async def test_recently_used_connections_are_served_during_a_database_outage_and
             assert response.status == 200
         await wait_until_ready_reports(second, 200, {"result": "ok", "store": "away"})
         assert await readiness(second, "?store=required") == (503, {"result": "not ready", "store": "away"})
-        later(300)  # longer than live.ttl_s: from now on, no connection can be used
+        advance_clock(300)  # longer than live.ttl_s: from now on, no connection can be used
         assert await readiness(second) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()

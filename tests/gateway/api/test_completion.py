@@ -259,15 +259,15 @@ def was_revoked(tracker: Tracker) -> bool:
 
 
 async def test_connection_not_completed_in_time_is_deleted_and_its_grant_revoked(
-    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+    running: RunningGateway, tracker: Tracker, advance_clock: Callable[[float], None]
 ) -> None:
     await declare_revocation(running, tracker)
     session = await create_session(running, **WITH_CHALLENGE)
     await walk_flow(running, session["token"])
-    later(599)
+    advance_clock(599)
     await running.runtime.session_connections.expire()
     assert len((await poll(running, session))["connections"]) == 1
-    later(2)
+    advance_clock(2)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
     await running.runtime.session_connections.expire()
     response = await poll(running, session)
@@ -278,7 +278,7 @@ async def test_connection_not_completed_in_time_is_deleted_and_its_grant_revoked
 
 
 async def test_grant_that_another_connection_may_use_is_not_revoked(
-    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+    running: RunningGateway, tracker: Tracker, advance_clock: Callable[[float], None]
 ) -> None:
     entry = tracker_entry(tracker.url, account={"id": "user"}, revocation_url=f"{tracker.url}/revoke")
     del entry["post_connection_script"]
@@ -289,13 +289,13 @@ async def test_grant_that_another_connection_may_use_is_not_revoked(
     for user, ended in ((1, False), (2, True)):
         tracker.token_extra = {"user": user}
         await walk_flow(running, (await create_session(running, **WITH_CHALLENGE))["token"])
-        later(601)
+        advance_clock(601)
         await running.runtime.session_connections.expire()
         assert was_revoked(tracker) is ended, user
 
 
 async def test_connection_uses_its_old_credential_until_the_reconnect_is_completed(
-    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+    running: RunningGateway, tracker: Tracker, advance_clock: Callable[[float], None]
 ) -> None:
     await declare_revocation(running, tracker)
     connection_id = await connect(running, tracker)
@@ -317,7 +317,7 @@ async def test_connection_uses_its_old_credential_until_the_reconnect_is_complet
     )
     session = await create_reconnect(running, connection_id, **WITH_CHALLENGE)
     await walk_flow(running, session["token"])
-    later(601)
+    advance_clock(601)
     await running.runtime.session_connections.expire()
     assert (await running.json("GET", path))["credentials"] == after["credentials"]
     assert not was_revoked(tracker), "the existing connection may use the same grant"

@@ -258,19 +258,19 @@ async def test_failed_attempts_of_a_session_are_limited_and_hide_no_connection(
 
 
 async def test_outcome_of_an_ended_session_stays_readable_for_a_while(
-    running: RunningGateway, later: Callable[[float], None]
+    running: RunningGateway, advance_clock: Callable[[float], None]
 ) -> None:
     deleted, forgotten, expired = [await create_session(running) for _ in range(3)]
     paths = [item["poll_url"].removeprefix(running.url) for item in (deleted, forgotten, expired)]
     assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
     assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
-    later(1801)
+    advance_clock(1801)
     await running.runtime.store.sessions.delete(forgotten["poll_url"].rpartition("/")[2])
     for path in paths:
         assert (await running.json("GET", path, expect=200))["data"] == {"status": "expired", "connections": []}
     await running.runtime.store.prune(clock.now())
     assert (await running.json("GET", paths[2], expect=200))["data"]["status"] == "expired"
-    later(1801 + 3601)
+    advance_clock(1801 + 3601)
     await running.runtime.store.prune(clock.now())
     for path in paths:
         await running.json("GET", path, expect=404)

@@ -39,10 +39,10 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_integrations import create_integration
-from tests.gateway.connections.conftest import later
+from tests.gateway.connections.conftest import advance_clock
 from tests.gateway.events.conftest import deliver_due_events, deliveries_of, event_gateway, receiver, settings
 
-__all__ = ["event_gateway", "later", "receiver", "settings"]
+__all__ = ["advance_clock", "event_gateway", "receiver", "settings"]
 
 C1: Final = ConnectionRef("dev", "tracker", "c1")
 KEYS: Final = "/environment/api-keys"
@@ -153,7 +153,7 @@ async def test_waiting_browser_window_gets_its_result(event_gateway: RunningGate
 
 
 async def test_retried_and_running_deliveries_arrive_once(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.hold.clear()
     await event_gateway.import_connection(tracker.grant())
@@ -170,7 +170,7 @@ async def test_retried_and_running_deliveries_arrive_once(
     assert (pending.state, pending.attempts >= 1) == (DeliveryState.PENDING, True)
     await reload_gateway(event_gateway)
     receiver.response = lambda _path, _body: web.Response(status=200)
-    later(600)
+    advance_clock(600)
     event_gateway.runtime.deliverer.wake()
     await receiver.wait_until_taken(2)
     await deliver_due_events(event_gateway)

@@ -138,7 +138,7 @@ async def stored_counts(running: RunningGateway) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("query", "stored"), [("", (2, 0)), ("&connection_id=x", (0, 2))])
 async def test_a_session_starts_a_limited_number_of_authorizations(
-    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any, query: str, stored: tuple[int, int]
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch, advance_clock: Any, query: str, stored: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(open_authorizations, "MAX_OPEN", 2)
     token, other = await running.session_token(), await running.session_token()
@@ -156,7 +156,7 @@ async def test_a_session_starts_a_limited_number_of_authorizations(
     assert (status, "try again in" in text) == (429, True)
     assert await stored_counts(running) == stored
     assert (await begin(other))[0] == usual
-    later(660)
+    advance_clock(660)
     assert (await begin(token))[0] == usual
 
 

@@ -77,10 +77,10 @@ async def poll(running: RunningGateway, url: str, headers: dict[str, str] | None
 
 
 async def test_if_the_provider_refuses_the_app_the_error_has_no_link(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for headers in (None, await mint_key(running, scopes=PROXY_AND_CONNECT)):
         status, reply = await failed_call(running, "c1", headers)

@@ -9,7 +9,7 @@ from gateway import clock
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that sets both clocks forward by a number of seconds."""
     shift = 0.0
     now, monotonic = clock.now, clock.monotonic

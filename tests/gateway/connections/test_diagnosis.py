@@ -49,10 +49,10 @@ async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_au
 
 @pytest.mark.parametrize("code", CAUSES)
 async def test_each_token_endpoint_error_has_a_state_a_likeliest_cause_and_an_action(
-    code: str, running: RunningGateway, tracker: Tracker, later: Any
+    code: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": code, "error_description": "the words"}, status=400)
     body = (await running.json("GET", URL))["error"]["payload"]["connection"]
     found = body["diagnosis"]
@@ -63,16 +63,16 @@ async def test_each_token_endpoint_error_has_a_state_a_likeliest_cause_and_an_ac
 
 
 async def test_flapping_provider_adds_one_history_entry_per_change(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     for _ in range(2):
         tracker.response = web.Response(status=503)
         for _ in range(3):
-            later(3601)
+            advance_clock(3601)
             await running.json("GET", FORCED_REFRESH_URL)
         tracker.response = None
-        later(3601)
+        advance_clock(3601)
         await running.json("GET", FORCED_REFRESH_URL, expect=200)
     body = await running.json("GET", URL, expect=200)
     states = [change["state"] for change in body["history"]]
@@ -92,12 +92,12 @@ async def test_history_keeps_its_last_entries_and_is_deleted_with_its_connection
 
 
 async def test_expired_token_without_a_refresh_token_is_reported_as_such(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await running.import_connection(grant)
-    later(3601)
+    advance_clock(3601)
     for _ in range(2):
         body = await running.json("GET", URL, expect=424)
         assert body["error"]["payload"]["reason"] == "no_refresh_token"
@@ -106,12 +106,12 @@ async def test_expired_token_without_a_refresh_token_is_reported_as_such(
 
 
 async def test_timeline_has_no_refresh_token_expiry_without_a_refresh_token(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await running.import_connection(grant)
-    later(3601)
+    advance_clock(3601)
     body = (await running.json("GET", URL, expect=424))["error"]["payload"]["connection"]
     assert body["dies_at"] is not None
     timeline = [moment["what"] for moment in body["diagnosis"]["timeline"]]
@@ -119,7 +119,7 @@ async def test_timeline_has_no_refresh_token_expiry_without_a_refresh_token(
     assert [what for what in timeline if "refresh token" in what] == []
 
 
-async def test_command_shows_the_same_history(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_command_shows_the_same_history(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
     await running.json("GET", FORCED_REFRESH_URL, expect=424)
@@ -143,14 +143,14 @@ async def test_command_shows_the_same_history(running: RunningGateway, tracker: 
 
 
 async def test_after_a_reload_with_another_client_the_action_is_to_wait(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(3):  # longer and longer waits
         await running.json("GET", FORCED_REFRESH_URL, expect=424)
-        later(600)
+        advance_clock(600)
     await running.json("GET", FORCED_REFRESH_URL, expect=424)
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
@@ -171,13 +171,13 @@ async def test_after_a_reload_with_another_client_the_action_is_to_wait(
 
 
 async def test_an_outage_after_a_refusal_does_not_hide_the_refusal(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_client", "error_description": "wrong secret"}, status=401)
     await running.json("GET", FORCED_REFRESH_URL, expect=424)
-    later(600)
+    advance_clock(600)
     tracker.response = web.Response(text="<h1>maintenance</h1>", content_type="text/html", status=503)
     body = (await running.json("GET", URL, expect=503))["error"]["payload"]["connection"]
     found = body["diagnosis"]
@@ -240,10 +240,10 @@ async def diagnosis_with(running: RunningGateway, *extra: Change) -> ConnectionD
 
 @pytest.mark.parametrize("ended_before", [False, True])
 async def test_restore_is_a_cause_only_if_the_connection_was_active_in_the_backup(
-    ended_before: bool, running: RunningGateway, tracker: Tracker, later: Any
+    ended_before: bool, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await running.json("GET", URL)
     at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE

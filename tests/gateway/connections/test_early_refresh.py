@@ -45,7 +45,7 @@ async def test_post_gets_the_401_and_the_next_call_uses_the_new_token(
 
 
 async def test_second_401_shortly_after_an_early_refresh_causes_no_refresh(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await connect_and_withdraw_token(running, tracker)
     assert await statuses(running) == [200]
@@ -53,7 +53,7 @@ async def test_second_401_shortly_after_an_early_refresh_causes_no_refresh(
     for _ in range(5):
         assert await statuses(running) == [401]
     assert tracker.calls["refresh_token"] == 1
-    later(rejected_credentials.REFRESH_INTERVAL.total_seconds() + 1)
+    advance_clock(rejected_credentials.REFRESH_INTERVAL.total_seconds() + 1)
     assert await statuses(running) == [200]
     assert tracker.calls["refresh_token"] == 2
 

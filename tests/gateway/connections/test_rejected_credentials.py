@@ -81,7 +81,9 @@ async def events(running: RunningGateway) -> list[str]:
     return [item.event for item in reversed(written)]
 
 
-async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_rejected_key_is_degraded_then_needs_reauth(
+    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     assert await call(keyed) == {200}
     withdraw_all_tokens(tracker)
     with capture_logs() as logs:
@@ -91,7 +93,7 @@ async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway,
         assert await state(keyed) == "degraded"
         assert await call(keyed, API_ENDED[401].count) == {401}
         assert await state(keyed) == "degraded", "many in a moment may be an outage"
-        later(API_ENDED[401].over.total_seconds())
+        advance_clock(API_ENDED[401].over.total_seconds())
         assert await call(keyed) == {401}
         assert await state(keyed) == "needs_reauth"
         assert await call(keyed, 5) == {401}, "the provider decides each time"
@@ -112,13 +114,13 @@ async def test_rejected_key_is_degraded_then_needs_reauth(keyed: RunningGateway,
 
 
 async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
-    keyed: RunningGateway, tracker: Tracker, later: Any
+    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
     for round_s in (0, 400):
         withdraw_all_tokens(tracker)
         await call(keyed, 4)
-        later(round_s)
+        advance_clock(round_s)
         await call(keyed, 1)
         assert await state(keyed) == ("needs_reauth" if round_s else "degraded")
         tracker.grants[0].access_tokens = set(known)
@@ -152,7 +154,7 @@ async def test_new_key_under_the_same_id_starts_without_rejections(keyed: Runnin
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
-    method: str, keyed: RunningGateway, tracker: Tracker, later: Any
+    method: str, keyed: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
@@ -160,16 +162,16 @@ async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
     withdraw_all_tokens(tracker)
     assert await call(keyed, 3, integration="tracker", method=method) == {401}
     assert await state(keyed) == "degraded"
-    later(301)
+    advance_clock(301)
     await call(keyed, 2, integration="tracker", method=method)
     assert await state(keyed) == "needs_reauth"
 
 
-async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await keyed.import_connection(tracker.grant(), "c1")
     tracker.forbidden = {"/x"}
     for _ in range(6):
-        later(61)
+        advance_clock(61)
         assert await call(keyed, integration="tracker") == {401}
     assert tracker.calls["refresh_token"] >= 5
     assert await state(keyed) == "needs_reauth"
@@ -180,13 +182,13 @@ async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker
 
 
 async def test_refusal_by_the_token_endpoint_takes_precedence(
-    keyed: RunningGateway, tracker: Tracker, later: Any
+    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await keyed.import_connection(tracker.grant(), "c1")
     withdraw_all_tokens(tracker)
     tracker.grants[-1].revoked = True
     for _ in range(4):
-        later(400)
+        advance_clock(400)
         await call(keyed, integration="tracker")
     row = (await keyed.json("GET", "/connections"))["connections"][0]
     assert row["errors"][0]["log_id"].startswith("invalid_grant")
@@ -194,17 +196,17 @@ async def test_refusal_by_the_token_endpoint_takes_precedence(
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_403_for_a_day_means_needs_reauth_only_on_several_paths(
-    fast_path: bool, keyed: RunningGateway, tracker: Tracker, later: Any
+    fast_path: bool, keyed: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     options = {} if fast_path else {"method": "POST"}
     tracker.refusal = 403
     withdraw_all_tokens(tracker)
     assert await call(keyed, 30, **options) == {403}
     assert await state(keyed) == "active", "all within a moment"
-    later(3600)
+    advance_clock(3600)
     await call(keyed, **options)
     assert await state(keyed) == "degraded"
-    later(90_000)
+    advance_clock(90_000)
     await call(keyed, 20, **options)
     assert await state(keyed) == "degraded", "it may be that path alone that is forbidden"
     await call(keyed, 1, "/y", **options)
@@ -212,11 +214,11 @@ async def test_403_for_a_day_means_needs_reauth_only_on_several_paths(
 
 
 async def test_403_on_one_path_does_not_degrade_a_working_connection(
-    keyed: RunningGateway, tracker: Tracker, later: Any
+    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/x", "/y"}
     for _ in range(30):
-        later(3600)
+        advance_clock(3600)
         assert await call(keyed, 1, "/x") == await call(keyed, 1, "/y") == {403}
         assert await call(keyed, 1, "/z") == {200}
     assert await state(keyed) == "active"

@@ -13,13 +13,13 @@ from tests.fakes.tracker import Tracker
 
 
 async def test_a_full_disk_blocks_a_connection_whose_token_has_expired(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
     async with at_console(running) as console:
         monkeypatch.setattr(running.runtime.store.transactions.damage, "full", True)
         assert "Nothing needs to be done" in await console.page(ONE)
-        later(3601)
+        advance_clock(3601)
         page = await console.page(ONE)
         assert "Nothing needs to be done" not in page
         assert "is not refreshed while the database's disk is full" in page

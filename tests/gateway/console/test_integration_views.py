@@ -34,7 +34,7 @@ async def test_integration_page_has_findings_and_a_test_link(running: RunningGat
 
 
 async def test_authorizations_that_never_return_point_to_the_callback_url(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     async def begin(*, returns: bool) -> None:
         start = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
@@ -51,7 +51,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_url(
 
         assert "authorization" not in (await found())["what"], "end users may be at the provider's pages still"
         assert "Authorizations that fail" not in await console.page("/dev")
-        later(301)
+        advance_clock(301)
         lost = await found()
         began = "Of 3 authorizations in the last hour 0 succeeded, 0 failed, and 3 did not return within 5 minutes."
         assert (lost["ok"], lost["what"]) == (False, began)
@@ -66,7 +66,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_url(
         assert lost["what"].startswith("Of 4 authorizations in the last hour 1 succeeded, 0 failed, and 3 did not")
         assert "Authorizations that fail" not in await console.page("/dev")
 
-        later(1)
+        advance_clock(1)
         await begin(returns=False)
-        later(301)
+        advance_clock(301)
         assert not (await found())["ok"], "it is not: the newest did not return"

@@ -58,12 +58,12 @@ async def test_chart_of_a_day_uses_the_stored_totals(running: RunningGateway) ->
 
 
 async def test_a_connection_that_expires_soon_is_shown_among_many_expired_ones(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = {name: value for name, value in tracker.grant().items() if name != "refresh_token"}
     await running.import_connection({**grant, "expires_in": 2 * 86_400}, "soon")
     for n in range(11):
         await running.import_connection({**grant, "expires_in": 3600}, f"ended{n}")
-    later(3700)
+    advance_clock(3700)
     async with at_console(running) as console:
         assert [item["connection_id"] for item in (await console.data("/dev.json"))["ending"]] == ["soon"]

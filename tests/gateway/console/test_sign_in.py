@@ -75,7 +75,7 @@ async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway)
 
 
 async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
-    running: RunningGateway, later: Callable[[float], None]
+    running: RunningGateway, advance_clock: Callable[[float], None]
 ) -> None:
     switch_on(running, session_hours=1)
     store = running.runtime.store.console_sessions
@@ -86,12 +86,12 @@ async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
         url = f"{running.url}/console/sign-in"
         async with http.post(url, data={"link": token.reveal()}) as response:
             assert response.status == 200
-        later(660)
+        advance_clock(660)
         async with http.post(url, data={"link": late.reveal()}) as response:
             assert response.status == 403
         console = AtConsole(running, http)
         await console.page("/dev")
-        later(3600)
+        advance_clock(3600)
         await console.page("/dev", expect=401)
 
 

@@ -17,9 +17,9 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.connections.conftest import later
+from tests.gateway.connections.conftest import advance_clock
 
-__all__ = ["later"]
+__all__ = ["advance_clock"]
 
 EXPIRED_S = 3601
 OUTAGE = web.Response(status=503)

@@ -35,7 +35,7 @@ def accept(_path: str, _body: bytes) -> web.Response:
 
 
 async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_signature(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = failure_response()
     for name in ("c1", "c2"):
@@ -45,11 +45,11 @@ async def test_recovered_receiver_gets_each_event_once_in_order_with_a_valid_sig
         await refresh_now(event_gateway, "c1")
     await event_gateway.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
     for _ in range(6):  # the receiver stays down for an hour
-        later(600)
+        advance_clock(600)
         await deliver_due_events(event_gateway)
     assert receiver.taken == []
     receiver.response = accept
-    later(1100)
+    advance_clock(1100)
     event_gateway.runtime.deliverer.wake()
     got = await receiver.wait_until_taken(7)
     await deliver_due_events(event_gateway)
@@ -89,7 +89,7 @@ def verify_as_received(library: Webhook, item: Any) -> None:
 
 
 async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not_wait(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     await event_gateway.import_connection(tracker.grant(), "c1")
@@ -97,14 +97,14 @@ async def test_events_of_one_connection_are_delivered_in_order_and_others_do_not
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await event_gateway.import_connection(tracker.grant(), "c2")
     await receiver.wait_until_taken(1)
-    later(20)
+    advance_clock(20)
     await deliver_due_events(event_gateway)
     assert receiver.events() == [("c2", "connection.created")]
     assert {item.event["event"] for item in receiver.got if item.event["connectionId"] == "c1"} == {
         "connection.created"
     }
     receiver.response = accept
-    later(120)
+    advance_clock(120)
     event_gateway.runtime.deliverer.wake()
     await receiver.wait_until_taken(3)
     assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
@@ -158,13 +158,13 @@ async def test_many_hanging_targets_do_not_delay_a_target_that_responds(
 
 
 async def test_after_a_slow_search_for_due_events_the_next_search_waits(
-    event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, later: Any
+    event_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, advance_clock: Any
 ) -> None:
     deliveries, paused = event_gateway.runtime.store.deliveries, asyncio.Queue[float]()
     work = deliveries.find_due
 
     async def slow_work(now: Any) -> Any:
-        later(1.5)
+        advance_clock(1.5)
         return await work(now)
 
     async def sleep(seconds: float) -> None:
@@ -180,7 +180,7 @@ async def test_after_a_slow_search_for_due_events_the_next_search_waits(
 
 
 async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     """Nodes get a new gateway.yaml one after the other, so one can claim an event of which it does not know the URL."""
     receiver.response = failure_response()
@@ -190,7 +190,7 @@ async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
     environments = event_gateway.runtime.current.generation.config.environments
     without = {"dev": replace(environments["dev"], webhook_url=None)}
     event_gateway.configure(environments=without)
-    later(10)
+    advance_clock(10)
     await deliver_due_events(event_gateway)
     found = await deliveries_of(event_gateway)
     assert {(item.state, item.detail) for item in found} == {
@@ -198,33 +198,33 @@ async def test_event_without_a_url_on_this_node_is_sent_by_a_node_that_has_it(
     }
     event_gateway.configure(environments=environments)
     receiver.response = accept
-    later(61)
+    advance_clock(61)
     await deliver_due_events(event_gateway)
     assert len(receiver.taken) == 2
 
 
 async def test_event_is_dead_an_hour_after_its_url_was_removed(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = failure_response()
     await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     environments = event_gateway.runtime.current.generation.config.environments
     event_gateway.configure(environments={"dev": replace(environments["dev"], webhook_url=None)})
-    later(3600)
+    advance_clock(3600)
     await deliver_due_events(event_gateway)
     (found,) = await deliveries_of(event_gateway)
     assert (found.state, found.detail) == (DeliveryState.DEAD, "environment 'dev' has no primary webhook_url any more")
 
 
 async def test_event_is_dead_after_a_day_and_stays_stored(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = failure_response(500)
     await event_gateway.import_connection(tracker.grant())
     await wait_for_attempts(event_gateway, 1)
     for _ in range(27):
-        later(3600)
+        advance_clock(3600)
         await deliver_due_events(event_gateway)
     (found,) = await deliveries_of(event_gateway)
     assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
@@ -246,24 +246,24 @@ async def test_receiver_that_returns_410_gets_no_more_events(
 
 
 async def test_retry_after_is_honoured(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = failure_response(429, **{"Retry-After": "900"})
     await event_gateway.import_connection(tracker.grant())
     found = await wait_for_attempts(event_gateway, 1)
     assert found.due_at is not None
     assert 890 < (found.due_at - clock.now()).total_seconds() <= 900
-    later(800)
+    advance_clock(800)
     await deliver_due_events(event_gateway)
     assert len(receiver.got) == 1
     receiver.response = accept
-    later(110)
+    advance_clock(110)
     await deliver_due_events(event_gateway)
     assert len(receiver.taken) == 1
 
 
 async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any, monkeypatch: Any
 ) -> None:
     died = asyncio.Event()
 
@@ -278,7 +278,7 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
     assert len(receiver.taken) == 1
     await deliver_due_events(event_gateway)
     assert len(receiver.taken) == 1, "its lease has not run out"
-    later(delivery.LEASE.total_seconds() + 1)
+    advance_clock(delivery.LEASE.total_seconds() + 1)
     event_gateway.runtime.deliverer.wake()
     first, second = await receiver.wait_until_taken(2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
@@ -319,7 +319,7 @@ async def test_pending_deliveries_are_sent_after_a_restart(
 
 
 async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Path
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any, tmp_path: Path
 ) -> None:
     import gateway
 
@@ -332,7 +332,7 @@ async def test_pending_deliveries_go_to_the_new_url_after_a_reload(
     changed["store"] = event_gateway.document["store"] | {"url": f"sqlite:///{tmp_path}/gateway.db"}
     receiver.response = accept
     assert await gateway.reload(event_gateway.app, changed)
-    later(10)
+    advance_clock(10)
     event_gateway.runtime.deliverer.wake()
     (item,) = await receiver.wait_until_taken(1)
     assert item.path == "/moved"
@@ -373,7 +373,11 @@ async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
 
 
 async def test_message_that_cannot_be_built_is_retried_and_given_up(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway,
+    tracker: Tracker,
+    receiver: Receiver,
+    advance_clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("operation")
@@ -387,7 +391,7 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
     assert (first.state, first.status, receiver.got) == (DeliveryState.PENDING, None, [])
     (logged,) = [line for line in logs if line["event"] == "event_not_built"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
-    later(25 * 3600)
+    advance_clock(25 * 3600)
     await deliver_due_events(event_gateway)
     (last,) = await deliveries_of(event_gateway)
     assert last.state is DeliveryState.DEAD
@@ -397,7 +401,7 @@ async def test_message_that_cannot_be_built_is_retried_and_given_up(
 
 
 async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
-    event_gateway: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    event_gateway: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any) -> Any:
         raise OSError("as if the system failed")
@@ -410,7 +414,7 @@ async def test_message_whose_sending_fails_unexpectedly_is_retried_and_given_up(
     assert (first.state, first.status) == (DeliveryState.PENDING, None)
     (logged,) = [line for line in logs if line["event"] == "event_not_sent"]
     assert (logged["log_level"], logged["message"]) == ("error", first.message_id)
-    later(25 * 3600)
+    advance_clock(25 * 3600)
     await deliver_due_events(event_gateway)
     (last,) = await deliveries_of(event_gateway)
     assert last.state is DeliveryState.DEAD

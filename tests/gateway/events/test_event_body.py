@@ -191,7 +191,7 @@ async def test_no_event_is_stored_without_a_webhook_url(running: RunningGateway,
 
 @pytest.mark.parametrize("response", [301, 307, 404, 429, 500])
 async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_not_followed(
-    response: int, event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    response: int, event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     elsewhere = {"Location": f"{receiver.url}/elsewhere"}
     receiver.response = lambda _path, _body: web.Response(status=response, headers=elsewhere)
@@ -199,7 +199,7 @@ async def test_failed_delivery_is_repeated_with_the_same_id_and_redirects_are_no
     await receiver.wait_until(lambda: receiver.got)
     receiver.response = lambda _path, _body: web.Response(status=200)
     await wait_for_attempts(event_gateway, 1)
-    later(10)
+    advance_clock(10)
     event_gateway.runtime.deliverer.wake()
     await receiver.wait_until_taken(1)
     first, second = receiver.got

@@ -86,7 +86,7 @@ async def test_each_kind_of_connecting_sends_one_event(
 
 
 async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
-    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Any
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, advance_clock: Any, tmp_path: Any
 ) -> None:
     entry = tracker_entry(tracker.url, refresh={"rotating": False, "expires_after_days": 30})
     write_entry(tmp_path, "tracker", entry)
@@ -99,7 +99,7 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
         before = len(await deliveries_of(gateway))
         await gateway.runtime.keeper.once()
         days += [day] * (len(await deliveries_of(gateway)) - before)
-        later(86_400)
+        advance_clock(86_400)
     await deliver_due_events(gateway)
     await receiver.wait_until_taken(3)
     result = [item.event for item in receiver.taken if item.event["event"] == "connection.expiring"]
@@ -146,14 +146,14 @@ async def test_key_from_the_configuration_cannot_be_rotated_through_the_api(
 
 
 async def test_metrics_show_attempts_and_pending_deliveries(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     receiver.response = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
     for name in ("c1", "c2"):
         await event_gateway.import_connection(tracker.grant(), name)
     await receiver.wait_until(lambda: len(receiver.got) >= 2)
     await event_gateway.runtime.deliverer.idle()
-    later(100)
+    advance_clock(100)
     await event_gateway.runtime.keeper.once()
     result = {key: number for key, number in gauges(event_gateway.runtime) if key[0].startswith("gateway_events")}
     assert result["gateway_events_pending", "dev"] == 1

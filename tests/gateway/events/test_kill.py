@@ -14,7 +14,7 @@ from tests.gateway.events.conftest import deliver_due_events
 
 
 async def test_event_received_before_the_process_was_killed_is_sent_again_with_the_same_id(
-    receiver: Receiver, tmp_path: Path, later: Any
+    receiver: Receiver, tmp_path: Path, advance_clock: Any
 ) -> None:
     files = Files(tmp_path, 1)
     files.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
@@ -37,7 +37,7 @@ async def test_event_received_before_the_process_was_killed_is_sent_again_with_t
     await gateway.start()
     await deliver_due_events(gateway)
     assert len(receiver.got) == 1, "the dead process's lease holds"
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     gateway.runtime.deliverer.wake()
     first, second = await receiver.wait_until_taken(2)
     await deliver_due_events(gateway)

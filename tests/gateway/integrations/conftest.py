@@ -1,5 +1,5 @@
 """Fixtures that move time."""
 
-from tests.gateway.connections.conftest import later
+from tests.gateway.connections.conftest import advance_clock
 
-__all__ = ["later"]
+__all__ = ["advance_clock"]

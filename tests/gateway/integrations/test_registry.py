@@ -61,7 +61,7 @@ def test_an_unknown_key_shows_the_nearest() -> None:
         found.get("prod", "github")
 
 
-def test_client_time_is_the_time_of_its_last_change(later: Callable[[float], None]) -> None:
+def test_client_time_is_the_time_of_its_last_change(advance_clock: Callable[[float], None]) -> None:
     row = ApiManagedRow("u1", 1, clock.now(), clock.now() - timedelta(days=1))
     managed = ManagedIntegrations(
         [replace(integration_with("slack"), managed_row=row), replace(integration_with("jira"), managed_row=row)]
@@ -70,7 +70,7 @@ def test_client_time_is_the_time_of_its_last_change(later: Callable[[float], Non
     started = first.client_since("dev", "jira")
     assert started is not None
     assert first.client_since("dev", "slack") == row.updated_at
-    later(60)
+    advance_clock(60)
     second = Integrations(
         [integration_with("jira"), replace(integration_with("github"), client_secret=Secret("new"))], managed, first
     )

@@ -65,10 +65,10 @@ async def left_open(running: RunningGateway) -> Connection:
     return await row_of(running)
 
 
-async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
+async def cut_off(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> Entry:
     """Interrupt the refresh of an expired token. Return the journal entry for its replies."""
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     row = await left_open(running)
     return await entry_of(running, row)
 
@@ -85,9 +85,11 @@ def response_of(result: dict[str, Any]) -> Reply:
     return Reply(200, fields, json.dumps(result).encode(), clock.now() - timedelta(minutes=10))
 
 
-async def test_a_reply_that_was_stored_is_released(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_a_reply_that_was_stored_is_released(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await call_c1(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
@@ -100,10 +102,10 @@ async def test_a_reply_that_was_stored_is_released(running: RunningGateway, trac
 
 
 async def test_a_reply_in_the_journal_is_not_requested_again(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     entry = await entry_of(running, await left_open(running))
     form = await tracker_responses(tracker)
     file = JournalFile(entry.folder)
@@ -127,9 +129,9 @@ async def tracker_responses(tracker: Tracker) -> dict[str, Any]:
 
 @pytest.mark.parametrize("result", [{"error": "server_error"}, {"no": "token"}])
 async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
-    running: RunningGateway, tracker: Tracker, later: Any, result: dict[str, Any]
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, result: dict[str, Any]
 ) -> None:
-    entry = await cut_off(running, tracker, later)
+    entry = await cut_off(running, tracker, advance_clock)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of(result))
     tracker.ttl_s = 2 * EXPIRED_S
@@ -139,12 +141,12 @@ async def test_recorded_reply_without_a_token_does_not_prevent_a_new_request(
 
 
 async def test_recovery_waits_after_a_recorded_reply_was_of_no_use_and_the_endpoint_is_down(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file of the dead process stays, so that the reply is found at each run of the recovery."""
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     store, refresher = running.runtime.store, running.runtime.refresher
-    entry = await cut_off(running, tracker, later)
+    entry = await cut_off(running, tracker, advance_clock)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall(f"{tracker.url}/token"), response_of({"no": "token"}))
     file.die()
@@ -155,14 +157,16 @@ async def test_recovery_waits_after_a_recorded_reply_was_of_no_use_and_the_endpo
     with pytest.raises(Unavailable):
         await refresher.start(row, force=True)
     assert await find_unfinished(store, refresher, print, tried) == []
-    later(60)
+    advance_clock(60)
     assert [row.ref for row in await find_unfinished(store, refresher, print, tried)] == [REF]
 
 
-async def test_replies_of_several_attempts_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_replies_of_several_attempts_are_found(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     """If two processes died one after the other, either of them can have received the new token."""
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     row = await left_open(running)
     form = await tracker_responses(tracker)
     first, second = await entry_of(running, row), await entry_of(running, row)
@@ -175,12 +179,12 @@ async def test_replies_of_several_attempts_are_found(running: RunningGateway, tr
 
 
 async def test_lost_exchange_keeps_its_record(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
 
@@ -200,7 +204,7 @@ async def test_lost_exchange_keeps_its_record(
 
 
 async def test_worker_without_its_parent_records_no_failure(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes share the record, and each of them would wait before it tries again."""
 
@@ -208,7 +212,7 @@ async def test_worker_without_its_parent_records_no_failure(
         raise ExchangeLost("unreachable", "the parent process has ended.", sent=False)
 
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     before = await row_of(running)
     with monkeypatch.context() as patch:
@@ -222,13 +226,13 @@ async def test_worker_without_its_parent_records_no_failure(
 
 
 async def test_journalled_reply_is_kept_while_a_setting_is_missing(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed catalog entry needs a setting that the connection lacks, and the journal has the only copy of the token."""
     monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     send = running.runtime.exchange.send
 
@@ -251,8 +255,8 @@ async def test_journalled_reply_is_kept_while_a_setting_is_missing(
     assert not tracker.grants[0].revoked
 
 
-async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracker: Tracker, later: Any) -> None:
-    entry = await cut_off(running, tracker, later)
+async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
+    entry = await cut_off(running, tracker, advance_clock)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall("https://elsewhere.example/token"), response_of({"access_token": "elsewhere"}))
     tracker.ttl_s = 2 * EXPIRED_S
@@ -263,9 +267,9 @@ async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracke
 
 
 async def test_a_refresh_waits_for_the_exchange_of_a_running_process(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
-    entry = await cut_off(running, tracker, later)
+    entry = await cut_off(running, tracker, advance_clock)
     file = JournalFile(entry.folder)
     file.begin(entry)
     calling = asyncio.ensure_future(call_c1(running))
@@ -279,9 +283,9 @@ async def test_a_refresh_waits_for_the_exchange_of_a_running_process(
 
 
 async def test_a_refresh_does_not_wait_for_the_exchange_of_a_dead_process(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
-    entry = await cut_off(running, tracker, later)
+    entry = await cut_off(running, tracker, advance_clock)
     file = JournalFile(entry.folder)
     file.begin(entry)
     file.die()
@@ -295,10 +299,10 @@ async def test_a_refresh_does_not_wait_for_the_exchange_of_a_dead_process(
 
 @pytest.mark.parametrize("node", ["", "local."])  # lease owners of earlier versions contain no node name
 async def test_lease_of_a_dead_local_process_is_claimed_immediately(
-    node: str, running: RunningGateway, tracker: Tracker, later: Any
+    node: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     row, store = await row_of(running), running.runtime.store
     dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))
     name, other = await dead.name(), await living.name()

@@ -107,7 +107,7 @@ def test_outage_resets_the_count_and_never_shortens_the_wait() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
-    shape: str, running: RunningGateway, tracker: Tracker, later: Any
+    shape: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     tracker.response = web.Response(**SHAPES[shape])
@@ -119,9 +119,9 @@ async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
 
     for _ in range(8):
         assert await state() == ("degraded", "token_endpoint_refused"), "many in a moment are one outage"
-    later(301)
+    advance_clock(301)
     assert await state() == ("needs_reauth", "token_endpoint_refused")
-    later(3600)
+    advance_clock(3600)
     body = await running.json("GET", FORCED, expect=424)
     assert body["error"]["payload"]["reason"] == "token_endpoint_refused"
     path = "/connections/c1?provider_config_key=tracker&include=history"
@@ -136,12 +136,12 @@ async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 async def test_outage_never_becomes_needs_reauth(
-    status: int, running: RunningGateway, tracker: Tracker, later: Any
+    status: int, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=status)
     for _ in range(8):
-        later(3600)
+        advance_clock(3600)
         await running.json("GET", FORCED)
     row = (await running.json("GET", "/connections"))["connections"][0]
     assert row["state"] == "degraded"

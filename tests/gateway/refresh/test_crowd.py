@@ -35,7 +35,7 @@ async def call_until_refresh(running: RunningGateway, name: str) -> float | None
 
 
 async def test_each_connection_keeps_its_slot(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.schedule.JITTER", 0.0)
     for name in ("c1", "c2", "c3"):
@@ -43,14 +43,14 @@ async def test_each_connection_keeps_its_slot(
     moments = [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
-    later(120)  # the connection is loaded into memory again
+    advance_clock(120)  # the connection is loaded into memory again
     assert [await call_until_refresh(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
-async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant(), "c1")
     former = await call_until_refresh(running, "c1")
-    later(120)
+    advance_clock(120)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert cache_entry(running, "c1").refresh_at is None, "the former token's counts no more"
     moment = await call_until_refresh(running, "c1")

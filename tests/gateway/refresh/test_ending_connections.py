@@ -59,7 +59,7 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
 
 
 async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     response = await event_gateway.import_connection(without_refresh_token(tracker.grant()))
     assert response["dies_at"] is not None
@@ -68,7 +68,7 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     second = await keep_alive_of_another_node(event_gateway)
     await first.once()
     assert (await states(event_gateway))["c1"] == "active"
-    later(3601)
+    advance_clock(3601)
     await asyncio.gather(first.once(), second.once())
     await asyncio.gather(second.once(), first.once())
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
@@ -89,11 +89,11 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
 
 
 async def test_call_at_expiry_and_scan_send_one_event(
-    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+    event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, advance_clock: Any
 ) -> None:
     await event_gateway.import_connection(without_refresh_token(tracker.grant()))
     keep_alive = await keep_alive_of_another_node(event_gateway)
-    later(3601)
+    advance_clock(3601)
     async with event_gateway.call_proxy("c1") as response:
         assert response.status == 424
     await keep_alive.once()
@@ -124,7 +124,9 @@ async def test_import_of_an_ended_connection_is_needs_reauth(
     assert (await states(event_gateway))["c1"] == "active"
 
 
-async def test_rows_of_earlier_versions_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_rows_of_earlier_versions_are_found(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     """Rows of earlier versions contain neither a time nor a mark. Only the sealed credential shows whether a refresh is
     possible.
     """
@@ -134,7 +136,7 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     keep_alive, store = await keep_alive_of_another_node(running), running.runtime.store
     old = update(connections).values(end_settled=None, dies_at=None)
     await store.transactions.write(lambda db: db.execute(old))
-    later(3601)
+    advance_clock(3601)
     await keep_alive.once()
     assert (await states(running))["c1"] == "needs_reauth"
     assert sorted(set((await states(running)).values())) == ["active", "needs_reauth"]
@@ -142,21 +144,23 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     assert (await life_of(running, "renewable-1")).settled
 
 
-async def test_damaged_row_does_not_block_others(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_damaged_row_does_not_block_others(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(without_refresh_token(tracker.grant()), "damaged")
     await running.import_connection(without_refresh_token(tracker.grant()))
     keep_alive, store = await keep_alive_of_another_node(running), running.runtime.store
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
     await store.transactions.write(lambda db: db.execute(damage))
-    later(3601)
+    advance_clock(3601)
     await keep_alive.once()
     assert await states(running) == {"damaged": "active", "c1": "needs_reauth"}
 
 
-async def test_connection_in_refresh_is_not_ended(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_connection_in_refresh_is_not_ended(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(without_refresh_token(tracker.grant()))
     keep_alive, refreshes = await keep_alive_of_another_node(running), running.runtime.store.refreshes
-    later(3601)
+    advance_clock(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
     assert await refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
     await keep_alive.once()
@@ -166,12 +170,14 @@ async def test_connection_in_refresh_is_not_ended(running: RunningGateway, track
     assert await states(running) == {"c1": "needs_reauth"}
 
 
-async def test_connection_without_expiry_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_connection_without_expiry_stays_active(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     grant = without_refresh_token(tracker.grant())
     del grant["expires_in"]
     await running.import_connection(grant)
     keep_alive = await keep_alive_of_another_node(running)
-    later(400 * 86_400)
+    advance_clock(400 * 86_400)
     await keep_alive.once()
     assert await states(running) == {"c1": "active"}
     assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] is None
@@ -208,7 +214,7 @@ def test_token_exchanged_for_itself_is_kept_alive_and_ends_when_it_expires() -> 
 
 
 async def test_token_exchanged_for_itself_is_refreshed_while_valid(
-    tracker: Tracker, tmp_path: Path, later: Any
+    tracker: Tracker, tmp_path: Path, advance_clock: Any
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"by_access_token": True}))
     gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
@@ -218,11 +224,11 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
         await gateway.import_connection(without_refresh_token(grant))
         keep_alive = await keep_alive_of_another_node(gateway)
         tracker.response = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
-        later(3600 * 0.76)
+        advance_clock(3600 * 0.76)
         assert await keep_alive.once() == 1
         tracker.response = None
         assert await states(gateway) == {"c1": "active"}
-        later(3600)
+        advance_clock(3600)
         await keep_alive.once()
         assert await states(gateway) == {"c1": "active"}
     finally:

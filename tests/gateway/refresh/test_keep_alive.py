@@ -87,12 +87,14 @@ async def test_connection_has_its_expiry_and_its_keep_alive_time(running: Runnin
     assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == response["dies_at"]
 
 
-async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_idle_connection_is_refreshed_repeatedly(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
     keep_alive = await keep_alive_of_another_node(running)
     assert await keep_alive.once() == 0
     for times in range(1, 9):  # together about ten months without calls
-        later(40 * DAY_S)
+        advance_clock(40 * DAY_S)
         await keep_alive.once()
         row = await row_of(running)
         assert row.life.dies_at is not None
@@ -104,26 +106,28 @@ async def test_idle_connection_is_refreshed_repeatedly(running: RunningGateway, 
         assert response.status == 200
 
 
-async def test_another_node_takes_over_keep_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_another_node_takes_over_keep_alive(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
     first, runtime = await keep_alive_of_another_node(running), running.runtime
     second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     assert await first.once() == 0
-    later(80 * DAY_S)
+    advance_clock(80 * DAY_S)
     await first.once()
     assert await second.once() == 0
     assert tracker.calls["refresh_token"] == 1
-    later(80 * DAY_S)
+    advance_clock(80 * DAY_S)
     assert await second.once() == 1
 
 
 async def test_connection_that_cannot_be_refreshed_does_not_block_others(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     keep_alive = await keep_alive_of_another_node(running)
     for name in ("c1", "c2", "c3"):
         await running.import_connection(tracker.grant(), name)
-    later(80 * DAY_S)
+    advance_clock(80 * DAY_S)
     tracker.response = web.Response(status=500)
     assert await keep_alive.once() == 0
     asked = tracker.calls["refresh_token"]
@@ -131,16 +135,18 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     assert await keep_alive.once() == 0
     assert tracker.calls["refresh_token"] == asked
     tracker.response = None
-    later(3700)
+    advance_clock(3700)
     assert await keep_alive.once() == 3
 
 
-async def test_ended_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_ended_connection_is_not_kept_alive(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     keep_alive = await keep_alive_of_another_node(running)
     await running.import_connection(tracker.grant())
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     for _ in range(3):
-        later(80 * DAY_S)
+        advance_clock(80 * DAY_S)
         await keep_alive.once()
     assert tracker.calls["refresh_token"] == 1
     assert (await row_of(running)).life.keep_alive_at is None
@@ -157,11 +163,11 @@ async def test_connections_stored_before_the_limit_was_known_are_scheduled(
     assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
 
 
-async def test_list_is_filtered_by_expiry(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_list_is_filtered_by_expiry(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     from gateway.store import ListFilter
 
     await running.import_connection(tracker.grant(), "old")
-    later(30 * DAY_S)
+    advance_clock(30 * DAY_S)
     await running.import_connection(tracker.grant(), "young")
     soon = ListFilter(dies_before=clock.now() + timedelta(days=70))
     assert [item.ref.connection_id for item in await running.runtime.store.connections.list("dev", soon)] == ["old"]

@@ -94,10 +94,10 @@ def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> 
 
 
 async def test_the_intent_is_on_the_disk_before_the_token_leaves(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"])
@@ -110,7 +110,7 @@ async def test_the_intent_is_on_the_disk_before_the_token_leaves(
 
 
 async def test_row_in_memory_is_leased_without_a_read(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
     assert await status_of(running) == 200
@@ -124,35 +124,39 @@ async def test_row_in_memory_is_leased_without_a_read(
     monkeypatch.setattr(
         RefreshProtocol, "_read", record_look
     )  # the store's own method stays unchanged, because the change feed may call it at the same time
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     assert await status_of(running) == 200
     assert tracker.calls["refresh_token"] == 1
     assert 0 not in calls_at_looks
 
 
 async def test_unknown_intent_is_noticed_before_the_token_is_sent(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     assert await status_of(running) == 200  # from now on, the row is in memory, without an intent
     await left_open(running)
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.refreshed("refresh-0")  # the provider replaced the token, and its response was lost
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
 
 async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
-    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, beats: "list[asyncio.Future[None]]"
+    running: RunningGateway,
+    other: RunningGateway,
+    tracker: Tracker,
+    advance_clock: Any,
+    beats: "list[asyncio.Future[None]]",
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.hold.clear()
     first = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"])
     for beat in range(4):  # 40 s, a third longer than the lease
         await wait_until(lambda beat=beat: len(beats) > beat)
-        later(BEAT_S)
+        advance_clock(BEAT_S)
         beats[beat].set_result(None)
     await wait_until(lambda: len(beats) > 4)
     second = asyncio.create_task(status_of(other))
@@ -182,16 +186,20 @@ def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asynci
 
 
 async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
-    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway,
+    other: RunningGateway,
+    tracker: Tracker,
+    advance_clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     folder = running.runtime.store.journal.folder
     assert folder is not None
     await wait_until(lambda: [sealed for _, sealed in left(folder) if sealed])
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
     refreshed = await row_of(other)
     wake.set()
@@ -205,13 +213,13 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
 async def test_lease_is_renewed_after_an_unexpected_error(
     running: RunningGateway,
     tracker: Tracker,
-    later: Any,
+    advance_clock: Any,
     beats: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the renewal, another process would take the lease while this one stores the only new token."""
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"] and beats)
@@ -243,17 +251,17 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
     other: RunningGateway,
     without_journal: None,
     tracker: Tracker,
-    later: Any,
+    advance_clock: Any,
     beats: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tracker.rotate = False
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"] == 1)
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
     refreshed = await row_of(other)
     wake.set()
@@ -268,17 +276,17 @@ async def test_stalled_holder_saves_the_only_valid_token(
     other: RunningGateway,
     without_journal: None,
     tracker: Tracker,
-    later: Any,
+    advance_clock: Any,
     beats: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"] == 1)
     await wait_until(lambda: beats)
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     tracker.response = GONE
     assert await status_of(other) == 424
     assert (await row_of(other)).state_reason == "rotation_lost"
@@ -289,11 +297,11 @@ async def test_stalled_holder_saves_the_only_valid_token(
 
 
 async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     await left_open(running)
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     await running.restart()
     await wait_until(lambda: tracker.calls["refresh_token"])
     await wait_until(lambda: not running.runtime.refresher.under_way(REF))
@@ -303,7 +311,7 @@ async def test_open_intent_of_a_dead_process_is_finished_at_the_next_start(
 
 
 async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator can remove the catalog entry of an integration that was made through the API, and restore it later."""
     await running.import_connection(tracker.grant())
@@ -311,7 +319,7 @@ async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
     store, refresher, row = running.runtime.store, running.runtime.refresher, await row_of(running)
     with monkeypatch.context() as patch:
         patch.setattr(Catalog, "get", lambda _self, _name: None)
-        later(EXPIRED_S)
+        advance_clock(EXPIRED_S)
         with pytest.raises(NotFound, match="no longer in the catalog"):
             await refresher.start(row, force=True)
         assert await find_unfinished(store, refresher, print) == []
@@ -322,23 +330,23 @@ async def test_interrupted_refresh_stays_open_while_the_catalog_has_no_entry(
 
 
 async def test_intent_under_a_valid_lease_is_left_to_its_holder(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     await left_open(running)
     store, refresher = running.runtime.store, running.runtime.refresher
     assert await find_unfinished(store, refresher, print) == []
-    later(LEASE.total_seconds())
+    advance_clock(LEASE.total_seconds())
     assert [row.ref for row in await find_unfinished(store, refresher, print)] == [REF]
 
 
 async def test_recovery_continues_after_a_failed_sweep(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
     await running.import_connection(tracker.grant())
     await left_open(running)
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     store, refresher = running.runtime.store, running.runtime.refresher
     assert store.journal.folder is not None
     no_file = store.journal.folder / "0123-1.journal"
@@ -355,12 +363,12 @@ async def test_recovery_continues_after_a_failed_sweep(
 
 
 async def test_recovery_continues_after_an_unexpected_error(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
     await running.import_connection(tracker.grant())
     await left_open(running)
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
     store, refresher = running.runtime.store, running.runtime.refresher
     fault = RuntimeError("a bug")
 
@@ -381,14 +389,14 @@ async def test_recovery_continues_after_an_unexpected_error(
     assert (first["detail"], first["exc_info"]) == ("a bug", fault)
 
 
-async def two_left_open(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def two_left_open(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     """Add the connections `c1` and `c2`, whose refreshes a killed process has not finished."""
     store = running.runtime.store
     for ref in (REF, REF._replace(connection_id="c2")):
         await running.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
         assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, seen=row, intent="digest")
-    later(LEASE.total_seconds() + 1)
+    advance_clock(LEASE.total_seconds() + 1)
 
 
 @pytest.mark.parametrize(
@@ -400,9 +408,9 @@ async def two_left_open(running: RunningGateway, tracker: Tracker, later: Any) -
     ids=lambda fault: type(fault).__name__,
 )
 async def test_recovery_skips_a_row_whose_step_cannot_be_decided(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    await two_left_open(running, tracker, later)
+    await two_left_open(running, tracker, advance_clock)
     store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
     next_step = refresher.next_step
 
@@ -420,12 +428,12 @@ async def test_recovery_skips_a_row_whose_step_cannot_be_decided(
 
 
 async def test_refreshes_that_fail_again_and_again_do_not_keep_others_from_their_recovery(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt leaves its row unchanged if, for example, the credential's encryption key is missing."""
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
     monkeypatch.setattr("gateway.refresh.recovery.MAX_CONNECTIONS", 1)
-    await two_left_open(running, tracker, later)
+    await two_left_open(running, tracker, advance_clock)
     started = list[str]()
     refresher = running.runtime.refresher
     monkeypatch.setattr(refresher, "start", lambda row, **_: started.append(row.ref.connection_id))
@@ -437,9 +445,9 @@ async def test_refreshes_that_fail_again_and_again_do_not_keep_others_from_their
 
 
 async def test_file_that_cannot_be_removed_does_not_stop_the_recovery(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
-    await two_left_open(running, tracker, later)
+    await two_left_open(running, tracker, advance_clock)
     store, refresher = running.runtime.store, running.runtime.refresher
     assert store.journal.folder is not None
     (store.journal.folder / "0123-1.journal").mkdir(parents=True)
@@ -449,19 +457,19 @@ async def test_file_that_cannot_be_removed_does_not_stop_the_recovery(
 
 
 async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     await left_open(running)
     tracker.refreshed("refresh-0")  # the provider replaced the token, and its response was lost
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     for _ in range(3):
         async with running.call_proxy("c1") as response:
             body = await response.json()
             assert (response.status, body["error"]["code"]) == (424, "reconnect_needed")
             assert body["error"]["payload"]["reason"] == "rotation_lost"
     await running.restart()
-    later(7200)
+    advance_clock(7200)
     assert await status_of(running) == 424
     assert tracker.calls["refresh_token"] == 1
     assert await history_reasons(running) == [("active", "authorized"), ("needs_reauth", "rotation_lost")]
@@ -478,43 +486,43 @@ async def test_rotation_lost_with_its_process_is_reported_once_and_not_retried(
     ],
 )
 async def test_refusal_after_a_lost_response_differs_from_a_revocation(
-    before: dict[str, Any], reason: str, running: RunningGateway, tracker: Tracker, later: Any
+    before: dict[str, Any], reason: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.response = web.Response(**before)
     assert await status_of(running) == 503
     tracker.response = GONE
-    later(120)
+    advance_clock(120)
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == reason
     assert (await row_of(running)).intent is None
 
 
 async def test_refused_client_does_not_close_a_refresh_whose_response_was_lost(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     """A refusal of the client says nothing about the token. The response can still be in another machine's journal."""
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.response = web.Response(status=502)
     assert await status_of(running) == 503
     sent = (await row_of(running)).intent
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
-    later(120)
+    advance_clock(120)
     assert await status_of(running) == 424
     row = await row_of(running)
     assert (row.state_reason, row.intent) == ("invalid_client", sent)
     tracker.response = GONE
-    later(3600)
+    advance_clock(3600)
     assert await status_of(running) == 424
     row = await row_of(running)
     assert (row.state_reason, row.intent) == ("rotation_lost", None)
 
 
-async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.response = GONE
     async with running.call_proxy("c1") as response:
         body = await response.json()
@@ -524,7 +532,7 @@ async def test_refusal_has_a_retry_time(running: RunningGateway, tracker: Tracke
 
 
 async def test_previous_refresh_token_is_tried_during_its_grace_period(
-    tracker: Tracker, tmp_path: Path, later: Any
+    tracker: Tracker, tmp_path: Path, advance_clock: Any
 ) -> None:
     entry = tracker_entry(tracker.url, refresh={"rotating": True, "reuse_grace_s": 600})
     write_entry(tmp_path, "tracker", entry)
@@ -544,7 +552,7 @@ async def test_previous_refresh_token_is_tried_during_its_grace_period(
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]
         await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is not None
-        later(601)
+        advance_clock(601)
         await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is None
     finally:

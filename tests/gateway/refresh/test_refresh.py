@@ -31,24 +31,24 @@ async def call(running: RunningGateway, expect: int = 200) -> Any:
 
 
 async def test_expired_token_is_refreshed_before_the_request_is_sent(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     assert (await call(running))["token"] == "Bearer access-1"
-    later(3601)
+    advance_clock(3601)
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
     assert tracker.token_requests[0]["refresh_token"] == "refresh-0"
 
 
 async def test_clock_that_differs_from_token_endpoints_is_logged_once(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock, "provider_dates", clock.ProviderDates())
     ids = ("c1", "c2", "c3", "c4")
     for connection_id in ids:
         await running.import_connection(tracker.grant(), connection_id)
-    later(3601)  # only the clock of this machine is wrong; the header `Date` of the provider is right
+    advance_clock(3601)  # only the clock of this machine is wrong; the header `Date` of the provider is right
     with capture_logs() as logged:
         for item in ids:
             before = clock.now()
@@ -62,10 +62,10 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
 
 @pytest.mark.heavy
 async def test_500_calls_at_expiry_make_one_token_request(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.hold.clear()
     calls = [asyncio.create_task(call(running)) for _ in range(500)]
     async with asyncio.timeout(PATIENCE_S):
@@ -79,10 +79,10 @@ async def test_500_calls_at_expiry_make_one_token_request(
 
 
 async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_background(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3600 - 30)
+    advance_clock(3600 - 30)
     tracker.hold.clear()
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
@@ -95,16 +95,16 @@ async def test_in_the_refresh_window_the_old_token_is_used_and_refreshed_in_the_
         # the row is visible before the task that writes the row has ended
         while running.runtime.refresher.under_way(_ref()):
             await asyncio.sleep(0)
-    later(2)
+    advance_clock(2)
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
 
 
 async def test_recreated_connection_keeps_its_own_credential(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.hold.clear()
     waiting = asyncio.create_task(call(running))
     async with asyncio.timeout(PATIENCE_S):
@@ -123,30 +123,30 @@ async def test_recreated_connection_keeps_its_own_credential(
 
 
 async def test_request_waits_for_the_refresh_in_the_last_stretch(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3600 - 0.7)
+    advance_clock(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-3", "the old one could be dead on arrival"
     assert tracker.calls["refresh_token"] == 1
 
 
 async def test_unrefreshable_token_is_used_until_it_expires(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500, text="down")
-    later(3600 - 0.7)
+    advance_clock(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1
 
 
 async def test_request_waits_for_a_slow_refresh_until_its_token_expires(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     tracker.hold.clear()
-    later(3600 - 0.7)
+    advance_clock(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1
     tracker.hold.set()
@@ -157,7 +157,7 @@ async def test_request_waits_for_a_slow_refresh_until_its_token_expires(
 async def test_valid_token_is_used_whatever_error_its_refresh_raises(
     running: RunningGateway,
     tracker: Tracker,
-    later: Any,
+    advance_clock: Any,
     monkeypatch: pytest.MonkeyPatch,
     fault: Exception,
     left_s: float,
@@ -167,7 +167,7 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
 
     await running.import_connection(tracker.grant())
     monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.refresh", raise_fault)
-    later(3600 - left_s)
+    advance_clock(3600 - left_s)
     assert (await call(running))["token"] == "Bearer access-1"
     if isinstance(fault, InvalidRequest):
         shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
@@ -175,26 +175,26 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
 
 
 async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     tracker.response = web.Response(status=500, text="down")
-    later(3600 - 30)
+    advance_clock(3600 - 30)
     tracker.hold.clear()
     asked = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["refresh_token"] == 0:
             await asyncio.sleep(0)
-    later(60)
+    advance_clock(60)
     tracker.hold.set()
     assert (await asked)["error"]["code"] == "token_endpoint_unavailable"
 
 
 async def test_a_client_that_leaves_does_not_stop_the_refresh(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.hold.clear()
     leaving = asyncio.create_task(call(running))
     async with asyncio.timeout(PATIENCE_S):
@@ -207,24 +207,26 @@ async def test_a_client_that_leaves_does_not_stop_the_refresh(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_the_rotated_pair_survives_a_restart(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_the_rotated_pair_survives_a_restart(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     await call(running)
     await running.restart()
     assert (await call(running))["token"] == "Bearer access-3"
-    later(3601)
+    advance_clock(3601)
     assert (await call(running))["token"] == "Bearer access-5"
     assert not tracker.grants[0].revoked
 
 
 async def test_a_provider_that_does_not_rotate_keeps_its_refresh_token(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.rotate = False
     await running.import_connection(tracker.grant())
     for _ in range(3):
-        later(3601)
+        advance_clock(3601)
         await call(running)
     assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0"] * 3
 
@@ -240,10 +242,10 @@ BAD_DAYS = {
 
 
 async def test_valid_token_is_used_while_the_store_refuses_writes(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3600 - 30)
+    advance_clock(3600 - 30)
     refused: list[Any] = []
 
     async def raise_crowded(*_: Any, **__: Any) -> Any:
@@ -257,7 +259,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
             async with asyncio.timeout(PATIENCE_S):
                 while running.runtime.refresher.under_way(_ref()):
                     await asyncio.sleep(0)
-            later(1.5)
+            advance_clock(1.5)
     assert refused, "its renewal was tried, and could not be written down"
     assert tracker.calls["refresh_token"] == 0
     assert (await call(running))["token"] == "Bearer access-1"
@@ -270,22 +272,22 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
 
 @pytest.mark.parametrize("day", BAD_DAYS)
 async def test_valid_token_is_used_while_the_token_endpoint_is_down(
-    day: str, running: RunningGateway, tracker: Tracker, later: Any
+    day: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3600 - 30)
+    advance_clock(3600 - 30)
     tracker.response = BAD_DAYS[day]
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
         while (await running.runtime.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
             await asyncio.sleep(0)
-    later(2)
+    advance_clock(2)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1  # no request before the retry time
 
 
 async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_cause(
-    tracker: Tracker, tmp_path: Path, later: Any
+    tracker: Tracker, tmp_path: Path, advance_clock: Any
 ) -> None:
     with closed_port() as port:
         origin = f"http://127.0.0.1:{port}"
@@ -294,7 +296,7 @@ async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_ca
         gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker_port}", f"127.0.0.1/32:{port}"]))
         await gateway.start()
         await gateway.import_connection(tracker.grant())
-        later(3601)
+        advance_clock(3601)
         async with gateway.call_proxy("c1") as response:
             error = (await response.json())["error"]
         await gateway.stop()
@@ -306,10 +308,10 @@ async def test_unreachable_token_endpoint_is_reported_with_its_origin_and_the_ca
 
 @pytest.mark.parametrize("day", BAD_DAYS)
 async def test_outage_with_an_expired_token_is_503_until_it_ends(
-    day: str, running: RunningGateway, tracker: Tracker, later: Any
+    day: str, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = BAD_DAYS[day]
     for _ in range(3):
         async with running.call_proxy("c1") as response:
@@ -319,46 +321,48 @@ async def test_outage_with_an_expired_token_is_503_until_it_ends(
             assert body["error"]["payload"]["retry_at"]
     assert tracker.calls["refresh_token"] == 1
     tracker.response = None
-    later(3600)
+    advance_clock(3600)
     assert (await call(running))["token"] == "Bearer access-3"
 
 
-async def test_final_refusal_is_424_and_is_not_retried(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_final_refusal_is_424_and_is_not_retried(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
     for _ in range(3):
         response = await call(running, expect=424)
         assert response["error"]["code"] == "reconnect_needed"
         assert response["error"]["payload"]["provider_message"] == "Token revoked"
-    later(7200)
+    advance_clock(7200)
     await call(running, expect=424)
     assert tracker.calls["refresh_token"] == 1
     listed = await running.json("GET", "/connections")
     assert listed["connections"][0]["errors"][0]["type"] == "auth"
 
 
-async def test_refused_client_is_retried_later(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_refused_client_is_retried_later(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     response = await call(running, expect=424)
     assert "client_secret" in response["error"]["message"]
     tracker.response = None
-    later(120)
+    advance_clock(120)
     assert (await call(running))["token"] == "Bearer access-3"
 
 
 @pytest.mark.parametrize("changed", [True, False])
 async def test_changed_client_is_tried_immediately(
-    running: RunningGateway, tracker: Tracker, later: Any, changed: bool
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, changed: bool
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_client"}, status=401)
     for _ in range(6):  # each wait is longer than the one before
         await call(running, expect=424)
-        later(600)
+        advance_clock(600)
     await call(running, expect=424)
     tracker.response = None
     integration = running.document["environments"]["dev"]["integrations"]["tracker"]
@@ -372,9 +376,11 @@ async def test_changed_client_is_tried_immediately(
         await call(running, expect=424)
 
 
-async def test_import_makes_an_ended_connection_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_import_makes_an_ended_connection_active(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     await call(running, expect=424)
     tracker.response = None
@@ -383,30 +389,32 @@ async def test_import_makes_an_ended_connection_active(running: RunningGateway, 
 
 
 async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
     await running.import_connection(grant)
     await call(running)
-    later(3601)
+    advance_clock(3601)
     response = await call(running, expect=424)
     assert response["error"]["payload"]["reason"] == "no_refresh_token"
 
 
-async def test_token_without_expiry_is_not_refreshed(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_token_without_expiry_is_not_refreshed(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
     tracker.ttl_s = None
     await running.import_connection(tracker.grant())
-    later(10_000_000)
+    advance_clock(10_000_000)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_reading_a_connection_refreshes_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_reading_a_connection_refreshes_it(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant())
     url = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
     assert (await running.json("GET", url))["credentials"]["access_token"] == "access-1"
-    later(3600 - 30)
+    advance_clock(3600 - 30)
     body = await running.json("GET", url)
     assert body["credentials"]["access_token"] == "access-3"
     assert "refresh_token" not in body["credentials"]
@@ -423,10 +431,10 @@ async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: Ru
 
 
 async def test_read_without_a_possible_refresh_returns_no_credentials(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     body = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
     shown = body["error"]["payload"]["connection"]
@@ -434,10 +442,10 @@ async def test_read_without_a_possible_refresh_returns_no_credentials(
 
 
 async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     tracker.response = web.Response(status=500)
     await call(running, expect=503)
     tracker.response = None
@@ -446,14 +454,14 @@ async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
 
 
 async def test_two_nodes_on_one_store_make_one_token_request(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     other = RunningGateway(running.folder, {**running.document, "server": {}})
     await other.start()
     try:
         await running.import_connection(tracker.grant())
         await asyncio.gather(call(running), call(other))
-        later(3601)
+        advance_clock(3601)
         tracker.hold.clear()
         calls = [asyncio.create_task(call(node)) for node in (running, other) for _ in range(20)]
         async with asyncio.timeout(PATIENCE_S):
@@ -491,10 +499,10 @@ def _ref() -> Any:
 
 
 async def test_rotated_token_is_stored_after_storage_errors(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     store = running.runtime.store.refreshes
     save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
 
@@ -543,13 +551,13 @@ async def test_change_feed_continues_after_storage_errors(
 
 
 async def test_a_credential_is_sealed_again_once_it_is_not_used(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     await call(running)
     live = running.runtime.live
     assert (live.entry_count, live.decrypted_count) == (1, 1)
-    later(61)
+    advance_clock(61)
     async with asyncio.timeout(PATIENCE_S):
         while live.decrypted_count:
             await asyncio.sleep(0)
@@ -571,16 +579,16 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     assert (await call(running))["token"]  # calls through connections in memory still work
 
 
-async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_lifetime_counts_from_the_request(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     asked_at = clock.now()
     tracker.hold.clear()
     calling = asyncio.create_task(call(running))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["refresh_token"] == 0:
             await asyncio.sleep(0)
-    later(100)
+    advance_clock(100)
     tracker.hold.set()
     await calling
     row = await running.runtime.store.connections.get(_ref())

@@ -16,7 +16,7 @@ STEP_S = 0.2
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return a function that sets both clocks forward. The clocks do not move by themselves: on a busy machine, tokens
     would expire.
     """
@@ -42,14 +42,14 @@ async def call_status(running: RunningGateway, method: str = "GET") -> int:
 @pytest.mark.parametrize("refusal", [401, 403])
 @pytest.mark.parametrize("ttl_s", [3, 4, 5, 7])
 async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
-    ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, later: Any
+    ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.ttl_s, tracker.expires, tracker.refusal = ttl_s, True, refusal
     await running.import_connection(tracker.grant())
     statuses: Counter[int] = Counter()
     before = tracker.calls["api"]
     for _ in range(CALLS):
-        later(STEP_S)
+        advance_clock(STEP_S)
         statuses[await call_status(running)] += 1
     assert statuses == {200: CALLS}
     lives = CALLS * STEP_S / ttl_s
@@ -58,11 +58,11 @@ async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
 
 
 async def test_401_refreshes_a_token_that_was_just_refreshed(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.refusal = 401
     await running.import_connection(tracker.grant())
-    later(3601)
+    advance_clock(3601)
     assert await call_status(running) == 200
     tracker.grants[0].access_tokens = set()
     assert await call_status(running) == 200
@@ -70,12 +70,12 @@ async def test_401_refreshes_a_token_that_was_just_refreshed(
 
 
 async def test_401_refreshes_a_short_lived_token_once_per_lifetime(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.ttl_s, tracker.refusal = 5, 401
     await running.import_connection(tracker.grant())
     for _ in range(4):
-        later(5)
+        advance_clock(5)
         assert await call_status(running) == 200
         for expected in (200, 401):
             tracker.grants[0].access_tokens = set()

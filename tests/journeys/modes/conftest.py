@@ -90,7 +90,7 @@ async def read(gateway: RunningGateway, **query: str) -> Any:
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return a function that sets the wall clock and the monotonic clock forward."""
     passed = 0.0
     now, monotonic = clock.now, clock.monotonic

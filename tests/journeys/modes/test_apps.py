@@ -110,7 +110,9 @@ def integration(fake_provider: FakeProvider) -> dict[str, Any]:
     return {"app_id": "app-7", "app_link": f"{fake_provider.url}/apps/ours", "private_key": PEM}
 
 
-async def test_an_app_is_installed_and_its_token_renewed(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+async def test_an_app_is_installed_and_its_token_renewed(
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
+) -> None:
     forge = GithubLikeProvider(fake_provider)
     gateway = await start(integration(fake_provider), **app(fake_provider))
     forge.gateway = gateway.url
@@ -122,7 +124,7 @@ async def test_an_app_is_installed_and_its_token_renewed(fake_provider: FakeProv
     assert shown["connection_config"]["installation_id"] == "42"
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
-    later(3601)
+    advance_clock(3601)
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     assert forge.issued == 2
@@ -156,7 +158,7 @@ async def test_failed_installation_creates_no_connection(
 
 
 async def test_an_app_and_its_users_grant_are_stored_together(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     forge = GithubLikeProvider(fake_provider)
     gateway = await start(
@@ -180,11 +182,11 @@ async def test_an_app_and_its_users_grant_are_stored_together(
     assert "refresh_token" not in str(shown)
     async with gateway.call_proxy(connection_id) as response:
         assert (await response.json())["user"] == "ghs_1"
-    later(3601)
+    advance_clock(3601)
     shown = await gateway.json("GET", path)
     assert (shown["credentials"]["access_token"], shown["credentials"]["user"]["access_token"]) == ("ghs_2", "ghu_1")
     assert not await rotates(gateway, connection_id)
-    later(28_800 - 3601 - 600)
+    advance_clock(28_800 - 3601 - 600)
     shown = await gateway.json("GET", path)
     assert shown["credentials"]["user"]["access_token"] == "ghu_2"
     assert await rotates(gateway, connection_id), "the provider replaced the refresh token of the user's grant"
@@ -198,11 +200,11 @@ async def rotates(gateway: Any, connection_id: str) -> bool:
 
 
 async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
-    fake_provider: FakeProvider, start: Any, later: Any, monkeypatch: pytest.MonkeyPatch
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a refresh that also sends the refresh token of the user's grant can lose this token."""
     _, gateway, connection_id = await with_users_grant(fake_provider, start)
-    later(28_800)
+    advance_clock(28_800)
     assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
     store, ref = gateway.runtime.store, ConnectionRef("dev", "tracker", connection_id)
     row = await store.connections.get(ref)
@@ -215,7 +217,7 @@ async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
     row = await store.connections.get(ref)
     assert row.rotates
     assert await gateway.runtime.refresher.next_step(row) is RefreshStep.SEND_AGAIN
-    later(28_800 - 3600)
+    advance_clock(28_800 - 3600)
     assert await gateway.runtime.refresher.next_step(row) is RefreshStep.REPORT_LOST
 
 
@@ -243,10 +245,10 @@ def drop_reasons(logged: list[Any]) -> list[str]:
 
 
 async def test_refused_end_users_grant_is_dropped_and_reported(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     forge, gateway, connection_id = await with_users_grant(fake_provider, start)
-    later(28_800)
+    advance_clock(28_800)
     forge.users = 7  # the end user has revoked the grant, so the provider refuses the refresh token
     with structlog.testing.capture_logs() as logged:
         user, history = await refresh_and_read(gateway, connection_id)
@@ -254,20 +256,20 @@ async def test_refused_end_users_grant_is_dropped_and_reported(
     assert drop_reasons(logged) == ["user_grant_refused"]
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200, "the app's token still works"
-    later(3601)
+    advance_clock(3601)
     assert await refresh_and_read(gateway, connection_id) == (None, history), "it is reported once"
 
 
 async def test_end_users_grant_whose_refresh_lost_its_response_is_reported_as_lost(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     forge, gateway, connection_id = await with_users_grant(fake_provider, start)
-    later(28_800)
+    advance_clock(28_800)
     forge.loses_user_token = True
     path = f"/connections/{connection_id}?provider_config_key=tracker&force_refresh=true"
     await gateway.json("GET", path, expect=503)
     forge.loses_user_token = False
-    later(3600)
+    advance_clock(3600)
     with structlog.testing.capture_logs() as logged:
         user, history = await refresh_and_read(gateway, connection_id)
     assert user is None
@@ -275,13 +277,15 @@ async def test_end_users_grant_whose_refresh_lost_its_response_is_reported_as_lo
     assert drop_reasons(logged) == ["rotation_lost"]
 
 
-async def test_refused_client_keeps_the_end_users_grant(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+async def test_refused_client_keeps_the_end_users_grant(
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
+) -> None:
     forge, gateway, connection_id = await with_users_grant(fake_provider, start)
-    later(28_800)
+    advance_clock(28_800)
     forge.refuses_client = True
     assert await refresh_and_read(gateway, connection_id) == ("ghu_1", [("active", "authorized")])
     forge.refuses_client = False
-    later(3601)
+    advance_clock(3601)
     assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
 
 
@@ -374,7 +378,7 @@ async def test_a_failing_check_of_an_installation_is_temporary(fake_provider: Fa
 
 
 async def test_before_the_app_is_installed_the_users_grant_is_used(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     forge = GithubLikeProvider(fake_provider)
     gateway = await start(
@@ -389,7 +393,7 @@ async def test_before_the_app_is_installed_the_users_grant_is_used(
     forge.gateway, forge.back = gateway.url, "code=the%20code"
     assert (await connect(gateway))[0] == 200
     connection_id = await only_id(gateway)
-    later(28_801)
+    advance_clock(28_801)
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     assert forge.users == 2

@@ -13,7 +13,7 @@ CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 
 
 async def test_parameters_have_the_providers_names_in_every_request(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -54,7 +54,7 @@ async def test_parameters_have_the_providers_names_in_every_request(
     assert asked[0].keys() >= {"client_key", "auth_code", "code_verifier"}
     assert not asked[0].keys() & {"client_id", "code", "redirect_uri"}
     connection_id = await only_id(gateway)
-    later(61)
+    advance_clock(61)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     shown = await gateway.json("GET", path)
     assert (shown["credentials"]["access_token"], asked[1]["renew_with"]) == ("a-2", "r-1")
@@ -62,7 +62,7 @@ async def test_parameters_have_the_providers_names_in_every_request(
 
 
 async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     asked: list[dict[str, str]] = []
 
@@ -82,7 +82,7 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
         refresh_param_renames={"refresh_token": "fb_exchange_token"},
     )
     await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
-    later(3600 - 100)  # within the refresh window, because only a valid token can be exchanged
+    advance_clock(3600 - 100)  # within the refresh window, because only a valid token can be exchanged
     await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
     assert asked[0] == {
         "grant_type": "fb_exchange_token",

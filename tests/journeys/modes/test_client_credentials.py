@@ -44,7 +44,7 @@ class Issuer:
 
 
 async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     issuer = Issuer(fake_provider)
     gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
@@ -58,7 +58,7 @@ async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
     }
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
-    later(3601)
+    advance_clock(3601)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert (await read(gateway))["credentials"]["token"] == "cc-2"
@@ -102,7 +102,9 @@ async def test_if_the_endpoint_is_down_nothing_is_stored_and_the_error_is_a_502(
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_an_imported_token_is_used_until_its_expiry(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+async def test_an_imported_token_is_used_until_its_expiry(
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
+) -> None:
     issuer = Issuer(fake_provider)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
     await import_connection(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})

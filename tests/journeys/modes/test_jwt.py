@@ -48,7 +48,7 @@ class Verifier:
 
 @pytest.mark.parametrize("alg", KEYS)
 async def test_the_provider_verifies_the_signature(
-    fake_provider: FakeProvider, start: Any, later: Any, alg: str
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, alg: str
 ) -> None:
     verifier = Verifier(fake_provider, KEYS[alg], alg)
     gateway = await start(**entry(alg))
@@ -62,7 +62,7 @@ async def test_the_provider_verifies_the_signature(
     assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
     assert first.claims["exp"] - first.claims["iat"] == 900
     assert "scope" not in first.claims  # because the connection has no setting for the scope
-    later(901)
+    advance_clock(901)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert verifier.tokens[1].claims["iat"] >= first.claims["iat"] + 901

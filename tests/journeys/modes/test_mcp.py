@@ -122,7 +122,7 @@ async def call(gateway: RunningGateway, connection_id: str) -> int:
 @pytest.mark.parametrize("hint", [True, False])
 @pytest.mark.parametrize("secret", [None, "registered secret"])
 async def test_a_server_is_discovered_and_registers_the_gateway(
-    fake_provider: FakeProvider, start: Any, later: Any, hint: bool, secret: str | None
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, hint: bool, secret: str | None
 ) -> None:
     server = Server(fake_provider)
     server.hint, server.secret = hint, secret
@@ -134,7 +134,7 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
     assert client["token_endpoint_auth_method"] == "none"
     connection_id = await only_id(gateway)
     assert await call(gateway, connection_id) == 200
-    later(61)
+    advance_clock(61)
     assert await call(gateway, connection_id) == 200
     first, second = server.asked
     assert second["grant_type"] == "refresh_token"
@@ -151,7 +151,7 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
 @pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])
 @pytest.mark.parametrize("entry", [None, "basic", "body", "none"])
 async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
-    fake_provider: FakeProvider, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, offered: tuple[str, ...] | None, entry: str | None
 ) -> None:
     server = Server(fake_provider)
     server.sdk = SdkClients()
@@ -167,7 +167,7 @@ async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
     assert client["token_endpoint_auth_method"] == wanted
     connection_id = await only_id(gateway)
     assert await call(gateway, connection_id) == 200
-    later(61)
+    advance_clock(61)
     assert await call(gateway, connection_id) == 200
     assert [sent["grant_type"] for sent in server.asked] == ["authorization_code", "refresh_token"]
     for sent in server.asked:
@@ -245,7 +245,9 @@ async def test_a_server_with_false_metadata_is_refused_before_the_redirect(
     assert server.clients == {}
 
 
-async def test_a_known_server_registers_the_gateway(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_known_server_registers_the_gateway(
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
+) -> None:
     server = Server(fake_provider)
     entry = {
         "auth_mode": "MCP_OAUTH2",
@@ -259,7 +261,7 @@ async def test_a_known_server_registers_the_gateway(fake_provider: FakeProvider,
     connection_id = await only_id(gateway)
     assert await call(gateway, connection_id) == 200
     assert server.asked[0]["resource"] == f"{fake_provider.url}/mcp/v2"
-    later(61)
+    advance_clock(61)
     assert await call(gateway, connection_id) == 200
     assert (len(server.clients), server.asked[1]["client_id"]) == (1, "client-1")
 
@@ -280,7 +282,7 @@ async def test_the_operators_client_is_used_without_registration(fake_provider: 
 
 
 async def test_an_end_users_own_client_needs_no_registration(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     server = Server(fake_provider)
     assert server.metadata is not None
@@ -289,7 +291,7 @@ async def test_an_end_users_own_client_needs_no_registration(
     own = "&credentials[oauth_client_id_override]=mine&credentials[oauth_client_secret_override]=s3cret"
     status, html = await connect(gateway, asked_for(fake_provider) + own)
     assert status == 200, html
-    later(61)
+    advance_clock(61)
     assert await call(gateway, await only_id(gateway)) == 200
     assert [(form["client_id"], form["client_secret"]) for form in server.asked] == [("mine", "s3cret")] * 2
 

@@ -205,7 +205,7 @@ async def test_an_entry_may_authenticate_a_revocation_by_the_token(fake_provider
 
 
 async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_connection(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     endpoint = Endpoint(fake_provider)
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -218,7 +218,7 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
     fake_provider.on("/token", token)
     gateway = await start(CLIENT, **entry(fake_provider))
     await import_connection(gateway, credentials={**GRANT, "expires_in": 60})
-    later(61)
+    advance_clock(61)
 
     async def call() -> int:
         async with gateway.call_proxy("c1") as response:

@@ -323,7 +323,7 @@ async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(
 
 
 async def test_a_role_issues_keys_and_new_keys_before_they_expire(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     there = Aws(fake_provider)
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
@@ -336,7 +336,7 @@ async def test_a_role_issues_keys_and_new_keys_before_they_expire(
     assert shown["connection_config"]["region"] == "eu-west-1"
     async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200
-    later(3601)
+    advance_clock(3601)
     assert (await read(gateway))["credentials"]["access_key_id"] == "ASIA2"
     async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200

@@ -60,7 +60,7 @@ async def test_templates_of_proxied_requests_use_the_login_response(fake_provide
 
 @pytest.mark.parametrize("body_format", ["form", "json"])
 async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
-    fake_provider: FakeProvider, start: Any, later: Any, body_format: str
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, body_format: str
 ) -> None:
     there = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider, body_format=body_format))
@@ -69,7 +69,7 @@ async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
     assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
-    later(601)
+    advance_clock(601)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert there.count == 2
@@ -166,7 +166,7 @@ async def test_an_assertion_that_we_sign_is_exchanged(fake_provider: FakeProvide
 
 
 async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_the_password(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     calls: list[tuple[str, Any]] = []
     alive = {"r-1"}
@@ -188,17 +188,17 @@ async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_t
         **sign_in_provider(fake_provider, token_response=None, refresh_url=f"{fake_provider.url}/refresh")
     )
     await import_connection(gateway, credentials=LOGIN)
-    later(61)
+    advance_clock(61)
     shown = await read(gateway, refresh_token="true")
     assert (shown["credentials"]["token"], shown["credentials"]["refresh_token"]) == ("a-2", "r-1")
     alive.clear()
-    later(61)
+    advance_clock(61)
     assert (await read(gateway))["credentials"]["token"] == "a-1"
     assert [name for name, _ in calls] == ["sign-in", "refresh", "refresh", "sign-in"]
 
 
 async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     async def login(_: web.Request) -> web.Response:
         body = {"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60}
@@ -222,10 +222,12 @@ async def test_members_that_only_the_login_returned_stay_usable_after_a_refresh(
         async with gateway.call_proxy("c1") as response:
             expected = {"Site": "acme", "Session": f"s-{number}", "Token": f"a-{number}"}
             assert (response.status, await response.json()) == (200, expected)
-        later(61)
+        advance_clock(61)
 
 
-async def test_a_token_that_is_a_jwt_has_its_own_expiry(fake_provider: FakeProvider, start: Any, later: Any) -> None:
+async def test_a_token_that_is_a_jwt_has_its_own_expiry(
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
+) -> None:
     count = 0
 
     async def sign_in(_: web.Request) -> web.Response:
@@ -237,13 +239,13 @@ async def test_a_token_that_is_a_jwt_has_its_own_expiry(fake_provider: FakeProvi
     fake_provider.on("/signin", sign_in)
     gateway = await start(**sign_in_provider(fake_provider, token_response=None))
     await import_connection(gateway, credentials=LOGIN)
-    later(101)
+    advance_clock(101)
     await read(gateway)
     assert count == 2
 
 
 async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     there = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider))
@@ -253,12 +255,12 @@ async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
         return web.json_response({"message": "password was changed"}, status=401)
 
     fake_provider.on("/signin", respond_401)
-    later(601)
+    advance_clock(601)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 424
         body = (await response.json())["error"]
     assert body["payload"]["provider_message"] == "it returned 401: password was changed"
     fake_provider.on("/signin", there.sign_in)
-    later(60)
+    advance_clock(60)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200

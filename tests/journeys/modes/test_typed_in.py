@@ -68,7 +68,7 @@ def test_the_digest_of_the_published_example() -> None:
 
 
 async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
-    fake_provider: FakeProvider, start: Any, later: Any
+    fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     nonces: set[str] = set()
 
@@ -96,13 +96,13 @@ async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
         async with gateway.call_proxy("c1") as response:
             assert response.status == 200
     assert len(nonces) == 3
-    later(301)
+    advance_clock(301)
     assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
 
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
-    fake_provider: FakeProvider, start: Any, later: Any, version: int
+    fake_provider: FakeProvider, start: Any, advance_clock: Any, version: int
 ) -> None:
     count = 0
 
@@ -137,7 +137,7 @@ async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
     assert (shown["credentials"]["session_id"], shown["credentials"]["user_id"]) == ("s-1", "u-1")
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
-    later(1801)
+    advance_clock(1801)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert count == 2
