@@ -82,7 +82,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_tracker() -> AsyncIterator[Tracker]:
-    """A provider like `tracker`, for the gateway of `shared`."""
+    """A provider like `tracker`, for the gateway of `shared_gateway`."""
     fake = Tracker()
     server = await fake.serve()
     fake.url = f"http://127.0.0.1:{server.port}"
@@ -99,7 +99,7 @@ async def _shared_gateway(
 
 
 @pytest.fixture
-def shared(_shared_gateway: RunningGateway) -> RunningGateway:
+def shared_gateway(_shared_gateway: RunningGateway) -> RunningGateway:
     """A gateway like `running` that all tests of a module share.
 
     Only for tests that leave nothing in the gateway that another test of the module would see. Such a test runs on the

@@ -41,7 +41,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
+async def audited_gateway(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
     """Yield a gateway that also has its configuration as a file, for commands.
 
     Only the tests run its audit keeper: on a busy machine, a keeper that runs by itself would interfere with them.
@@ -139,32 +139,32 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
 
 
 async def test_every_kind_of_action_is_recorded(
-    audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    audited_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure_audit(audited)
-    await cause_all_actions(audited, tracker)
-    store, keeper = audited.runtime.store, audited.runtime.audit_keeper
+    configure_audit(audited_gateway)
+    await cause_all_actions(audited_gateway, tracker)
+    store, keeper = audited_gateway.runtime.store, audited_gateway.runtime.audit_keeper
     await keeper.once()
     now = clock.now()
-    configure_audit(audited, keep_days=1)
+    configure_audit(audited_gateway, keep_days=1)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
-    pruning = AuditKeeper(store, audited.runtime.current)
+    pruning = AuditKeeper(store, audited_gateway.runtime.current)
     await store.trail.write()  # has nothing to write
     before = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
     await pruning.once()
     after = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
     assert before | after | OF_A_PROCESS == {str(action) for action in AuditAction}
-    assert (await command(audited, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
+    assert (await command(audited_gateway, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
 
 
 async def test_a_record_contains_the_actor_the_ip_address_and_the_end_user(
-    audited: RunningGateway, tracker: Tracker
+    audited_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    configure_audit(audited)
-    await cause_all_actions(audited, tracker)
-    await audited.runtime.audit_keeper.once()
-    response = await audited.json("GET", "/audit?limit=1000", expect=200)
+    configure_audit(audited_gateway)
+    await cause_all_actions(audited_gateway, tracker)
+    await audited_gateway.runtime.audit_keeper.once()
+    response = await audited_gateway.json("GET", "/audit?limit=1000", expect=200)
     by_action: dict[str, list[dict[str, Any]]] = {}
     for record in response["data"]:
         by_action.setdefault(record["action"], []).append(record)
@@ -190,129 +190,135 @@ async def test_a_record_contains_the_actor_the_ip_address_and_the_end_user(
     )
     assert by_action["connection.changed"][0]["detail"] == {"fields": ["tags"]}
     assert by_action["integration.changed"][0]["detail"] == {"fields": ["display_name"]}
-    one_page = await audited.json("GET", "/audit?limit=2", expect=200)
-    next_page = await audited.json("GET", f"/audit?limit=2&cursor={one_page['next_cursor']}", expect=200)
+    one_page = await audited_gateway.json("GET", "/audit?limit=2", expect=200)
+    next_page = await audited_gateway.json("GET", f"/audit?limit=2&cursor={one_page['next_cursor']}", expect=200)
     assert [record["sequence"] for record in one_page["data"] + next_page["data"]] == [
         record["sequence"] for record in response["data"][:4]
     ]
 
 
-async def test_no_secret_and_no_end_user_is_in_any_record_or_export(audited: RunningGateway, tracker: Tracker) -> None:
-    configure_audit(audited)
-    await cause_all_actions(audited, tracker)
-    text = (await command(audited, "audit", "export")).out
+async def test_no_secret_and_no_end_user_is_in_any_record_or_export(
+    audited_gateway: RunningGateway, tracker: Tracker
+) -> None:
+    configure_audit(audited_gateway)
+    await cause_all_actions(audited_gateway, tracker)
+    text = (await command(audited_gateway, "audit", "export")).out
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(lines) > 15
     tokens = [token for grant in tracker.grants for token in (grant.refresh_token, *grant.access_tokens, *grant.spent)]
-    keys = [part for part in (audited.folder / "all.bundle").read_text().split('"') if part.startswith("sk_")]
+    keys = [part for part in (audited_gateway.folder / "all.bundle").read_text().split('"') if part.startswith("sk_")]
     secrets = [
         *MARKERS,
         *tokens,
         *keys,
-        audited.document["store"]["encryption_keys"][0],
+        audited_gateway.document["store"]["encryption_keys"][0],
         *("anna@example.com", '"ben"'),
     ]
     assert [secret for secret in secrets if secret in text] == []
 
 
 async def test_a_checkpoint_is_logged_written_to_the_file_and_sent_as_a_webhook(
-    audited: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    audited_gateway: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_lines: list[dict[str, Any]] = []
     monkeypatch.setattr(
         audit_keeper.log, "info", lambda event, **members: log_lines.append({"event": event, **members})
     )
-    audited.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
-    await audited.restart()
-    configure_audit(audited, checkpoint_url=receiver.url)
-    await audited.import_connection(tracker.grant())
-    await audited.runtime.audit_keeper.once()
-    (line,) = (audited.folder / "checkpoints.jsonl").read_text().splitlines()
+    audited_gateway.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
+    await audited_gateway.restart()
+    configure_audit(audited_gateway, checkpoint_url=receiver.url)
+    await audited_gateway.import_connection(tracker.grant())
+    await audited_gateway.runtime.audit_keeper.once()
+    (line,) = (audited_gateway.folder / "checkpoints.jsonl").read_text().splitlines()
     made = json.loads(line)
     assert log_lines[0] == {"event": "audit_checkpoint", **made}
     assert [json.loads(got.body)["data"] for got in receiver.taken] == [made]
-    key = (await command(audited, "audit", "key")).out.strip()
+    key = (await command(audited_gateway, "audit", "key")).out.strip()
     assert made["public_key"] == key
     verdict = await command(
-        audited,
+        audited_gateway,
         "audit",
         "verify",
         "--json",
         "--public-key",
         key,
         "--checkpoint",
-        str(audited.folder / "checkpoints.jsonl"),
+        str(audited_gateway.folder / "checkpoints.jsonl"),
     )
     found = json.loads(verdict.out)
     assert (found["ok"], found["proven_to"]) == (True, made["sequence"])
 
 
-async def test_verify_names_the_first_record_that_was_changed(audited: RunningGateway, tracker: Tracker) -> None:
+async def test_verify_names_the_first_record_that_was_changed(
+    audited_gateway: RunningGateway, tracker: Tracker
+) -> None:
     from sqlalchemy import text
 
-    configure_audit(audited)
-    await cause_all_actions(audited, tracker)
-    await audited.runtime.audit_keeper.once()
-    store = audited.runtime.store
+    configure_audit(audited_gateway)
+    await cause_all_actions(audited_gateway, tracker)
+    await audited_gateway.runtime.audit_keeper.once()
+    store = audited_gateway.runtime.store
     edit = text("UPDATE audit_records SET body = replace(body, '127.0.0.1', '127.0.0.9') WHERE sequence = 3")
     await store.transactions.write(lambda db: db.execute(edit))
-    done = await command(audited, "audit", "verify", code=1)
+    done = await command(audited_gateway, "audit", "verify", code=1)
     assert "record 3 does not have the hash" in done.err
     assert "first at record 3" in done.out
-    report = json.loads((await command(audited, "audit", "verify", "--json", code=1)).out)
+    report = json.loads((await command(audited_gateway, "audit", "verify", "--json", code=1)).out)
     assert report["faults"][0] == {"sequence": 3, "kind": "edited", "message": report["faults"][0]["message"]}
 
 
-async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: RunningGateway, tracker: Tracker) -> None:
+async def test_a_credential_that_cannot_be_recorded_is_not_returned(
+    audited_gateway: RunningGateway, tracker: Tracker
+) -> None:
     from sqlalchemy import text
 
-    await audited.import_connection(tracker.grant())
-    store = audited.runtime.store
+    await audited_gateway.import_connection(tracker.grant())
+    store = audited_gateway.runtime.store
     await store.transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
-    response = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
+    response = await audited_gateway.json("GET", "/connections/c1?provider_config_key=tracker")
     assert "credentials" not in response
     assert response["error"]["code"] in {"store_unavailable", "server_error"}
 
 
 async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environment(
-    audited: RunningGateway, tracker: Tracker
+    audited_gateway: RunningGateway, tracker: Tracker
 ) -> None:
-    configure_audit(audited)
-    await audited.import_connection(tracker.grant())
+    configure_audit(audited_gateway)
+    await audited_gateway.import_connection(tracker.grant())
     for scopes, status in ((["environment:logs:read"], 403), (["environment:audit:read"], 200)):
         wish = {"display_name": scopes[0], "scopes": scopes}
-        made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+        made = (await audited_gateway.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
         for path in ("/audit", "/audit/uses"):
             headers = {"Authorization": f"Bearer {made['secret']}"}
-            async with audited.http.get(audited.url + path, headers=headers) as response:
+            async with audited_gateway.http.get(audited_gateway.url + path, headers=headers) as response:
                 assert response.status == status
-    await audited.runtime.audit_keeper.once()
-    body = await audited.json("GET", "/audit?limit=1000", expect=200)
+    await audited_gateway.runtime.audit_keeper.once()
+    body = await audited_gateway.json("GET", "/audit?limit=1000", expect=200)
     assert {record["environment"] for record in body["data"]} == {"dev"}
 
 
 async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
-    audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    audited_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_queue, "USES_EVERY_S", 0.05)
-    await audited.restart()
-    await audited.import_connection(tracker.grant())
+    await audited_gateway.restart()
+    await audited_gateway.import_connection(tracker.grant())
     wish = {"display_name": "agent", "scopes": ["environment:proxy"]}
-    made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    made = (await audited_gateway.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
     for secret in (made["secret"], made["secret"], made["secret"], ""):
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        async with audited.call_proxy("c1", "/me", headers=headers) as response:
+        async with audited_gateway.call_proxy("c1", "/me", headers=headers) as response:
             await response.read()
             assert response.status == 200
     # nothing was sent to a provider, so no credential was used
-    async with audited.call_proxy("nobody", "/me") as response:
+    async with audited_gateway.call_proxy("nobody", "/me") as response:
         assert response.status == 404
     async with asyncio.timeout(PATIENCE_S):
-        while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
+        while (body := await audited_gateway.json("GET", "/audit/uses", expect=200))["calls"] < 4:
             await asyncio.sleep(0.02)
     found = [(record["key_id"], record["connection_id"], record["calls"], record["failed"]) for record in body["data"]]
     assert found == [(made["id"], "c1", 3, 0), (None, "c1", 1, 0)]
-    uses = await command(audited, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
+    uses = await command(audited_gateway, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
     assert json.loads(uses.out)["calls"] == 3
 
 

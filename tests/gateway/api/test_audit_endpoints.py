@@ -16,13 +16,15 @@ from tests.fakes.gateways import RunningGateway
     ],
 )  # fmt: skip
 @pytest.mark.asyncio(loop_scope="module")
-async def test_uses_are_summed_over_whole_hours(shared: RunningGateway, query: str, begin: str, end: str) -> None:
-    body: dict[str, Any] = await shared.json("GET", f"/audit/uses?{query}", expect=200)
+async def test_uses_are_summed_over_whole_hours(
+    shared_gateway: RunningGateway, query: str, begin: str, end: str
+) -> None:
+    body: dict[str, Any] = await shared_gateway.json("GET", f"/audit/uses?{query}", expect=200)
     assert (body["from"], body["to"]) == (begin, end)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_uses_before_the_first_datetime_are_refused(shared: RunningGateway) -> None:
+async def test_uses_before_the_first_datetime_are_refused(shared_gateway: RunningGateway) -> None:
     """It used to fail with 500."""
-    body = await shared.json("GET", "/audit/uses?to=0001-01-01T00:00:00Z", expect=400)
+    body = await shared_gateway.json("GET", "/audit/uses?to=0001-01-01T00:00:00Z", expect=400)
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_query_params", ["to"])

@@ -126,9 +126,9 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_session_token_is_valid_only_for_session_endpoints(
-    shared: RunningGateway, method: str, path: str
+    shared_gateway: RunningGateway, method: str, path: str
 ) -> None:
-    status, response = await call(shared, method, path, (await create_session(shared))["token"])
+    status, response = await call(shared_gateway, method, path, (await create_session(shared_gateway))["token"])
     assert (status, response["error"]["code"]) == (401, "unknown_account")
 
 
@@ -142,9 +142,9 @@ async def test_session_token_is_valid_only_for_session_endpoints(
 @pytest.mark.parametrize("path", ["/connect/session", "/providers", "/integrations", "/connect/session/result"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_string_in_token_format_is_never_tried_as_a_key(
-    shared: RunningGateway, path: str, sent: str, code: str
+    shared_gateway: RunningGateway, path: str, sent: str, code: str
 ) -> None:
-    status, response = await call(shared, "GET", path, sent)
+    status, response = await call(shared_gateway, "GET", path, sent)
     assert (status, response["error"]["code"]) == (401, code)
 
 
@@ -346,9 +346,9 @@ async def test_reconnect_session_cannot_connect_another_integration(running: Run
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_unknown_connection_cannot_be_reconnected(
-    shared: RunningGateway, named: dict[str, str], path: list[str]
+    shared_gateway: RunningGateway, named: dict[str, str], path: list[str]
 ) -> None:
-    body = await shared.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
+    body = await shared_gateway.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_body", path)
 
 

@@ -57,10 +57,10 @@ async def test_import_without_settings_keeps_the_site_and_metadata(running: Runn
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_mistyped_credential_is_reported_with_the_nearest_field(shared: RunningGateway) -> None:
+async def test_a_mistyped_credential_is_reported_with_the_nearest_field(shared_gateway: RunningGateway) -> None:
     credentials = {"type": "OAUTH2", "accessToken": "a"}
     body = {"provider_config_key": "tracker", "connection_id": "c9", "credentials": credentials}
-    response = await shared.json("POST", "/connections", json=body, expect=400)
+    response = await shared_gateway.json("POST", "/connections", json=body, expect=400)
     assert response["error"]["message"] == (
         "'access_token' is missing; 'accessToken' is not a field of these credentials; did you mean 'access_token'?"
     )
@@ -104,7 +104,7 @@ async def test_a_mistyped_credential_is_reported_with_the_nearest_field(shared: 
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_import_names_its_fault_and_stores_nothing(
-    shared: RunningGateway,
+    shared_gateway: RunningGateway,
     shared_tracker: Tracker,
     changes: dict[str, Any],
     status: int,
@@ -118,11 +118,11 @@ async def test_a_wrong_import_names_its_fault_and_stores_nothing(
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
         **changes,
     }
-    response = await shared.json("POST", "/connections", json=body, expect=status)
+    response = await shared_gateway.json("POST", "/connections", json=body, expect=status)
     assert response["error"]["code"] == code
     if path is not None:
         assert path in [issue["path"] for issue in response["error"]["errors"]]
-    assert (await shared.json("GET", "/connections"))["connections"] == []
+    assert (await shared_gateway.json("GET", "/connections"))["connections"] == []
 
 
 async def test_a_refused_import_leaves_the_older_connection_as_it_was(
@@ -213,8 +213,8 @@ async def test_list_page_is_limited_in_bytes(
     "query", ["limit=0", "limit=2001", "limit=x", "page=-1", "surprise=1", "connectionId=a&connectionId=b"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_names_the_wrong_query_parameter_of_the_list(shared: RunningGateway, query: str) -> None:
-    body = await shared.json("GET", f"/connections?{query}", expect=400)
+async def test_error_names_the_wrong_query_parameter_of_the_list(shared_gateway: RunningGateway, query: str) -> None:
+    body = await shared_gateway.json("GET", f"/connections?{query}", expect=400)
     assert body["error"]["code"] == "invalid_query_params"
 
 

@@ -93,8 +93,8 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_flow_without_a_valid_session_is_refused(shared: RunningGateway, token: str, code: str) -> None:
-    response = await start_flow(shared, token)
+async def test_flow_without_a_valid_session_is_refused(shared_gateway: RunningGateway, token: str, code: str) -> None:
+    response = await start_flow(shared_gateway, token)
     assert (response.status, (await response.json())["error"]["code"]) == (401, code)
 
 
@@ -144,8 +144,8 @@ async def test_another_browser_cannot_finish_or_end_the_flow(running: RunningGat
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?state=unknown&code=x", "?state=unknown"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_unknown_state_shows_an_error_page(shared: RunningGateway, query: str) -> None:
-    async with shared.http.get(f"{shared.url}/oauth/callback{query}") as response:
+async def test_unknown_state_shows_an_error_page(shared_gateway: RunningGateway, query: str) -> None:
+    async with shared_gateway.http.get(f"{shared_gateway.url}/oauth/callback{query}") as response:
         assert response.status == 400
         assert response.content_type == "text/html"
         assert response.headers["Gateway-Error"] == "invalid_state"
@@ -326,8 +326,8 @@ async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, 
 
 @pytest.mark.parametrize("token", ["", "x", "nango_connect_session_", "nango_connect_session_" + "0" * 64])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_invalid_link_shows_an_error_page(shared: RunningGateway, token: str) -> None:
-    async with shared.http.get(f"{shared.url}/connect?session_token={token}") as response:
+async def test_invalid_link_shows_an_error_page(shared_gateway: RunningGateway, token: str) -> None:
+    async with shared_gateway.http.get(f"{shared_gateway.url}/connect?session_token={token}") as response:
         html = await response.text()
         assert response.status == 401
         assert "This link is not complete or has expired. Ask the application you came from for a new link." in html

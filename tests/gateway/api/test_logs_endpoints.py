@@ -171,8 +171,8 @@ async def test_log_is_paged_and_followed_by_after(running: RunningGateway, track
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_names_wrong_filters(shared: RunningGateway, query: str, names: str) -> None:
-    response = await shared.json("GET", f"/logs?{query}", expect=400)
+async def test_error_names_wrong_filters(shared_gateway: RunningGateway, query: str, names: str) -> None:
+    response = await shared_gateway.json("GET", f"/logs?{query}", expect=400)
     assert names in response["error"]["message"]
 
 

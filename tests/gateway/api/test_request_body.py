@@ -38,14 +38,14 @@ async def refusal(running: RunningGateway, path: str, **sent: Any) -> dict[str, 
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_body_that_cannot_be_stored_is_refused(
-    shared: RunningGateway, shared_tracker: Tracker, metadata: str, says: str
+    shared_gateway: RunningGateway, shared_tracker: Tracker, metadata: str, says: str
 ) -> None:
-    await shared.import_connection(shared_tracker.grant())
+    await shared_gateway.import_connection(shared_tracker.grant())
     body = '{"provider_config_key": "tracker", "connection_id": "c2", "credentials": {}, "metadata": ' + metadata + "}"
-    error = await refusal(shared, "/connections", data=as_json(body.encode()))
+    error = await refusal(shared_gateway, "/connections", data=as_json(body.encode()))
     assert error["code"] == "invalid_json"
     assert error["message"].startswith(says)
-    assert len((await shared.json("GET", "/connections"))["connections"]) == 1
+    assert len((await shared_gateway.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> None:
@@ -81,8 +81,8 @@ async def test_complete_surrogate_pair_is_one_character(running: RunningGateway,
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_message_lists_the_faults(shared: RunningGateway, body: Any, message: str) -> None:
-    error = await refusal(shared, "/connect/sessions", json=body)
+async def test_error_message_lists_the_faults(shared_gateway: RunningGateway, body: Any, message: str) -> None:
+    error = await refusal(shared_gateway, "/connect/sessions", json=body)
     assert (error["code"], error["message"]) == ("invalid_body", message)
 
 
@@ -112,15 +112,15 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_first_unknown_field_is_reported_with_the_nearest(
-    shared: RunningGateway, body: Any, message: str
+    shared_gateway: RunningGateway, body: Any, message: str
 ) -> None:
-    error = await refusal(shared, "/connect/sessions", json=body)
+    error = await refusal(shared_gateway, "/connect/sessions", json=body)
     assert error["message"].endswith(message)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: RunningGateway) -> None:
-    error = await refusal(shared, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
+async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared_gateway: RunningGateway) -> None:
+    error = await refusal(shared_gateway, "/connections", json={"provider_config_key": "tracker", "conection_id": "c1"})
     assert "'conection_id' is not a field here; did you mean 'connection_id'?" in str(error["errors"])
 
 
@@ -135,9 +135,9 @@ async def test_unknown_field_of_an_import_is_reported_with_the_nearest(shared: R
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_first_unknown_parameter_is_reported_with_the_nearest(
-    shared: RunningGateway, query: str, message: str
+    shared_gateway: RunningGateway, query: str, message: str
 ) -> None:
-    error = (await shared.json("GET", f"/connections?{query}", expect=400))["error"]
+    error = (await shared_gateway.json("GET", f"/connections?{query}", expect=400))["error"]
     assert error["message"].endswith(message)
 
 
@@ -151,8 +151,8 @@ async def test_first_unknown_parameter_is_reported_with_the_nearest(
 )  # fmt: skip
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_list_has_a_limited_number_of_items(
-    shared: RunningGateway, path: str, body: dict[str, Any], field: str
+    shared_gateway: RunningGateway, path: str, body: dict[str, Any], field: str
 ) -> None:
-    response = await shared.json("POST", path, json=body, expect=400)
+    response = await shared_gateway.json("POST", path, json=body, expect=400)
     assert [error["message"] for error in response["error"]["errors"] if "items" in error["message"]] != []
     assert field in response["error"]["errors"][0]["message"]

@@ -109,9 +109,11 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_names_wrong_options(shared: RunningGateway, options: dict[str, Any], path: str, says: str) -> None:
+async def test_error_names_wrong_options(
+    shared_gateway: RunningGateway, options: dict[str, Any], path: str, says: str
+) -> None:
     body = {"end_user": {"id": "u1"}, **options}
-    response = await shared.json("POST", "/connect/sessions", json=body, expect=400)
+    response = await shared_gateway.json("POST", "/connect/sessions", json=body, expect=400)
     (fault,) = response["error"]["errors"]
     assert (response["error"]["code"], fault["path"]) == ("invalid_body", [path])
     assert says in fault["message"]
@@ -119,11 +121,11 @@ async def test_error_names_wrong_options(shared: RunningGateway, options: dict[s
 
 @pytest.mark.parametrize("scopes", [[{}], [["read"]], [1], {"read": True}, 7])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_names_fixed_scopes_that_are_not_text(shared: RunningGateway, scopes: Any) -> None:
+async def test_error_names_fixed_scopes_that_are_not_text(shared_gateway: RunningGateway, scopes: Any) -> None:
     """They used to fail with 500, here or when the end user connected."""
     defaults = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": defaults}
-    error = (await shared.json("POST", "/connect/sessions", json=body, expect=400))["error"]
+    error = (await shared_gateway.json("POST", "/connect/sessions", json=body, expect=400))["error"]
     place = ["integrations_config_defaults", "tracker", "connection_config", "oauth_scopes_override"]
     assert error["code"] == "invalid_body"
     assert all(item["path"][:4] == place for item in error["errors"])

@@ -27,19 +27,21 @@ CHANGES_EACH_TIME = {
 
 @pytest.mark.parametrize("path", [path for path in GETS if path not in WITHOUT_HEAD])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_head_returns_the_same_head_as_get(shared: RunningGateway, shared_tracker: Tracker, path: str) -> None:
+async def test_head_returns_the_same_head_as_get(
+    shared_gateway: RunningGateway, shared_tracker: Tracker, path: str
+) -> None:
     if "connections" in path:
-        await shared.import_connection(shared_tracker.grant())
+        await shared_gateway.import_connection(shared_tracker.grant())
     for name, value in FILLED.items():
         path = path.replace(name, value)
     if path.startswith("/connections/"):
         path += "?provider_config_key=tracker"
     if path.startswith("/oauth/connect/"):
-        path += f"?connect_session_token={await shared.session_token()}"
+        path += f"?connect_session_token={await shared_gateway.session_token()}"
     result = {}
     for method in ("GET", "HEAD"):
-        async with shared.http.request(
-            method, shared.url + path, headers=shared.headers, allow_redirects=False
+        async with shared_gateway.http.request(
+            method, shared_gateway.url + path, headers=shared_gateway.headers, allow_redirects=False
         ) as response:
             head = {name.lower(): text for name, text in response.headers.items()}
             result[method] = (response.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
@@ -49,8 +51,8 @@ async def test_head_returns_the_same_head_as_get(shared: RunningGateway, shared_
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> None:
-    async with shared.http.head(f"{shared.url}/oauth/callback?state=x&code=y") as response:
+async def test_head_does_not_use_an_authorization_up(shared_gateway: RunningGateway) -> None:
+    async with shared_gateway.http.head(f"{shared_gateway.url}/oauth/callback?state=x&code=y") as response:
         assert (response.status, response.headers["Allow"]) == (405, "GET")
 
 
@@ -69,20 +71,20 @@ async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> 
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_syncs_and_actions_of_the_nango_sdks_return_not_offered(
-    shared: RunningGateway, method: str, path: str
+    shared_gateway: RunningGateway, method: str, path: str
 ) -> None:
-    body = await shared.json(method, path, expect=501)
+    body = await shared_gateway.json(method, path, expect=501)
     assert body["error"]["code"] == "not_offered"
     assert "Syncs, actions and records are not offered" in body["error"]["message"]
-    await shared.json(method, "/recordings", expect=404)
+    await shared_gateway.json(method, "/recordings", expect=404)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_quickstart_integration_of_the_nango_sdks_returns_not_offered(shared: RunningGateway) -> None:
-    body = await shared.json("POST", "/integrations/quickstart", expect=501)
+async def test_quickstart_integration_of_the_nango_sdks_returns_not_offered(shared_gateway: RunningGateway) -> None:
+    body = await shared_gateway.json("POST", "/integrations/quickstart", expect=501)
     assert body["error"]["code"] == "not_offered"
     assert "Register your own app" in body["error"]["message"]
-    await shared.json("POST", "/integrations/tracker", expect=405)
+    await shared_gateway.json("POST", "/integrations/tracker", expect=405)
 
 
 WITHOUT_BODY = [
@@ -112,12 +114,18 @@ WITHOUT_BODY = [
 
 @pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_body_of_a_call_that_takes_none_is_refused(shared: RunningGateway, method: str, path: str) -> None:
+async def test_body_of_a_call_that_takes_none_is_refused(
+    shared_gateway: RunningGateway, method: str, path: str
+) -> None:
     of_session = path.startswith("/connect/session") and "sessions" not in path
-    headers = {"Authorization": f"Bearer {await shared.session_token()}"} if of_session else shared.headers
-    async with shared.http.request(method, shared.url + path, headers=headers, json={"a": 1}) as response:
+    headers = (
+        {"Authorization": f"Bearer {await shared_gateway.session_token()}"} if of_session else shared_gateway.headers
+    )
+    async with shared_gateway.http.request(
+        method, shared_gateway.url + path, headers=headers, json={"a": 1}
+    ) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_body")
-    async with shared.http.request(method, shared.url + path, headers=headers, json={}) as response:
+    async with shared_gateway.http.request(method, shared_gateway.url + path, headers=headers, json={}) as response:
         assert response.headers.get("Gateway-Error") != "invalid_body"
 
 
@@ -133,8 +141,8 @@ async def test_node_that_is_not_serving_responds_with_the_gateways_error(running
     "key", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer nobody-knows-this-one"}]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_every_401_names_the_scheme(shared: RunningGateway, key: dict[str, str]) -> None:
-    async with shared.http.get(f"{shared.url}/providers", headers=key) as response:
+async def test_every_401_names_the_scheme(shared_gateway: RunningGateway, key: dict[str, str]) -> None:
+    async with shared_gateway.http.get(f"{shared_gateway.url}/providers", headers=key) as response:
         assert (response.status, response.headers["WWW-Authenticate"].partition(",")[0]) == (
             401,
             'Bearer realm="gateway"',
@@ -154,9 +162,9 @@ OWN = [
 
 @pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_preflight_needs_no_key(shared: RunningGateway, path: str) -> None:
+async def test_preflight_needs_no_key(shared_gateway: RunningGateway, path: str) -> None:
     asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
-    async with shared.http.options(shared.url + path, headers=asks) as response:
+    async with shared_gateway.http.options(shared_gateway.url + path, headers=asks) as response:
         assert response.status == 204
         assert response.headers["Access-Control-Allow-Origin"] == "*"
         assert "Access-Control-Allow-Credentials" not in response.headers
@@ -165,13 +173,13 @@ async def test_preflight_needs_no_key(shared: RunningGateway, path: str) -> None
 
 @pytest.mark.parametrize("path", OWN)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_responses_allowed_by_a_preflight_can_be_read(shared: RunningGateway, path: str) -> None:
-    for key in (shared.headers, {}):
-        async with shared.http.get(shared.url + path, headers={**key, **FROM_A_PAGE}) as response:
+async def test_responses_allowed_by_a_preflight_can_be_read(shared_gateway: RunningGateway, path: str) -> None:
+    for key in (shared_gateway.headers, {}):
+        async with shared_gateway.http.get(shared_gateway.url + path, headers={**key, **FROM_A_PAGE}) as response:
             assert response.status in {200, 401, 405}
             if response.status != 405:
                 assert response.headers["Access-Control-Allow-Origin"] == "*"
-        async with shared.http.get(shared.url + path, headers=key) as response:
+        async with shared_gateway.http.get(shared_gateway.url + path, headers=key) as response:
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
@@ -188,8 +196,8 @@ async def test_proxied_responses_and_errors_can_be_read_across_origins(
 
 @pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_pages_allow_no_cross_origin_requests(shared: RunningGateway, path: str) -> None:
-    async with shared.http.get(shared.url + path, headers=FROM_A_PAGE) as response:
+async def test_pages_allow_no_cross_origin_requests(shared_gateway: RunningGateway, path: str) -> None:
+    async with shared_gateway.http.get(shared_gateway.url + path, headers=FROM_A_PAGE) as response:
         assert "Access-Control-Allow-Origin" not in response.headers
 
 
@@ -203,6 +211,6 @@ async def test_pages_allow_no_cross_origin_requests(shared: RunningGateway, path
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_options_names_the_methods(shared: RunningGateway, path: str, allowed: str) -> None:
-    async with shared.http.options(shared.url + path) as response:
+async def test_options_names_the_methods(shared_gateway: RunningGateway, path: str, allowed: str) -> None:
+    async with shared_gateway.http.options(shared_gateway.url + path) as response:
         assert (response.status, response.headers["Allow"]) == (204, allowed)

@@ -19,8 +19,8 @@ HISTORY = "/connections/c1?provider_config_key=keyed&include=history"
 
 
 @pytest.fixture
-async def keyed(running: RunningGateway, tracker: Tracker) -> RunningGateway:
-    """A gateway with connection `c1` of integration `keyed`, whose API key the tracker accepts."""
+async def keyed_gateway(running: RunningGateway, tracker: Tracker) -> RunningGateway:
+    """A gateway with connection `c1` of integration `keyed_gateway`, whose API key the tracker accepts."""
     for name, mode, header in (
         ("keyed", "API_KEY", "Bearer ${apiKey}"),
         ("open", "NONE", "none"),
@@ -82,26 +82,26 @@ async def events(running: RunningGateway) -> list[str]:
 
 
 async def test_rejected_key_is_degraded_then_needs_reauth(
-    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
-    assert await call(keyed) == {200}
+    assert await call(keyed_gateway) == {200}
     withdraw_all_tokens(tracker)
     with capture_logs() as logs:
-        assert await call(keyed, API_DEGRADED[401].count - 1) == {401}
-        assert await state(keyed) == "active"
-        assert await call(keyed) == {401}
-        assert await state(keyed) == "degraded"
-        assert await call(keyed, API_ENDED[401].count) == {401}
-        assert await state(keyed) == "degraded", "many in a moment may be an outage"
+        assert await call(keyed_gateway, API_DEGRADED[401].count - 1) == {401}
+        assert await state(keyed_gateway) == "active"
+        assert await call(keyed_gateway) == {401}
+        assert await state(keyed_gateway) == "degraded"
+        assert await call(keyed_gateway, API_ENDED[401].count) == {401}
+        assert await state(keyed_gateway) == "degraded", "many in a moment may be an outage"
         advance_clock(API_ENDED[401].over.total_seconds())
-        assert await call(keyed) == {401}
-        assert await state(keyed) == "needs_reauth"
-        assert await call(keyed, 5) == {401}, "the provider decides each time"
+        assert await call(keyed_gateway) == {401}
+        assert await state(keyed_gateway) == "needs_reauth"
+        assert await call(keyed_gateway, 5) == {401}, "the provider decides each time"
     assert [line["connection_state"] for line in logs if line["event"] == "credential_rejected"] == [
         "degraded",
         "needs_reauth",
     ]
-    shown = await keyed.json("GET", HISTORY, expect=200)
+    shown = await keyed_gateway.json("GET", HISTORY, expect=200)
     assert [(change["state"], change["reason"]) for change in shown["history"]] == [
         ("active", "authorized"),
         ("degraded", "rejected_by_api"),
@@ -110,130 +110,138 @@ async def test_rejected_key_is_degraded_then_needs_reauth(
     assert shown["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
     assert "returned 401 for" in shown["diagnosis"]["causes"][0]["why"]
     assert shown["diagnosis"]["action"]["do"] == "reconnect"
-    assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
+    assert await events(keyed_gateway) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
 
 async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
-    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
     for round_s in (0, 400):
         withdraw_all_tokens(tracker)
-        await call(keyed, 4)
+        await call(keyed_gateway, 4)
         advance_clock(round_s)
-        await call(keyed, 1)
-        assert await state(keyed) == ("needs_reauth" if round_s else "degraded")
+        await call(keyed_gateway, 1)
+        assert await state(keyed_gateway) == ("needs_reauth" if round_s else "degraded")
         tracker.grants[0].access_tokens = set(known)
-        assert await call(keyed) == {200}
-        assert await state(keyed) == "active"
+        assert await call(keyed_gateway) == {200}
+        assert await state(keyed_gateway) == "active"
     withdraw_all_tokens(tracker)
-    await call(keyed, 2)
+    await call(keyed_gateway, 2)
     tracker.grants[0].access_tokens = set(known)
-    await call(keyed)
+    await call(keyed_gateway)
     withdraw_all_tokens(tracker)
-    await call(keyed, 2)
-    assert await state(keyed) == "active"
+    await call(keyed_gateway, 2)
+    assert await state(keyed_gateway) == "active"
     after = ["degraded", "recovered", "degraded", "needs_reauth", "recovered"]
-    assert [event.partition(".")[2] for event in await events(keyed)] == ["created", *after]
+    assert [event.partition(".")[2] for event in await events(keyed_gateway)] == ["created", *after]
 
 
-async def test_new_key_under_the_same_id_starts_without_rejections(keyed: RunningGateway, tracker: Tracker) -> None:
+async def test_new_key_under_the_same_id_starts_without_rejections(
+    keyed_gateway: RunningGateway, tracker: Tracker
+) -> None:
     withdraw_all_tokens(tracker)
-    await call(keyed, 2)
-    await connect(keyed, tracker)
+    await call(keyed_gateway, 2)
+    await connect(keyed_gateway, tracker)
     withdraw_all_tokens(tracker)
-    await call(keyed, 2)
-    assert await state(keyed) == "active"
-    await call(keyed, 1)
-    assert await state(keyed) == "degraded"
-    await connect(keyed, tracker)
-    assert await call(keyed) == {200}
-    assert await state(keyed) == "active"
-    assert not keyed.runtime.live.rejections.suspected
+    await call(keyed_gateway, 2)
+    assert await state(keyed_gateway) == "active"
+    await call(keyed_gateway, 1)
+    assert await state(keyed_gateway) == "degraded"
+    await connect(keyed_gateway, tracker)
+    assert await call(keyed_gateway) == {200}
+    assert await state(keyed_gateway) == "active"
+    assert not keyed_gateway.runtime.live.rejections.suspected
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_rejections_of_a_token_without_a_refresh_token_are_counted(
-    method: str, keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    method: str, keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     grant = tracker.grant()
     del grant["refresh_token"]
-    await keyed.import_connection({**grant, "expires_in": 90_000}, "c1")
+    await keyed_gateway.import_connection({**grant, "expires_in": 90_000}, "c1")
     withdraw_all_tokens(tracker)
-    assert await call(keyed, 3, integration="tracker", method=method) == {401}
-    assert await state(keyed) == "degraded"
+    assert await call(keyed_gateway, 3, integration="tracker", method=method) == {401}
+    assert await state(keyed_gateway) == "degraded"
     advance_clock(301)
-    await call(keyed, 2, integration="tracker", method=method)
-    assert await state(keyed) == "needs_reauth"
+    await call(keyed_gateway, 2, integration="tracker", method=method)
+    assert await state(keyed_gateway) == "needs_reauth"
 
 
-async def test_refresh_does_not_clear_a_rejection(keyed: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
-    await keyed.import_connection(tracker.grant(), "c1")
+async def test_refresh_does_not_clear_a_rejection(
+    keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
+    await keyed_gateway.import_connection(tracker.grant(), "c1")
     tracker.forbidden = {"/x"}
     for _ in range(6):
         advance_clock(61)
-        assert await call(keyed, integration="tracker") == {401}
+        assert await call(keyed_gateway, integration="tracker") == {401}
     assert tracker.calls["refresh_token"] >= 5
-    assert await state(keyed) == "needs_reauth"
+    assert await state(keyed_gateway) == "needs_reauth"
     tracker.forbidden = set()
-    assert await call(keyed, integration="tracker") == {200}
-    assert await state(keyed) == "active"
-    assert [event.partition(".")[2] for event in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
+    assert await call(keyed_gateway, integration="tracker") == {200}
+    assert await state(keyed_gateway) == "active"
+    assert [event.partition(".")[2] for event in await events(keyed_gateway)][-3:] == [
+        "degraded",
+        "needs_reauth",
+        "recovered",
+    ]
 
 
 async def test_refusal_by_the_token_endpoint_takes_precedence(
-    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
-    await keyed.import_connection(tracker.grant(), "c1")
+    await keyed_gateway.import_connection(tracker.grant(), "c1")
     withdraw_all_tokens(tracker)
     tracker.grants[-1].revoked = True
     for _ in range(4):
         advance_clock(400)
-        await call(keyed, integration="tracker")
-    row = (await keyed.json("GET", "/connections"))["connections"][0]
+        await call(keyed_gateway, integration="tracker")
+    row = (await keyed_gateway.json("GET", "/connections"))["connections"][0]
     assert row["errors"][0]["log_id"].startswith("invalid_grant")
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_403_for_a_day_means_needs_reauth_only_on_several_paths(
-    fast_path: bool, keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    fast_path: bool, keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     options = {} if fast_path else {"method": "POST"}
     tracker.refusal = 403
     withdraw_all_tokens(tracker)
-    assert await call(keyed, 30, **options) == {403}
-    assert await state(keyed) == "active", "all within a moment"
+    assert await call(keyed_gateway, 30, **options) == {403}
+    assert await state(keyed_gateway) == "active", "all within a moment"
     advance_clock(3600)
-    await call(keyed, **options)
-    assert await state(keyed) == "degraded"
+    await call(keyed_gateway, **options)
+    assert await state(keyed_gateway) == "degraded"
     advance_clock(90_000)
-    await call(keyed, 20, **options)
-    assert await state(keyed) == "degraded", "it may be that path alone that is forbidden"
-    await call(keyed, 1, "/y", **options)
-    assert await state(keyed) == "needs_reauth"
+    await call(keyed_gateway, 20, **options)
+    assert await state(keyed_gateway) == "degraded", "it may be that path alone that is forbidden"
+    await call(keyed_gateway, 1, "/y", **options)
+    assert await state(keyed_gateway) == "needs_reauth"
 
 
 async def test_403_on_one_path_does_not_degrade_a_working_connection(
-    keyed: RunningGateway, tracker: Tracker, advance_clock: Any
+    keyed_gateway: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/x", "/y"}
     for _ in range(30):
         advance_clock(3600)
-        assert await call(keyed, 1, "/x") == await call(keyed, 1, "/y") == {403}
-        assert await call(keyed, 1, "/z") == {200}
-    assert await state(keyed) == "active"
-    assert await events(keyed) == [Event.CREATED]
+        assert await call(keyed_gateway, 1, "/x") == await call(keyed_gateway, 1, "/y") == {403}
+        assert await call(keyed_gateway, 1, "/z") == {200}
+    assert await state(keyed_gateway) == "active"
+    assert await events(keyed_gateway) == [Event.CREATED]
 
 
 async def test_connection_with_counted_rejections_leaves_the_fast_path_until_a_2xx(
-    keyed: RunningGateway, tracker: Tracker
+    keyed_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
-    fast_path, suspected = keyed.fast_path, keyed.runtime.live.rejections.suspected
+    fast_path, suspected = keyed_gateway.fast_path, keyed_gateway.runtime.live.rejections.suspected
 
     async def fast_calls(path: str) -> int:
         before = fast_path.taken - fast_path.handed_over
-        await call(keyed, 1, path)
+        await call(keyed_gateway, 1, path)
         return fast_path.taken - fast_path.handed_over - before
 
     async def wait_for_fast_path() -> None:
@@ -255,60 +263,60 @@ async def test_connection_with_counted_rejections_leaves_the_fast_path_until_a_2
 
 
 async def test_rejection_by_another_host_of_base_url_override_is_not_counted(
-    keyed: RunningGateway, tracker: Tracker
+    keyed_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     elsewhere = tracker.url.replace("127.0.0.1", "localhost")
-    keyed.document["environments"]["dev"]["integrations"]["keyed"]["allowed_origins"] = [elsewhere]
-    await keyed.restart()
+    keyed_gateway.document["environments"]["dev"]["integrations"]["keyed"]["allowed_origins"] = [elsewhere]
+    await keyed_gateway.restart()
     withdraw_all_tokens(tracker)
-    assert await call(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
-    assert not keyed.runtime.live.rejections.suspected
-    assert await call(keyed, 1) == {401}
-    assert keyed.runtime.live.rejections.suspected
+    assert await call(keyed_gateway, 5, headers={"Base-Url-Override": elsewhere}) == {401}
+    assert not keyed_gateway.runtime.live.rejections.suspected
+    assert await call(keyed_gateway, 1) == {401}
+    assert keyed_gateway.runtime.live.rejections.suspected
 
 
 async def test_rejections_of_a_connection_without_a_credential_are_not_counted(
-    keyed: RunningGateway, tracker: Tracker
+    keyed_gateway: RunningGateway, tracker: Tracker
 ) -> None:
     body = {"provider_config_key": "open", "connection_id": "c1", "credentials": {"type": "NONE"}}
-    await keyed.json("POST", "/connections", json=body, expect=201)
-    assert await call(keyed, 5, integration="open") == {401}
-    assert not keyed.runtime.live.rejections.suspected
+    await keyed_gateway.json("POST", "/connections", json=body, expect=201)
+    assert await call(keyed_gateway, 5, integration="open") == {401}
+    assert not keyed_gateway.runtime.live.rejections.suspected
 
 
 async def test_number_of_remembered_rejections_is_bounded(
-    keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+    keyed_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.connections.rejected_credentials.MAX_COUNTED", 3)
     for n in range(5):
         key = tracker.grant()["access_token"]
         body = {"provider_config_key": "keyed", "connection_id": f"b{n}"}
         credentials = {"type": "API_KEY", "apiKey": key}
-        await keyed.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
+        await keyed_gateway.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
     withdraw_all_tokens(tracker)
     for n in range(5):
-        async with keyed.call_proxy(f"b{n}", integration="keyed") as response:
+        async with keyed_gateway.call_proxy(f"b{n}", integration="keyed") as response:
             assert response.status == 401
-    assert [ref.connection_id for ref in keyed.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
+    assert [ref.connection_id for ref in keyed_gateway.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
 
 
 async def test_rejection_recorded_by_one_node_is_cleared_by_another(
-    keyed: RunningGateway, tracker: Tracker, tmp_path: Any
+    keyed_gateway: RunningGateway, tracker: Tracker, tmp_path: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
     withdraw_all_tokens(tracker)
-    await call(keyed, 3)
-    assert await state(keyed) == "degraded"
-    other = RunningGateway(keyed.folder, {**keyed.document, "server": {"host": "127.0.0.1"}})
+    await call(keyed_gateway, 3)
+    assert await state(keyed_gateway) == "degraded"
+    other = RunningGateway(keyed_gateway.folder, {**keyed_gateway.document, "server": {"host": "127.0.0.1"}})
     await other.start()
     try:
         tracker.grants[0].access_tokens = known
         assert await call(other) == {200}
-        assert await state(keyed) == "active"
+        assert await state(keyed_gateway) == "active"
         async with asyncio.timeout(PATIENCE_S):
-            while keyed.runtime.live.rejections.suspected:
-                assert await call(keyed) == {200}
+            while keyed_gateway.runtime.live.rejections.suspected:
+                assert await call(keyed_gateway) == {200}
                 await asyncio.sleep(0)
     finally:
         await other.stop()
-    assert [event.partition(".")[2] for event in await events(keyed)] == ["created", "degraded", "recovered"]
+    assert [event.partition(".")[2] for event in await events(keyed_gateway)] == ["created", "degraded", "recovered"]

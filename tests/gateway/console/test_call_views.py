@@ -36,6 +36,6 @@ async def test_call_page_shows_all_operations_of_its_request(running: RunningGat
 
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_for_a_wrong_filter_names_it(shared: RunningGateway, query: str) -> None:
-    async with at_console(shared) as console:
+async def test_error_for_a_wrong_filter_names_it(shared_gateway: RunningGateway, query: str) -> None:
+    async with at_console(shared_gateway) as console:
         assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)

@@ -19,16 +19,16 @@ from tests.fakes.tracker import Tracker
     "path", ["/nowhere", "/dev/nothing", "/dev/connection?integration=tracker&id=no", "/dev/key?id=x"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_not_found_is_shown_as_a_page(shared: RunningGateway, path: str) -> None:
-    async with at_console(shared) as console:
+async def test_not_found_is_shown_as_a_page(shared_gateway: RunningGateway, path: str) -> None:
+    async with at_console(shared_gateway) as console:
         assert "There is no such page" in await console.page(path, expect=404)
 
 
 @pytest.mark.parametrize("path", ["/dev/connections?search=a%00b", "/dev/connection?integration=tracker&id=%00"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_nul_character_is_refused(shared: RunningGateway, path: str) -> None:
+async def test_a_nul_character_is_refused(shared_gateway: RunningGateway, path: str) -> None:
     """PostgreSQL refuses it in a query."""
-    async with at_console(shared) as console:
+    async with at_console(shared_gateway) as console:
         assert "NUL character" in await console.page(path, expect=400)
 
 

@@ -103,8 +103,8 @@ async def test_an_integration_is_reported_for_all_callers(running: RunningGatewa
     "query", ["key=x", "integration=a&since=x", "key=1&since=1h&until=2h", "integration=a&since=90d"]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_error_for_a_wrong_incident_query_names_it(shared: RunningGateway, query: str) -> None:
-    async with at_console(shared) as console:
+async def test_error_for_a_wrong_incident_query_names_it(shared_gateway: RunningGateway, query: str) -> None:
+    async with at_console(shared_gateway) as console:
         await console.page(f"/dev/incident?{query}", expect=400)
         await console.page("/dev/incident?key=99", expect=404)
 

@@ -102,8 +102,8 @@ async def test_a_child_key_also_has_the_rules_of_its_parent(running: RunningGate
     "wrong", [{"name": ""}, {"rules": "DANCE"}, {"rate": "x"}, {"kind": "dance"}, {"parent": "99"}]
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_invalid_key_form_mints_nothing(shared: RunningGateway, wrong: dict[str, str]) -> None:
-    async with at_console(shared) as console:
+async def test_invalid_key_form_mints_nothing(shared_gateway: RunningGateway, wrong: dict[str, str]) -> None:
+    async with at_console(shared_gateway) as console:
         form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", **wrong}
         await console.send("/dev/key/mint", fields, expect=404 if "parent" in wrong else 400)

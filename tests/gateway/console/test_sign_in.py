@@ -166,18 +166,18 @@ FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
 @pytest.mark.parametrize(("fields", "headers"), [item[1:] for item in FORGED], ids=[item[0] for item in FORGED])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_forged_form_does_nothing(
-    shared: RunningGateway, shared_tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
+    shared_gateway: RunningGateway, shared_tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
 ) -> None:
-    await shared.import_connection(shared_tracker.grant())
-    async with at_console(shared) as console:
+    await shared_gateway.import_connection(shared_tracker.grant())
+    async with at_console(shared_gateway) as console:
         own_form = csrf_token(await console.page("/dev/connection?integration=tracker&id=c1"))
         form_fields = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
-        async with at_console(shared) as another:
+        async with at_console(shared_gateway) as another:
             other_form = csrf_token(await another.page("/dev/connection?integration=tracker&id=c1"))
         forms = {"own": own_form, "other": other_form}
         form_fields |= {"form": forms[form_fields["form"]]} if form_fields.get("form") in forms else {}
         await console.send(f"/dev/{act}", form_fields, headers=headers, expect=403)
-    assert len((await shared.json("GET", "/connections"))["connections"]) == 1
+    assert len((await shared_gateway.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_json_is_not_a_form(running: RunningGateway) -> None:

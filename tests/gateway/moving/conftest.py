@@ -63,13 +63,13 @@ class GatewayFolder:
 
 
 @pytest.fixture
-def place(running: RunningGateway) -> GatewayFolder:
+def gateway_folder(running: RunningGateway) -> GatewayFolder:
     """The place of the running gateway."""
     return GatewayFolder(running.folder, running.document)
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., GatewayFolder]:
+def make_gateway_folder(tmp_path: Path, tracker: Tracker) -> Callable[..., GatewayFolder]:
     """Return a function that creates another place, with its own database and key. No gateway runs on it."""
 
     def make(name: str = "elsewhere", **integrations: Any) -> GatewayFolder:

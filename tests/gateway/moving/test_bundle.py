@@ -24,42 +24,45 @@ def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
 
-async def export(place: GatewayFolder, *arguments: str) -> Path:
-    bundle = place.folder / "out.bundle"
-    await place.run_command("export", "-o", str(bundle), *SEALED, *arguments)
+async def export(gateway_folder: GatewayFolder, *arguments: str) -> Path:
+    bundle = gateway_folder.folder / "out.bundle"
+    await gateway_folder.run_command("export", "-o", str(bundle), *SEALED, *arguments)
     return bundle
 
 
-async def fill_place(place: GatewayFolder, peer: FakePeer, count: int = 3) -> None:
+async def import_from_peer(gateway_folder: GatewayFolder, peer: FakePeer, count: int = 3) -> None:
     for n in range(count):
         user = {"id": f"u{n}", "email": f"u{n}@example.com", "display_name": "Ünal", "tags": {"a": "b"}}
         more: dict[str, Any] = {"metadata": {"n": n}, "tags": {"team": "blue"}, "connection_config": SITE}
         peer.add(f"c{n}", oauth(n), **more, end_user={**user, "organization": {"id": "o", "display_name": "Org"}})
-    await place.run_import(peer)
+    await gateway_folder.run_import(peer)
 
 
-def read_lines(place: GatewayFolder, plain: Path) -> list[dict[str, Any]]:
+def read_lines(gateway_folder: GatewayFolder, plain: Path) -> list[dict[str, Any]]:
     """Return the connections in a plain export, without the timestamps of this gateway."""
     lines = [json.loads(line) for line in plain.read_text().splitlines()]
     return [line for line in lines if line["kind"] == "connection"]
 
 
 async def test_export_and_import_keep_every_field_and_the_state(
-    place: GatewayFolder,
+    gateway_folder: GatewayFolder,
     peer: FakePeer,
     running: RunningGateway,
     tracker: Tracker,
-    elsewhere: Callable[..., GatewayFolder],
+    make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
-    await fill_place(place, peer)
+    await import_from_peer(gateway_folder, peer)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=424)
-    bundle = await export(place)
-    there = elsewhere()
+    bundle = await export(gateway_folder)
+    there = make_gateway_folder()
     ran = await there.run_command("import", str(bundle), *SEALED)
     assert ran.report["imported"] == 3
-    for item, name in ((place, "before"), (there, "after")):
+    for item, name in ((gateway_folder, "before"), (there, "after")):
         await item.run_command("export", "-o", str(item.folder / f"{name}.jsonl"), "--plain")
-    before, after = read_lines(place, place.folder / "before.jsonl"), read_lines(there, there.folder / "after.jsonl")
+    before, after = (
+        read_lines(gateway_folder, gateway_folder.folder / "before.jsonl"),
+        read_lines(there, there.folder / "after.jsonl"),
+    )
     assert before == after
     assert {entry["connection_id"]: entry["past"]["state"] for entry in after} == {
         "c0": "active",
@@ -71,36 +74,42 @@ async def test_export_and_import_keep_every_field_and_the_state(
 
 
 async def test_imported_connection_is_refreshed_by_the_new_gateway(
-    place: GatewayFolder, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., GatewayFolder]
+    gateway_folder: GatewayFolder,
+    running: RunningGateway,
+    tracker: Tracker,
+    make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
     await running.import_connection(tracker.grant())
-    there = elsewhere()
-    await there.run_command("import", str(await export(place)), *SEALED)
+    there = make_gateway_folder()
+    await there.run_command("import", str(await export(gateway_folder)), *SEALED)
     assert (await there.run_command("refresh", "--all", "--integration", "tracker")).report["connections"][0][
         "outcome"
     ] == "renewed"
 
 
 async def test_bundle_is_unreadable_without_the_passphrase(
-    place: GatewayFolder, peer: FakePeer, monkeypatch: pytest.MonkeyPatch, elsewhere: Callable[..., GatewayFolder]
+    gateway_folder: GatewayFolder,
+    peer: FakePeer,
+    monkeypatch: pytest.MonkeyPatch,
+    make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
-    await fill_place(place, peer)
-    bundle = await export(place)
+    await import_from_peer(gateway_folder, peer)
+    bundle = await export(gateway_folder)
     assert bundle.stat().st_mode & 0o777 == 0o600
     assert not any(word in bundle.read_bytes() for word in (b"rt-", b"u0@example.com", b"tracker"))
     monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
-    there = elsewhere()
+    there = make_gateway_folder()
     assert "Wrong passphrase" in (await there.run_command("import", str(bundle), *SEALED, code=1)).output
     assert await there.list_connections() == []
 
 
 @pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
 async def test_incomplete_bundle_is_refused_before_the_first_import(
-    harm: str, place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
+    harm: str, gateway_folder: GatewayFolder, peer: FakePeer, make_gateway_folder: Callable[..., GatewayFolder]
 ) -> None:
     peer.add("c0", oauth(0), connection_config=SITE, metadata={"long": "x" * 200_000})
-    await place.run_import(peer)
-    bundle = await export(place)
+    await gateway_folder.run_import(peer)
+    bundle = await export(gateway_folder)
     raw = bundle.read_bytes()
     start = raw.index(b"}", raw.index(b'"chunk"')) + 1
     size = (64 << 10) + 16
@@ -117,20 +126,20 @@ async def test_incomplete_bundle_is_refused_before_the_first_import(
     }[harm]
     assert harmed != raw
     bundle.write_bytes(harmed)
-    there = elsewhere()
+    there = make_gateway_folder()
     ran = await there.run_command("import", str(bundle), *SEALED, code=1)
     assert "Error: " in ran.output
     assert await there.list_connections() == []
 
 
 async def test_interrupted_import_of_a_bundle_can_be_continued(
-    place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
+    gateway_folder: GatewayFolder, peer: FakePeer, make_gateway_folder: Callable[..., GatewayFolder]
 ) -> None:
-    await fill_place(place, peer)
-    bundle = await export(place)
-    there = elsewhere()
+    await import_from_peer(gateway_folder, peer)
+    bundle = await export(gateway_folder)
+    there = make_gateway_folder()
     only = there.folder / "first.jsonl"
-    await place.run_command("export", "-o", str(only), "--plain")
+    await gateway_folder.run_command("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
     only.write_text("".join(lines[:3]))  # the bundle's header, the integration, one connection
     cut = (await there.run_command("import", str(only), code=1)).report
@@ -149,21 +158,25 @@ async def test_interrupted_import_of_a_bundle_can_be_continued(
     ],
 )
 async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
-    change: dict[str, Any], why: str, place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
+    change: dict[str, Any],
+    why: str,
+    gateway_folder: GatewayFolder,
+    peer: FakePeer,
+    make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
-    await fill_place(place, peer)
-    plain = place.folder / "plain.jsonl"
-    await place.run_command("export", "-o", str(plain), "--plain")
+    await import_from_peer(gateway_folder, peer)
+    plain = gateway_folder.folder / "plain.jsonl"
+    await gateway_folder.run_command("export", "-o", str(plain), "--plain")
     *lines, end = [json.loads(line) for line in plain.read_text().splitlines()]
     lines[-1] |= change
     if "kind" in change:
         end["connections"] -= 1
-    bundle = place.folder / "later.bundle"
+    bundle = gateway_folder.folder / "later.bundle"
     with bundle.open("wb") as out:
         writer = SealedWriter(out, Secret(PASSPHRASE))
         writer.write("\n".join(map(json.dumps, [*lines, end])).encode())
         writer.close()
-    there = elsewhere()
+    there = make_gateway_folder()
     ran = await there.run_command("import", str(bundle), *SEALED, code=1)
     assert "The bundle cannot be read by this version: " in ran.output
     assert why in ran.output
@@ -171,11 +184,14 @@ async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
 
 
 async def test_missing_integration_is_created_with_its_client(
-    place: GatewayFolder, peer: FakePeer, running: RunningGateway, elsewhere: Callable[..., GatewayFolder]
+    gateway_folder: GatewayFolder,
+    peer: FakePeer,
+    running: RunningGateway,
+    make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
-    await fill_place(place, peer, 1)
-    there = elsewhere()
-    words = ("import", str(await export(place)), *SEALED, "--integration", "tracker=moved")
+    await import_from_peer(gateway_folder, peer, 1)
+    there = make_gateway_folder()
+    words = ("import", str(await export(gateway_folder)), *SEALED, "--integration", "tracker=moved")
     refusal = await there.run_command(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
     assert "add --create-integrations" in refusal.output
@@ -185,47 +201,51 @@ async def test_missing_integration_is_created_with_its_client(
     assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["moved"]
 
 
-async def test_export_replaces_no_file_and_leaves_no_partial_file(place: GatewayFolder, peer: FakePeer) -> None:
-    await fill_place(place, peer, 1)
-    bundle = await export(place)
+async def test_export_replaces_no_file_and_leaves_no_partial_file(
+    gateway_folder: GatewayFolder, peer: FakePeer
+) -> None:
+    await import_from_peer(gateway_folder, peer, 1)
+    bundle = await export(gateway_folder)
     before = bundle.read_bytes()
-    assert "Usage:" in (await place.run_command("export", "-o", str(bundle), *SEALED, code=2)).output
+    assert "Usage:" in (await gateway_folder.run_command("export", "-o", str(bundle), *SEALED, code=2)).output
     assert bundle.read_bytes() == before
-    await place.run_command("export", "-o", str(bundle), *SEALED, "--force")
+    await gateway_folder.run_command("export", "-o", str(bundle), *SEALED, "--force")
     assert bundle.read_bytes() != before
-    assert [path.name for path in place.folder.iterdir() if path.name.endswith(".part")] == []
+    assert [path.name for path in gateway_folder.folder.iterdir() if path.name.endswith(".part")] == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
 async def test_export_with_an_unsuitable_passphrase_writes_nothing(
-    arguments: list[str], place: GatewayFolder, monkeypatch: Any
+    arguments: list[str], gateway_folder: GatewayFolder, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("SHORT", "elevenchars")
-    await place.run_command("export", "-o", str(place.folder / "x"), *arguments, code=2)
-    assert not (place.folder / "x").exists()
+    await gateway_folder.run_command("export", "-o", str(gateway_folder.folder / "x"), *arguments, code=2)
+    assert not (gateway_folder.folder / "x").exists()
 
 
-async def test_plain_export_warns_and_is_readable_by_its_owner_only(place: GatewayFolder, peer: FakePeer) -> None:
-    await fill_place(place, peer, 1)
-    plain = place.folder / "plain.jsonl"
-    ran = await place.run_command("export", "-o", str(plain), "--plain", code=0)
+async def test_plain_export_warns_and_is_readable_by_its_owner_only(
+    gateway_folder: GatewayFolder, peer: FakePeer
+) -> None:
+    await import_from_peer(gateway_folder, peer, 1)
+    plain = gateway_folder.folder / "plain.jsonl"
+    ran = await gateway_folder.run_command("export", "-o", str(plain), "--plain", code=0)
     assert "in plain text" in ran.output
-    assert read_lines(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
+    assert read_lines(gateway_folder, plain)[0]["credentials"]["refresh_token"] == "rt-0"
     assert plain.stat().st_mode & 0o777 == 0o600
 
 
 async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_other_lines(
-    place: GatewayFolder, peer: FakePeer, elsewhere: Callable[..., GatewayFolder]
+    gateway_folder: GatewayFolder, peer: FakePeer, make_gateway_folder: Callable[..., GatewayFolder]
 ) -> None:
     """Earlier versions stored values that nest hundreds of levels deep; their exports still load."""
-    await fill_place(place, peer, 1)
-    plain = place.folder / "plain.jsonl"
-    await place.run_command("export", "-o", str(plain), "--plain")
+    await import_from_peer(gateway_folder, peer, 1)
+    plain = gateway_folder.folder / "plain.jsonl"
+    await gateway_folder.run_command("export", "-o", str(plain), "--plain")
     *head, line, end = [json.loads(line) for line in plain.read_text().splitlines()]
     deep = json.loads('{"a":' * 700 + "{}" + "}" * 700)
     own = {**line, "metadata": {"n": 1, "deep": deep}, "connection_config": {**line["connection_config"], "x": deep}}
     foreign = {name: value for name, value in own.items() if name not in ("past", "kind")} | {"connection_id": "c9"}
-    there = elsewhere()
+    there = make_gateway_folder()
     lines = there.folder / "deep.jsonl"
     lines.write_text("\n".join(map(json.dumps, [*head, own, end, foreign])))
     ran = await there.run_command("import", str(lines), code=1)

@@ -27,10 +27,10 @@ def fill_peer(peer: FakePeer) -> None:
 
 
 async def test_import_from_a_peer_keeps_every_field(
-    place: GatewayFolder, peer: FakePeer, running: RunningGateway
+    gateway_folder: GatewayFolder, peer: FakePeer, running: RunningGateway
 ) -> None:
     fill_peer(peer)
-    ran = await place.run_import(peer)
+    ran = await gateway_folder.run_import(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
     path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
     here = await running.json("GET", path, expect=200)
@@ -47,59 +47,59 @@ async def test_import_from_a_peer_keeps_every_field(
 
 
 async def test_imported_connection_is_usable_in_a_running_gateway(
-    place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    gateway_folder: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, access_token=grant["access_token"]), connection_config=SITE)
     assert (await running.call_proxy("c1")).status == 404
-    await place.run_import(peer)
+    await gateway_folder.run_import(peer)
     async with running.call_proxy("c1") as response:
         assert response.status == 200
 
 
-async def test_a_dry_run_reads_everything_and_changes_nothing(place: GatewayFolder, peer: FakePeer) -> None:
+async def test_a_dry_run_reads_everything_and_changes_nothing(gateway_folder: GatewayFolder, peer: FakePeer) -> None:
     fill_peer(peer)
     peer.add("hidden", {})
-    ran = await place.run_import(peer, "--dry-run", code=1)
+    ran = await gateway_folder.run_import(peer, "--dry-run", code=1)
     assert (ran.report["imported"], ran.report["refused"], ran.report["dry_run"]) == (1, 1, True)
     assert ran.report["reasons"][0]["reason"] == "credentials_hidden"
-    assert await place.list_connections() == []
+    assert await gateway_folder.list_connections() == []
 
 
 async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_pages_are_short(
-    place: GatewayFolder, peer: FakePeer
+    gateway_folder: GatewayFolder, peer: FakePeer
 ) -> None:
     peer.max_page_size = 7
     for n in range(40):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
-    ran = await place.run_import(peer, "--at-once", "3")
+    ran = await gateway_folder.run_import(peer, "--at-once", "3")
     assert ran.report["imported"] == 40
-    assert {connection["connection_id"] for connection in await place.list_connections()} == {
+    assert {connection["connection_id"] for connection in await gateway_folder.list_connections()} == {
         f"c{n}" for n in range(40)
     }
     assert 1 <= peer.max_at_once <= 3
 
 
 async def test_an_interrupted_import_continues_without_fetching_existing_connections(
-    place: GatewayFolder, peer: FakePeer
+    gateway_folder: GatewayFolder, peer: FakePeer
 ) -> None:
     for n in range(6):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
-    broken = await place.run_import(peer, "--at-once", "1", code=1)
+    broken = await gateway_folder.run_import(peer, "--at-once", "1", code=1)
     assert "does not accept this key" in broken.output
-    assert {connection["connection_id"] for connection in await place.list_connections()} == {"c0", "c1", "c2"}
+    assert {connection["connection_id"] for connection in await gateway_folder.list_connections()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
-    again = await place.run_import(peer)
+    again = await gateway_folder.run_import(peer)
     assert (again.report["imported"], again.report["skipped"]) == (3, 3)
     assert [peer.calls[f"/connections/c{n}"] - before[f"/connections/c{n}"] for n in range(6)] == [0, 0, 0, 1, 1, 1]
-    assert len(await place.list_connections()) == 6
+    assert len(await gateway_folder.list_connections()) == 6
 
 
 async def test_import_waits_for_the_rate_limit_of_the_peer(
-    elsewhere: Callable[..., GatewayFolder], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
+    make_gateway_folder: Callable[..., GatewayFolder], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, now, waits = elsewhere(), [0.0], []
+    gateway_folder, now, waits = make_gateway_folder(), [0.0], []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
@@ -111,14 +111,14 @@ async def test_import_waits_for_the_rate_limit_of_the_peer(
     limit = {"Retry-After": "42"}
     peer.faults["/connections"] = [refused(429, "too_many_request", "", **limit)]
     peer.faults["/connections/c1"] = [refused(503, "x", ""), refused(429, "too_many_request", "", **limit)]
-    assert (await place.run_import(peer)).report["imported"] == 1
+    assert (await gateway_folder.run_import(peer)).report["imported"] == 1
     assert waits[0] == pytest.approx(42)
     assert waits[-1] == pytest.approx(42)
     assert 0.5 <= waits[1] <= 1.0
 
 
 async def test_unusable_connections_are_reported_and_the_others_imported(
-    place: GatewayFolder, peer: FakePeer, tmp_path: Path
+    gateway_folder: GatewayFolder, peer: FakePeer, tmp_path: Path
 ) -> None:
     for n, name in enumerate(["good", "dead", "gone", "other", "lost"]):
         peer.add(name, oauth(n), connection_config=SITE)
@@ -127,7 +127,7 @@ async def test_unusable_connections_are_reported_and_the_others_imported(
     peer.dead.add("dead")
     peer.hidden_from_get.add("gone")
     report = tmp_path / "report.jsonl"
-    ran = await place.run_import(peer, "--report", str(report), code=1)
+    ran = await gateway_folder.run_import(peer, "--report", str(report), code=1)
     rows = {row["connection_id"]: row for row in map(json.loads, report.read_text().splitlines())}
     assert {name: row.get("reason") for name, row in rows.items()} == {
         "good": None,
@@ -145,11 +145,11 @@ async def test_unusable_connections_are_reported_and_the_others_imported(
 
 @pytest.mark.parametrize("odd", ["yesterday", "Invalid Date"])
 async def test_unreadable_expiry_counts_as_now(
-    odd: str, place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    odd: str, gateway_folder: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     grant = tracker.grant()
     peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
-    ran = await place.run_import(peer)
+    ran = await gateway_folder.run_import(peer)
     assert any("expires_at could not be read" in note for note in ran.report["notes"])
     async with running.call_proxy("c1") as response:
         assert response.status == 200
@@ -158,31 +158,31 @@ async def test_unreadable_expiry_counts_as_now(
 
 @pytest.mark.parametrize("number", [1893456000, 1893456000000, "1893456000"])
 async def test_an_expiry_in_numbers_is_read(
-    number: object, place: GatewayFolder, peer: FakePeer, running: RunningGateway
+    number: object, gateway_folder: GatewayFolder, peer: FakePeer, running: RunningGateway
 ) -> None:
     peer.add("c1", oauth(1, expires_at=number), connection_config=SITE)
-    await place.run_import(peer)
+    await gateway_folder.run_import(peer)
     here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
 
 
 async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_lacks(
-    place: GatewayFolder, peer: FakePeer
+    gateway_folder: GatewayFolder, peer: FakePeer
 ) -> None:
     peer.add("c1", oauth(1), connection_config=SITE)
     peer.scopes.clear()
-    ran = await place.run_import(peer, code=1)
+    ran = await gateway_folder.run_import(peer, code=1)
     assert "environment:connections:read_credentials" in ran.output
-    assert await place.list_connections() == []
+    assert await gateway_folder.list_connections() == []
 
 
 async def test_integrations_are_made_with_their_client_where_asked_and_mapped_names_are_used(
-    elsewhere: Callable[..., GatewayFolder], peer: FakePeer
+    make_gateway_folder: Callable[..., GatewayFolder], peer: FakePeer
 ) -> None:
     client = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret", "scopes": "a,b", "webhook_secret": None}
     peer.integrations = {"old": {"provider": "tracker", "credentials": client}, "odd": {"provider": "trackr"}}
     peer.add("c1", oauth(1), key="old", connection_config=SITE)
-    there = elsewhere()
+    there = make_gateway_folder()
     wanted = ("--create-integrations", "--integration", "old=new")
     dry = await there.run_import(peer, *wanted, "--dry-run", code=1)
     assert (dry.report["imported"], dry.report["integrations"]["made"]) == (1, ["new"])
@@ -199,58 +199,67 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
 
 
 async def test_existing_connection_is_kept_replaced_or_refused_as_requested(
-    place: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
+    gateway_folder: GatewayFolder, peer: FakePeer, running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.import_connection(tracker.grant(), metadata={"from": "here"})
     peer.add("c1", oauth(1), connection_config=SITE, metadata={"from": "there"})
-    assert (await place.run_import(peer)).report["skipped"] == 1
-    refusal = await place.run_import(peer, "--on-conflict", "fail", code=1)
+    assert (await gateway_folder.run_import(peer)).report["skipped"] == 1
+    refusal = await gateway_folder.run_import(peer, "--on-conflict", "fail", code=1)
     assert refusal.report["reasons"][0]["reason"] == "conflict"
-    assert (await place.list_connections())[0]["metadata"] == {"from": "here"}
-    assert (await place.run_import(peer, "--on-conflict", "replace")).report["replaced"] == 1
-    assert [connection["metadata"] for connection in await place.list_connections()] == [{"from": "there"}]
+    assert (await gateway_folder.list_connections())[0]["metadata"] == {"from": "here"}
+    assert (await gateway_folder.run_import(peer, "--on-conflict", "replace")).report["replaced"] == 1
+    assert [connection["metadata"] for connection in await gateway_folder.list_connections()] == [{"from": "there"}]
 
 
 async def test_a_test_refresh_warns_before_and_reports_the_results_after(
-    place: GatewayFolder, peer: FakePeer, tracker: Tracker
+    gateway_folder: GatewayFolder, peer: FakePeer, tracker: Tracker
 ) -> None:
     for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):
         peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
-    ran = await place.run_import(peer, "--test-refresh", "--refresh-rate", "500", code=1)
+    ran = await gateway_folder.run_import(peer, "--test-refresh", "--refresh-rate", "500", code=1)
     assert "the old system's tokens stop working" in ran.output
     assert ran.report["renewed"] == {"renewed": 1, "failed": 1}
-    assert {connection["connection_id"]: connection["state"] for connection in await place.list_connections()} == {
+    assert {
+        connection["connection_id"]: connection["state"] for connection in await gateway_folder.list_connections()
+    } == {
         "good": "active",
         "bad": "needs_reauth",
     }
 
 
-async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(place: GatewayFolder, peer: FakePeer) -> None:
+async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(
+    gateway_folder: GatewayFolder, peer: FakePeer
+) -> None:
     peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]
-    ran = await place.run_import(peer, code=1)
+    ran = await gateway_folder.run_import(peer, code=1)
     assert "redirects to https://elsewhere.example/" in ran.output
-    remote = await place.run_command("import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1)
+    remote = await gateway_folder.run_command(
+        "import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1
+    )
     assert "plain http" in remote.output
 
 
-async def test_the_url_of_a_dashboard_is_reported(place: GatewayFolder, peer: FakePeer) -> None:
+async def test_the_url_of_a_dashboard_is_reported(gateway_folder: GatewayFolder, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
-    assert "not of its dashboard" in (await place.run_import(peer, code=1)).output
+    assert "not of its dashboard" in (await gateway_folder.run_import(peer, code=1)).output
 
 
 @pytest.mark.parametrize(
     "arguments", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
 )
-async def test_import_needs_exactly_one_source_and_its_key(arguments: list[str], place: GatewayFolder) -> None:
-    assert "Usage:" in (await place.run_command("import", *arguments, code=2)).output
+async def test_import_needs_exactly_one_source_and_its_key(arguments: list[str], gateway_folder: GatewayFolder) -> None:
+    assert "Usage:" in (await gateway_folder.run_command("import", *arguments, code=2)).output
 
 
 async def test_peer_may_be_another_gateway_of_this_kind(
-    running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., GatewayFolder], monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway,
+    tracker: Tracker,
+    make_gateway_folder: Callable[..., GatewayFolder],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PEER_KEY", SECRET_KEY)
     await running.import_connection(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
-    there = elsewhere()
+    there = make_gateway_folder()
     done = await there.run_command("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
     assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
     assert [(connection["connection_id"], connection["metadata"]) for connection in await there.list_connections()] == [

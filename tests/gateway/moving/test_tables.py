@@ -23,14 +23,14 @@ def lines(folder: Path, *rows: Any) -> str:
 
 
 async def test_nested_and_flat_lines_are_read_and_faults_reported_with_their_line(
-    place: GatewayFolder, tmp_path: Path, running: RunningGateway
+    gateway_folder: GatewayFolder, tmp_path: Path, running: RunningGateway
 ) -> None:
     nested = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE, "tags": {"Team": "x"}}
     flat = {"provider_config_key": "tracker", "connection_id": "c2", "access_token": "at", "connection_config": SITE}
     wrong = {"connection_id": "c3", "credentials": {"access_token": "a", "refresh_tokn": "b"}}
     file = lines(tmp_path, nested, "", flat, wrong, "{half", {"connection_id": "c 4 "})
     report = tmp_path / "report"
-    ran = await place.run_command("import", file, "--into", "tracker", "--report", str(report), code=1)
+    ran = await gateway_folder.run_command("import", file, "--into", "tracker", "--report", str(report), code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (2, 3)
     details = [json.loads(line).get("detail", "") for line in report.read_text().splitlines()]
     assert any("refresh_tokn" in detail for detail in details)
@@ -40,19 +40,19 @@ async def test_nested_and_flat_lines_are_read_and_faults_reported_with_their_lin
     assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
 
 
-async def test_a_line_of_an_unknown_kind_is_reported(place: GatewayFolder, tmp_path: Path) -> None:
+async def test_a_line_of_an_unknown_kind_is_reported(gateway_folder: GatewayFolder, tmp_path: Path) -> None:
     connection = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
     file = lines(tmp_path, {"kind": "bundle", "version": 1}, {"kind": "oauth2", **connection}, {"kind": "end"})
-    ran = await place.run_command("import", file, "--into", "tracker", code=1)
+    ran = await gateway_folder.run_command("import", file, "--into", "tracker", code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (0, 1)
     assert ran.report["reasons"][0]["example"]["detail"].startswith("line 2: 'kind' must be")
 
 
 async def test_a_host_outside_of_the_allowed_hosts_is_refused(
-    tmp_path: Path, elsewhere: Callable[..., GatewayFolder]
+    tmp_path: Path, make_gateway_folder: Callable[..., GatewayFolder]
 ) -> None:
     client = {"client_id": "client", "client_secret": "s" * 20}
-    place = elsewhere(gitea={**client, "allowed_hosts": ["git.example.com"]})
+    gateway_folder = make_gateway_folder(gitea={**client, "allowed_hosts": ["git.example.com"]})
     past = {"created_at": "2026-01-01T00:00:00.000Z"}  # a line that this gateway exported
     rows = [
         {"connection_id": f"c{number}", "credentials": oauth(number), "connection_config": {"hostname": host}, **own}
@@ -68,7 +68,9 @@ async def test_a_host_outside_of_the_allowed_hosts_is_refused(
     file = lines(tmp_path, *rows)
     for words in (["--dry-run"], []):
         report = tmp_path / f"report{len(words)}"
-        ran = await place.run_command("import", file, "--into", "gitea", "--report", str(report), *words, code=1)
+        ran = await gateway_folder.run_command(
+            "import", file, "--into", "gitea", "--report", str(report), *words, code=1
+        )
         assert (ran.report["imported"], ran.report["refused"]) == (2, 2)
         refused = [
             splitline
@@ -111,41 +113,43 @@ def test_incomplete_plain_export_is_reported(rows: list[Any], incomplete: list[i
     assert [item.detail.partition(":")[0] for item in found] == [f"line {number}" for number in incomplete]
 
 
-async def test_a_plain_export_of_a_later_version_is_refused(place: GatewayFolder, tmp_path: Path) -> None:
+async def test_a_plain_export_of_a_later_version_is_refused(gateway_folder: GatewayFolder, tmp_path: Path) -> None:
     file = lines(tmp_path, {**HEAD, "version": 2}, connection(1))
-    assert "has version 2, and this gateway reads 1" in (await place.run_command("import", file, code=1)).output
-    assert await place.list_connections() == []
+    assert (
+        "has version 2, and this gateway reads 1" in (await gateway_folder.run_command("import", file, code=1)).output
+    )
+    assert await gateway_folder.list_connections() == []
 
 
 @pytest.mark.parametrize("change", [{"provider": None}, {"credentials": "x"}])
 async def test_an_integration_that_cannot_be_read_does_not_stop_the_others(
-    place: GatewayFolder, tmp_path: Path, change: dict[str, Any]
+    gateway_folder: GatewayFolder, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     broken = {name: value for name, value in {**TRACKER, **change}.items() if value is not None}
     file = lines(tmp_path, broken, connection(1))
-    ran = await place.run_command("import", file, "--create-integrations", code=1)
+    ran = await gateway_folder.run_command("import", file, "--create-integrations", code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
     assert ran.report["reasons"][0]["example"]["detail"].startswith("line 1: ")
 
 
 async def test_an_interrupted_import_reports_its_progress_and_how_to_continue(
-    place: GatewayFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gateway_folder: GatewayFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreign_files, "LINE_LIMIT_BYTES", 2000)
     file = lines(tmp_path, connection(1), connection(2), {**connection(3), "metadata": {"long": "x" * 3000}})
-    ran = await place.run_command("import", file, "--at-once", "1", code=1)
+    ran = await gateway_folder.run_command("import", file, "--at-once", "1", code=1)
     assert "Line 3 is longer than" in ran.output
     assert "1 connection was imported. Correct this and run the command again" in ran.output
-    assert [item["connection_id"] for item in await place.list_connections()] == ["c1"]
+    assert [item["connection_id"] for item in await gateway_folder.list_connections()] == ["c1"]
 
 
 async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(
-    place: GatewayFolder, tmp_path: Path
+    gateway_folder: GatewayFolder, tmp_path: Path
 ) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("connection_id,access_token\nc1,\n,at\n")
     report = tmp_path / "report"
-    await place.run_command("import", str(table), "--into", "tracker", "--report", str(report), code=1)
+    await gateway_folder.run_command("import", str(table), "--into", "tracker", "--report", str(report), code=1)
     first, second = [json.loads(line) for line in report.read_text().splitlines()]
     assert (first["connection_id"], first["reason"]) == ("c1", "invalid_body")
     assert first["detail"].startswith("line 2: 'access_token' is missing")
@@ -167,7 +171,7 @@ def test_number_of_connections_is_counted_before_the_import(kind: str, text: str
 
 
 async def test_progress_has_the_total_of_the_file(
-    place: GatewayFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gateway_folder: GatewayFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[tuple[int, int]] = []
 
@@ -179,17 +183,19 @@ async def test_progress_has_the_total_of_the_file(
     file = lines(
         tmp_path, *({"connection_id": f"c{n}", "credentials": oauth(n), "connection_config": SITE} for n in range(3))
     )
-    await place.run_command("import", file, "--into", "tracker")
+    await gateway_folder.run_command("import", file, "--into", "tracker")
     assert sorted(steps) == [(1, 3), (2, 3), (3, 3)]
 
 
-async def test_standard_input_is_read(place: GatewayFolder) -> None:
+async def test_standard_input_is_read(gateway_folder: GatewayFolder) -> None:
     row = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
-    ran = await place.run_command("import", "-", stdin=json.dumps(row))
+    ran = await gateway_folder.run_command("import", "-", stdin=json.dumps(row))
     assert ran.report["imported"] == 1
 
 
-async def test_columns_are_paths_or_mapped_names(place: GatewayFolder, tmp_path: Path, running: RunningGateway) -> None:
+async def test_columns_are_paths_or_mapped_names(
+    gateway_folder: GatewayFolder, tmp_path: Path, running: RunningGateway
+) -> None:
     file = tmp_path / "rows.csv"
     file.write_text(
         "integration,customer,access_token,refresh_token,expires_at,connection_config.cloudId,metadata.plan,tags.team,"
@@ -199,7 +205,7 @@ async def test_columns_are_paths_or_mapped_names(place: GatewayFolder, tmp_path:
         "tracker,c3,at-3\r\n",
         encoding="utf-8-sig",
     )
-    ran = await place.run_command("import", str(file), "--column", "customer=connection_id", code=1)
+    ran = await gateway_folder.run_command("import", str(file), "--column", "customer=connection_id", code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (2, 1)
     assert "line 4" in ran.report["reasons"][0]["example"]["detail"]
     path = "/connections/c1?provider_config_key=tracker&refresh_token=true"
@@ -224,9 +230,9 @@ async def test_columns_are_paths_or_mapped_names(place: GatewayFolder, tmp_path:
     ],
 )
 async def test_a_table_that_cannot_be_read_as_a_whole_is_refused(
-    text: str, why: str, place: GatewayFolder, tmp_path: Path
+    text: str, why: str, gateway_folder: GatewayFolder, tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.csv"
     file.write_text(text, encoding="latin-1")
-    assert why in (await place.run_command("import", str(file), code=1)).output
-    assert await place.list_connections() == []
+    assert why in (await gateway_folder.run_command("import", str(file), code=1)).output
+    assert await gateway_folder.list_connections() == []

@@ -195,14 +195,14 @@ async def test_every_header_of_the_gateway_is_described_and_read(running: Runnin
 
 @pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_wrong_json_or_content_type_is_refused(shared: RunningGateway, path: str) -> None:
+async def test_wrong_json_or_content_type_is_refused(shared_gateway: RunningGateway, path: str) -> None:
     for body in ("[]", "1", '"x"', "null", "{}"):
-        headers = {**shared.headers, "Content-Type": "application/json"}
-        async with shared.http.post(shared.url + path, data=body, headers=headers) as response:
+        headers = {**shared_gateway.headers, "Content-Type": "application/json"}
+        async with shared_gateway.http.post(shared_gateway.url + path, data=body, headers=headers) as response:
             assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_body"), body
     for kind, status, code in (("text/plain", 415, "invalid_content_type"), ("application/json", 400, "invalid_json")):
-        headers = {**shared.headers, "Content-Type": kind}
-        async with shared.http.post(shared.url + path, data="{", headers=headers) as response:
+        headers = {**shared_gateway.headers, "Content-Type": kind}
+        async with shared_gateway.http.post(shared_gateway.url + path, data="{", headers=headers) as response:
             assert (response.status, (await response.json())["error"]["code"]) == (status, code)
 
 

@@ -110,11 +110,11 @@ async def test_the_form_redirects_to_the_provider_without_unknown_fields(
 
 @pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared: RunningGateway, charset: str) -> None:
-    url, _ = await open_connect_page(shared)
+async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared_gateway: RunningGateway, charset: str) -> None:
+    url, _ = await open_connect_page(shared_gateway)
     headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
-    for path in (f"{url}/i/tracker", f"{shared.url}/oauth/site"):
-        async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as response:
+    for path in (f"{url}/i/tracker", f"{shared_gateway.url}/oauth/site"):
+        async with shared_gateway.http.post(path, data=b"token=\xff\xfe1", headers=headers) as response:
             assert (response.status, response.headers["Gateway-Error"]) == (400, "invalid_body")
             assert response.content_type == "text/html"
 
@@ -129,9 +129,9 @@ FOREIGN = [
 
 @pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_form_from_another_site_is_refused(shared: RunningGateway, headers: dict[str, str]) -> None:
-    url, _ = await open_connect_page(shared)
-    async with shared.http.post(f"{url}/i/tracker", data={}, headers=headers) as response:
+async def test_a_form_from_another_site_is_refused(shared_gateway: RunningGateway, headers: dict[str, str]) -> None:
+    url, _ = await open_connect_page(shared_gateway)
+    async with shared_gateway.http.post(f"{url}/i/tracker", data={}, headers=headers) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (403, "forbidden")
         assert "Set-Cookie" not in response.headers
 
@@ -236,10 +236,10 @@ async def test_the_end_users_own_client_is_used_and_stored(running: RunningGatew
 
 @pytest.mark.parametrize("name", ["../connect.js", "%2e%2e%2fbase.html", "words/en.yaml", "logo", "nothing"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_files_come_from_a_fixed_table(shared: RunningGateway, name: str) -> None:
+async def test_files_come_from_a_fixed_table(shared_gateway: RunningGateway, name: str) -> None:
     from yarl import URL
 
-    async with shared.http.get(URL(f"{shared.url}/connect/assets/{name}", encoded=True)) as response:
+    async with shared_gateway.http.get(URL(f"{shared_gateway.url}/connect/assets/{name}", encoded=True)) as response:
         assert response.status in {400, 404}
 
 

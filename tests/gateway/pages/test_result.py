@@ -220,13 +220,13 @@ async def test_a_failure_is_shown_with_a_link_to_try_again(running: RunningGatew
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support(
-    shared: RunningGateway, shared_tracker: Tracker, lang: str
+    shared_gateway: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
-    url, _ = await link(shared)
-    consent = await consent_url(shared.http, url)
+    url, _ = await link(shared_gateway)
+    consent = await consent_url(shared_gateway.http, url)
     state = parse_qs(urlsplit(consent).query)["state"][0]
-    refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
-    async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
+    refusal = f"{shared_gateway.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
+    async with shared_gateway.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
         html = unescape(await response.text())
     words = PageWords(lang)
     said = words("advice_authorization_refused", name="Tracker")
@@ -239,10 +239,12 @@ async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_form_that_needs_another_confirmation_shows_that_first(shared: RunningGateway, lang: str) -> None:
-    url, _ = await link(shared)
+async def test_a_form_that_needs_another_confirmation_shows_that_first(
+    shared_gateway: RunningGateway, lang: str
+) -> None:
+    url, _ = await link(shared_gateway)
     wish = {"confirmation": "0" * 64}
-    async with shared.http.post(f"{url}/i/tracker?lang={lang}", data=wish) as response:
+    async with shared_gateway.http.post(f"{url}/i/tracker?lang={lang}", data=wish) as response:
         html = unescape(await response.text())
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html

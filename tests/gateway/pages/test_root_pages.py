@@ -27,9 +27,11 @@ async def test_a_browser_gets_a_start_page_with_links(running: RunningGateway) -
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/plain, */*"])
 @pytest.mark.parametrize("path", ["/", "/nowhere"])
 @pytest.mark.asyncio(loop_scope="module")
-async def test_program_gets_the_api_error(shared: RunningGateway, accept: str | None, path: str) -> None:
+async def test_program_gets_the_api_error(shared_gateway: RunningGateway, accept: str | None, path: str) -> None:
     headers = {} if accept is None else {"Accept": accept}
-    async with shared.http.get(shared.url + path, headers=headers, skip_auto_headers=["Accept"]) as response:
+    async with shared_gateway.http.get(
+        shared_gateway.url + path, headers=headers, skip_auto_headers=["Accept"]
+    ) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
 
 
@@ -45,10 +47,10 @@ async def test_program_gets_the_api_error(shared: RunningGateway, accept: str | 
 )
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_browser_gets_a_page_for_an_unknown_url(
-    shared: RunningGateway, method: str, path: str, status: int, code: str
+    shared_gateway: RunningGateway, method: str, path: str, status: int, code: str
 ) -> None:
     body = b"x" if method == "POST" else None
-    async with shared.http.request(method, shared.url + path, headers=BROWSER, data=body) as response:
+    async with shared_gateway.http.request(method, shared_gateway.url + path, headers=BROWSER, data=body) as response:
         text = await response.text()
         assert (response.status, response.content_type, response.headers["Gateway-Error"]) == (
             status,
@@ -57,7 +59,7 @@ async def test_a_browser_gets_a_page_for_an_unknown_url(
         )
         assert response.headers["Gateway-Request-Id"] in text
         assert ("Allow" in response.headers) == (status == 405)
-    assert f'href="{shared.url}/docs"' in text
+    assert f'href="{shared_gateway.url}/docs"' in text
 
 
 async def test_search_text_is_not_on_the_page(running: RunningGateway) -> None:
@@ -80,8 +82,8 @@ async def test_guides_are_found_and_paged(running: RunningGateway) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_docs_page_shows_each_response_with_an_example(shared: RunningGateway) -> None:
-    async with shared.http.get(f"{shared.url}/docs", headers=BROWSER) as response:
+async def test_docs_page_shows_each_response_with_an_example(shared_gateway: RunningGateway) -> None:
+    async with shared_gateway.http.get(f"{shared_gateway.url}/docs", headers=BROWSER) as response:
         text = await response.text()
     assert response.status == 200
     assert text.count("<h4>Response</h4>") == text.count("<article") - text.split('id="schemas"')[1].count("<article")

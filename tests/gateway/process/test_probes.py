@@ -45,51 +45,51 @@ class ProbedAdmin:
 
 
 @pytest.fixture
-async def probed() -> AsyncIterator[ProbedAdmin]:
+async def probed_admin() -> AsyncIterator[ProbedAdmin]:
     made = ProbedAdmin()
     await made.admin.open()
     yield made
     await made.admin.close()
 
 
-async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed: ProbedAdmin) -> None:
-    probed.live(worker(1, None))
-    assert await probed.ask("/ready") == (503, {"result": "not ready"}, "not_ready")
-    assert await probed.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
-    probed.live(worker(1, READY))
-    assert await probed.ask("/ready") == (200, {"result": "ok"}, None)
+async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed_admin: ProbedAdmin) -> None:
+    probed_admin.live(worker(1, None))
+    assert await probed_admin.ask("/ready") == (503, {"result": "not ready"}, "not_ready")
+    assert await probed_admin.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
+    probed_admin.live(worker(1, READY))
+    assert await probed_admin.ask("/ready") == (200, {"result": "ok"}, None)
 
 
-async def test_one_ready_worker_of_several_is_enough(probed: ProbedAdmin) -> None:
-    probed.live(worker(1, NOT_READY), worker(2, READY), worker(3, None))
-    assert (await probed.ask("/ready"))[0] == 200
+async def test_one_ready_worker_of_several_is_enough(probed_admin: ProbedAdmin) -> None:
+    probed_admin.live(worker(1, NOT_READY), worker(2, READY), worker(3, None))
+    assert (await probed_admin.ask("/ready"))[0] == 200
 
 
-async def test_probe_reports_the_workers_database_state(probed: ProbedAdmin) -> None:
-    probed.live(worker(1, AWAY, NOT_READY))
-    assert await probed.ask("/ready") == (200, AWAY["body"], None)
-    assert await probed.ask("/ready?store=required") == (503, NOT_READY["body"], "not_ready")
+async def test_probe_reports_the_workers_database_state(probed_admin: ProbedAdmin) -> None:
+    probed_admin.live(worker(1, AWAY, NOT_READY))
+    assert await probed_admin.ask("/ready") == (200, AWAY["body"], None)
+    assert await probed_admin.ask("/ready?store=required") == (503, NOT_READY["body"], "not_ready")
 
 
-async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(probed: ProbedAdmin) -> None:
-    probed.live(worker(1, READY, age_s=SILENT_S - 1))
-    assert (await probed.ask("/ready"))[0] == 200
-    probed.live(worker(1, READY, age_s=SILENT_S + 1))
-    assert (await probed.ask("/ready"))[0] == 503
-    assert (await probed.ask("/health"))[0] == 200
-    probed.live(worker(1, READY, age_s=DEAD_S + 1))
-    assert (await probed.ask("/health"))[0] == 503
-    probed.live(worker(1, READY, age_s=DEAD_S + 1), worker(2, READY))
-    assert (await probed.ask("/health"))[0] == 200
+async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(probed_admin: ProbedAdmin) -> None:
+    probed_admin.live(worker(1, READY, age_s=SILENT_S - 1))
+    assert (await probed_admin.ask("/ready"))[0] == 200
+    probed_admin.live(worker(1, READY, age_s=SILENT_S + 1))
+    assert (await probed_admin.ask("/ready"))[0] == 503
+    assert (await probed_admin.ask("/health"))[0] == 200
+    probed_admin.live(worker(1, READY, age_s=DEAD_S + 1))
+    assert (await probed_admin.ask("/health"))[0] == 503
+    probed_admin.live(worker(1, READY, age_s=DEAD_S + 1), worker(2, READY))
+    assert (await probed_admin.ask("/health"))[0] == 200
 
 
-async def test_probe_is_not_ready_after_a_signal(probed: ProbedAdmin) -> None:
-    probed.live(worker(1, READY))
-    probed.admin.stopping = True
-    assert (await probed.ask("/ready"))[0] == 503
-    assert (await probed.ask("/health"))[0] == 200
+async def test_probe_is_not_ready_after_a_signal(probed_admin: ProbedAdmin) -> None:
+    probed_admin.live(worker(1, READY))
+    probed_admin.admin.stopping = True
+    assert (await probed_admin.ask("/ready"))[0] == 503
+    assert (await probed_admin.ask("/health"))[0] == 200
 
 
-async def test_admin_port_returns_404_to_other_paths(probed: ProbedAdmin) -> None:
-    status, body, code = await probed.ask("/providers")
+async def test_admin_port_returns_404_to_other_paths(probed_admin: ProbedAdmin) -> None:
+    status, body, code = await probed_admin.ask("/providers")
     assert (status, body["error"]["code"], code) == (404, "not_found", "not_found")

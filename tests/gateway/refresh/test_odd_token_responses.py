@@ -114,11 +114,11 @@ async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connecti
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_rotated_token_is_stored_with_an_unexpected_value_in_any_field(
-    shared: RunningGateway, shared_tracker: Tracker, value: str
+    shared_gateway: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
     for number, name in enumerate(FIELDS):
-        row = await refreshed(shared, shared_tracker, number, f'"{name}":{value}')
-        await assert_stored(shared, shared_tracker, row, number)
+        row = await refreshed(shared_gateway, shared_tracker, number, f'"{name}":{value}')
+        await assert_stored(shared_gateway, shared_tracker, row, number)
 
 
 async def test_rotated_token_is_stored_with_bytes_that_are_not_utf_8(running: RunningGateway, tracker: Tracker) -> None:
@@ -153,7 +153,7 @@ async def test_rotated_token_is_stored_with_any_other_members(
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_unexpected_value_does_not_fail_a_code_exchange(
-    shared: RunningGateway, shared_tracker: Tracker, value: str
+    shared_gateway: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
     """The response to a code is parsed by the same function as the response to a refresh, which other tests check field
     by field.
@@ -166,7 +166,7 @@ async def test_unexpected_value_does_not_fail_a_code_exchange(
         shared_tracker.grants[-1].access_tokens = {f"new-{number}"}
         fields = ",".join(f'"{name}":{value}' for name in names)
         shared_tracker.response = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
-        status, html = await walk_flow(shared, await shared.session_token())
+        status, html = await walk_flow(shared_gateway, await shared_gateway.session_token())
         assert status == 200, (names, html[-600:])
 
 

@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 REF = ConnectionRef("dev", "jira", "u1")
 KEY = os.urandom(32)
 
-Opener = Callable[..., Awaitable[Store]]
+StoreOpener = Callable[..., Awaitable[Store]]
 
 PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # long limits; a test about time limits sets its own
 
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
-    """The URL of the database that `opener` opens."""
+    """The URL of the database that `open_test_store` opens."""
     if backend == "sqlite":
         return f"sqlite:///{path}"
     made: str = request.getfixturevalue("database")
@@ -49,7 +49,7 @@ def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def opener(url: str) -> AsyncIterator[Opener]:
+async def open_test_store(url: str) -> AsyncIterator[StoreOpener]:
     """Return a function that opens the store. Each call acts as another process on the same database."""
     async with contextlib.AsyncExitStack() as stack:
 
@@ -64,10 +64,10 @@ async def opener(url: str) -> AsyncIterator[Opener]:
 
 
 @pytest.fixture
-async def store(opener: Opener, backend: str, path: Path) -> Store:
+async def store(open_test_store: StoreOpener, backend: str, path: Path) -> Store:
     if backend == "sqlite":
         create_database(path)
-    return await opener()
+    return await open_test_store()
 
 
 def new(ref: ConnectionRef = REF, **fields: Any) -> NewConnection:

@@ -13,7 +13,7 @@ import pytest
 from gateway.records.connecting import PendingAuthorization
 from gateway.store import open_store
 from gateway.vault import Keyring
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new, sqlite_only
 from tests.gateway.store.test_pending_authorizations import flow
 
 SECRETS = [f"marker-{n}-{'x' * 20}" for n in range(7)]
@@ -39,8 +39,8 @@ asyncio.run(main())
 
 
 @sqlite_only
-async def test_no_secret_that_was_written_is_found_in_any_file(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_no_secret_that_was_written_is_found_in_any_file(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     first = new(
         credential={
             "type": "OAUTH2",
@@ -97,11 +97,11 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(
         db.close()
 
 
-async def test_a_lease_of_a_killed_process_expires(opener: Opener) -> None:
+async def test_a_lease_of_a_killed_process_expires(open_test_store: StoreOpener) -> None:
     from datetime import timedelta
 
     ttl, gone = timedelta(seconds=30), -timedelta(seconds=1)
-    killed, survivor = await opener(), await opener()
+    killed, survivor = await open_test_store(), await open_test_store()
     await killed.connections.put(new(), now=NOW)
     assert await killed.refreshes.lease_refresh(REF, owner="killed", ttl=ttl)
     assert not await survivor.refreshes.lease_refresh(REF, owner="survivor", ttl=ttl)

@@ -11,7 +11,7 @@ from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import MAX_OWN_CHANGES, MISSING_S, OwnChanges, missing_s
 from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 TTL = timedelta(seconds=60)
 OTHER = REF._replace(connection_id="u2")
@@ -23,8 +23,8 @@ async def wait_for_change(store: Store) -> None:
         await store.changes.wait_for_change(10 * PATIENCE_S)
 
 
-async def test_every_change_that_others_must_see_is_reported(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_every_change_that_others_must_see_is_reported(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     at = await there.changes.log_end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
     held, leases = here.connections, here.refreshes
@@ -60,8 +60,8 @@ async def test_a_connection_that_changed_often_is_named_once(store: Store) -> No
     assert await store.changes.since(at) == (at, {})
 
 
-async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     row, _ = await here.connections.put(new(), now=NOW)
     at = await here.changes.log_end()
     await here.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
@@ -138,8 +138,8 @@ def test_own_changes_are_bounded_without_a_reader() -> None:
     assert len(own) == MAX_OWN_CHANGES
 
 
-async def test_the_version_changes_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_the_version_changes_when_anyone_commits_and_not_otherwise(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     before = await there.changes.version()
     await there.connections.get(REF)
     assert await there.changes.version() == before
@@ -151,8 +151,8 @@ async def test_the_version_changes_when_anyone_commits_and_not_otherwise(opener:
     assert await there.changes.version() != after
 
 
-async def test_change_of_another_process_wakes_the_reader(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_change_of_another_process_wakes_the_reader(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     await there.changes.version()
     waiting = asyncio.create_task(wait_for_change(there))
     await here.connections.put(new(), now=NOW)

@@ -13,7 +13,7 @@ from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import EndUser
 from gateway.store import Store
 from gateway.store.pending_authorizations import COUNTED_AFTER
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 SOON = NOW + timedelta(minutes=30)
 TERMS = SessionTerms(session_digest="d1")
@@ -69,8 +69,8 @@ async def test_a_session_made_for_a_connection_goes_with_it(store: Store) -> Non
     assert await store.sessions.get("d2", now=NOW)
 
 
-async def test_one_of_many_browsers_at_once_keeps_a_session(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_one_of_many_browsers_at_once_keeps_a_session(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await stores[0].sessions.add(FULL)
     kept = await asyncio.gather(*(stores[n % 2].sessions.keep_for_browser("d1", f"b{n}") for n in range(8)))
     assert sum(kept) == 1
@@ -82,8 +82,8 @@ async def test_one_of_many_browsers_at_once_keeps_a_session(opener: Opener) -> N
     assert not await stores[0].sessions.keep_for_browser("unknown", "b1")
 
 
-async def test_no_more_connections_are_stored_than_a_session_may_make(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_no_more_connections_are_stored_than_a_session_may_make(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await stores[0].sessions.add(replace(FULL, max_connections=3))
 
     async def add_connection(n: int) -> bool:

@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.records.connection import ConnectionRef, EndUser, RefreshFailure
 from gateway.store import Store, connection_store
 from gateway.vault import VaultError
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 TTL = timedelta(seconds=60)
 GONE = -timedelta(seconds=1)  # a lease of this length has already expired
@@ -77,8 +77,8 @@ async def test_replayed_credential_does_not_open(store: Store) -> None:
         store.vault.open_json(rolled_back)
 
 
-async def test_concurrent_puts_of_one_connection_create_it_once(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_concurrent_puts_of_one_connection_create_it_once(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     done = await asyncio.gather(*(stores[n % 2].connections.put(new(), now=NOW) for n in range(20)))
     assert sum(created for _, created in done) == 1
     assert sorted(connection.version for connection, _ in done) == list(range(1, 21))
@@ -96,8 +96,8 @@ async def test_row_ids_are_never_reused(store: Store) -> None:
     assert again.tags == {}
 
 
-async def test_one_of_500_claims_succeeds(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_one_of_500_claims_succeeds(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await stores[0].connections.put(new(), now=NOW)
     won = await asyncio.gather(
         *(stores[n % 2].refreshes.lease_refresh(REF, owner=f"o{n}", ttl=TTL) for n in range(500))

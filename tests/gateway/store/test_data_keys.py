@@ -9,7 +9,7 @@ import pytest
 
 from gateway.store import Store
 from gateway.store.data_keys import SEALS_PER_KEY, DataKeys
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 
 def key_of(ciphertext: bytes) -> str:
@@ -32,18 +32,18 @@ def limit(store: Store, *, turns: int) -> int:
     return keys.seals_per_key
 
 
-async def test_seals_are_counted_before_they_are_made(opener: Opener) -> None:
-    store = await opener()
+async def test_seals_are_counted_before_they_are_made(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     assert await seals_reserved(store) == [0]
     await store.connections.put(new(), now=NOW)
     assert await seals_reserved(store) == [2**16]
-    await (await opener()).connections.put(new(), now=NOW)
+    await (await open_test_store()).connections.put(new(), now=NOW)
     assert await seals_reserved(store) == [2**17]
     assert SEALS_PER_KEY < 2**32
 
 
-async def test_used_up_key_is_replaced_and_its_values_still_open(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_used_up_key_is_replaced_and_its_values_still_open(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     most = max(limit(store, turns=2) for store in (here, there))
     seen = []
     for n in range(count := most + 8):
@@ -60,8 +60,8 @@ async def test_used_up_key_is_replaced_and_its_values_still_open(opener: Opener)
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
 
 
-async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: Opener) -> None:
-    stores = [await opener() for _ in range(3)]
+async def test_processes_that_wear_out_a_key_together_agree_on_the_next(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store() for _ in range(3)]
     for store in stores:
         limit(store, turns=1)
     await asyncio.gather(*(stores[n % 3].connections.put(new(), now=NOW) for n in range(30)))
@@ -72,8 +72,8 @@ async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: 
 
 
 @pytest.mark.parametrize("environments", [{"dev"}, {"dev", "prod"}])
-async def test_each_environment_has_its_own_key(opener: Opener, environments: set[str]) -> None:
-    store = await opener(environments=environments)
+async def test_each_environment_has_its_own_key(open_test_store: StoreOpener, environments: set[str]) -> None:
+    store = await open_test_store(environments=environments)
     used = set()
     for environment in environments:
         stored, _ = await store.connections.put(new(REF._replace(environment=environment)), now=NOW)

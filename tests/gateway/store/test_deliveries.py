@@ -15,7 +15,7 @@ from gateway.records.event import Delivery, DeliveryOutcome, DeliveryState
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.store import EventFilter, Store, received_webhooks
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 LANE = ("dev", "primary")
 TTL = timedelta(seconds=60)
@@ -25,9 +25,9 @@ ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
 
 
 @pytest.fixture
-async def store_with_target(opener: Opener) -> Store:
+async def store_with_target(open_test_store: StoreOpener) -> Store:
     """Yield a store with one webhook URL in environment `dev`."""
-    store = await opener()
+    store = await open_test_store()
     store.outbox.targets_of = targets
     return store
 
@@ -75,8 +75,8 @@ async def test_each_change_of_the_state_is_reported_once(store_with_target: Stor
     assert [item.event for item in await list_deliveries(store_with_target)] == [f"connection.{word}" for word in words]
 
 
-async def test_claimed_delivery_is_leased(opener: Opener) -> None:
-    first, second = await opener(), await opener()
+async def test_claimed_delivery_is_leased(open_test_store: StoreOpener) -> None:
+    first, second = await open_test_store(), await open_test_store()
     first.outbox.targets_of = targets
     for n in range(20):
         await first.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
@@ -242,8 +242,8 @@ async def test_connections_above_the_limit_of_a_webhook_are_named_in_the_log(
     assert (forwards.count("u1"), forwards.count("u2"), forwards.count("u3")) == (4, 3, 0)
 
 
-async def test_signing_key_is_created_once_and_rotated_with_an_overlap(opener: Opener) -> None:
-    stores = [await opener() for _ in range(2)]
+async def test_signing_key_is_created_once_and_rotated_with_an_overlap(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store() for _ in range(2)]
     minted = iter(range(100))
 
     def mint() -> Secret:

@@ -11,7 +11,7 @@ from gateway.records.connection import ConnectionRef, Lifespan, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
 from gateway.store.tables import connections
-from tests.gateway.store.conftest import NOW, Opener, new, sqlite_only
+from tests.gateway.store.conftest import NOW, StoreOpener, new, sqlite_only
 
 HOUR = timedelta(hours=1)
 GONE = RefreshFailure("no_refresh_token", "it has ended", True, NOW, 1)
@@ -42,8 +42,8 @@ async def test_ended_connections_are_ordered_and_paged(store: Store) -> None:
     assert await names(store) == ["u2", "u4"]
 
 
-async def test_end_is_recorded_once_by_several_nodes(opener: Opener) -> None:
-    one, other = await opener(), await opener()
+async def test_end_is_recorded_once_by_several_nodes(open_test_store: StoreOpener) -> None:
+    one, other = await open_test_store(), await open_test_store()
     for store in (one, other):
         store.outbox.targets_of = lambda _: ("https://app.test/events",)
     for number in range(60):
@@ -109,8 +109,8 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-async def test_postgresql_finds_due_connections_by_the_same_index(opener: Opener) -> None:
-    store = await opener()
+async def test_postgresql_finds_due_connections_by_the_same_index(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     await put(store, 1, -HOUR)
     async with store.transactions.read() as db:
         # With one row, every plan has the same cost, so the other plans are switched off. They are off for the whole

@@ -12,7 +12,7 @@ from gateway.http.json_depth import MAX_STORED_LEVELS, nests_deeper
 from gateway.records.audit import AuditFilter
 from gateway.records.connection import EndUser
 from gateway.store import Edit, ListFilter, Store, UnknownConnection
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 LATER = NOW + timedelta(seconds=5)
 OTHER = REF._replace(connection_id="u2")
@@ -74,10 +74,10 @@ async def test_unknown_connection_prevents_all_changes(store: Store) -> None:
     assert (row.metadata, await store.changes.log_end()) == ({"m": 1}, last)
 
 
-async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener) -> None:
+async def test_merges_at_the_same_time_lose_nothing(store: Store, open_test_store: StoreOpener) -> None:
     for ref in (REF, OTHER):
         await store.connections.put(new(ref), now=NOW)
-    other = await opener()
+    other = await open_test_store()
     stores = (store, other)
     await asyncio.gather(
         *(

@@ -21,7 +21,7 @@ from gateway.store import Store, open_store, rotation
 from gateway.store.journal_recovery import OVERDUE_S, EarlierReplies
 from gateway.vault import Keyring
 from tests.fakes.journal import JournalFile, left, slot_file
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new, sqlite_only
 
 CALL = ProviderCall("https://a.example/token")
 REPLY = Reply(200, CIMultiDict({"Content-Type": "application/json"}), b'{"access_token": "new-access"}', NOW)
@@ -62,12 +62,14 @@ def fail_if_released(_attempt: str) -> None:
     raise AssertionError("nothing is to be released")
 
 
-async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: Opener, path: Path) -> None:
-    here = await opener()
+async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(
+    open_test_store: StoreOpener, path: Path
+) -> None:
+    here = await open_test_store()
     row = await stored_connection(here)
     (await record_reply(here, row)).die()
     await here.close()
-    there = await opener()
+    there = await open_test_store()
     (found,) = (await there.journal.earlier_replies(row)).replies
     assert (found.reply, found.call) == (REPLY, "POST https://a.example/token")
     (file,) = folder(path).glob("*.journal")
@@ -76,9 +78,9 @@ async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: 
 
 @pytest.mark.parametrize("by", ["a link", "an earlier release through a link", "the file"])
 async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
-    opener: Opener, path: Path, tmp_path: Path, by: str
+    open_test_store: StoreOpener, path: Path, tmp_path: Path, by: str
 ) -> None:
-    here = await opener()
+    here = await open_test_store()
     row = await stored_connection(here)
     link = tmp_path / "links" / "linked.db"
     link.parent.mkdir()
@@ -98,9 +100,11 @@ async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
     await linked.close()
 
 
-async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(opener: Opener, tmp_path: Path) -> None:
+async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
+    open_test_store: StoreOpener, tmp_path: Path
+) -> None:
     """Another machine may have reported the loss since: then no lease names this machine."""
-    here = await opener()
+    here = await open_test_store()
     row = await claimed_connection(here)
     link = tmp_path / "links" / "linked.db"
     link.parent.mkdir()
@@ -117,8 +121,8 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(opene
     await linked.close()
 
 
-async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
-    here = await opener()
+async def test_reply_for_another_credential_is_not_used(open_test_store: StoreOpener) -> None:
+    here = await open_test_store()
     row = await stored_connection(here)
     await record_reply(here, row)
     assert await here.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
@@ -126,8 +130,8 @@ async def test_reply_for_another_credential_is_not_used(opener: Opener) -> None:
     assert (await here.journal.earlier_replies(row)).replies
 
 
-async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: Path) -> None:
-    here = await opener()
+async def test_unneeded_file_of_a_dead_process_is_removed(open_test_store: StoreOpener, path: Path) -> None:
+    here = await open_test_store()
     row = await claimed_connection(here)
     (await record_reply(here, row)).die()
     await here.journal.sweep(here.connections.get, fail_if_released)
@@ -137,8 +141,10 @@ async def test_unneeded_file_of_a_dead_process_is_removed(opener: Opener, path: 
     assert list(folder(path).glob("*.journal")) == []
 
 
-async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(opener: Opener, path: Path) -> None:
-    here = await opener()
+async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(
+    open_test_store: StoreOpener, path: Path
+) -> None:
+    here = await open_test_store()
     (await record_reply(here, await stored_connection(here))).die()
 
     async def not_known() -> bool:
@@ -153,9 +159,9 @@ async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(open
 
 
 async def test_unneeded_attempt_in_a_running_parents_file_is_released(
-    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+    open_test_store: StoreOpener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     row = await claimed_connection(store)
     await store.journal.prepare("dev")
     entry, writer = store.journal.entry(row), JournalWriter(folder(path))
@@ -177,14 +183,14 @@ async def test_unneeded_attempt_in_a_running_parents_file_is_released(
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
 async def test_journal_that_cannot_be_read_now_is_not_empty(
-    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    open_test_store: StoreOpener, path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """A token that is sent again is lost, and a file that is removed can have the only copy of a token."""
 
     def failing(_path: Path) -> Iterator[Any]:
         raise OSError(code, os.strerror(code))
 
-    store = await opener()
+    store = await open_test_store()
     row = await claimed_connection(store)
     (await record_reply(store, row)).die()
     with monkeypatch.context() as patch:
@@ -201,19 +207,19 @@ async def test_journal_that_cannot_be_read_now_is_not_empty(
     assert (await store.journal.earlier_replies(row)).replies
 
 
-async def test_folder_with_the_name_of_a_journal_file_is_skipped(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_folder_with_the_name_of_a_journal_file_is_skipped(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     row = await claimed_connection(store)
     await record_reply(store, row)
     (folder(path) / "backup.journal").mkdir()
     assert (await store.journal.earlier_replies(row)).replies
 
 
-async def test_other_users_file_is_skipped(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_users_file_is_skipped(open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_path: Path) -> Iterator[Any]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    store = await opener()
+    store = await open_test_store()
     row = await claimed_connection(store)
     await record_reply(store, row)
     monkeypatch.setattr("gateway.journal.reader.records", failing)
@@ -221,13 +227,13 @@ async def test_other_users_file_is_skipped(opener: Opener, monkeypatch: pytest.M
 
 
 async def test_reply_under_a_missing_encryption_key_is_waited_for(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process of this machine has rotated the keys, and this process has not loaded the new key yet."""
     monkeypatch.setattr(rotation, "REFRESHES_S", 0.0)
-    behind = await opener(KEY)
+    behind = await open_test_store(KEY)
     row = await claimed_connection(behind)
-    ahead = await opener(os.urandom(32), KEY)
+    ahead = await open_test_store(os.urandom(32), KEY)
     await ahead.rotation.rotate(lambda _done, _total: None)
     (await record_reply(ahead, row)).die()
     with pytest.raises(Unavailable, match="needs an encryption key"):
@@ -235,8 +241,8 @@ async def test_reply_under_a_missing_encryption_key_is_waited_for(
     assert (await ahead.journal.earlier_replies(row)).replies
 
 
-async def test_refresh_works_without_a_folder(opener: Opener) -> None:
-    store = await opener()
+async def test_refresh_works_without_a_folder(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     row = await stored_connection(store)
     store.journal.folder = None
     await store.journal.prepare("dev")
@@ -245,19 +251,19 @@ async def test_refresh_works_without_a_folder(opener: Opener) -> None:
     await store.journal.sweep(store.connections.get, fail_if_released)
 
 
-async def test_a_damaged_reply_is_ignored(opener: Opener) -> None:
-    here = await opener()
+async def test_a_damaged_reply_is_ignored(open_test_store: StoreOpener) -> None:
+    here = await open_test_store()
     row = await stored_connection(here)
     file = await record_reply(here, row)
     file.die()
     raw = bytearray(file.path.read_bytes())
     raw[raw.index(b'"step"') + 60] ^= 1
     file.path.write_bytes(bytes(raw))
-    assert await (await opener(KEY)).journal.earlier_replies(row) == EarlierReplies()
+    assert await (await open_test_store(KEY)).journal.earlier_replies(row) == EarlierReplies()
 
 
-async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_slot_files_are_read_and_removed(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     row = await claimed_connection(store)
     await store.journal.prepare("dev")
     entry = store.journal.entry(row)
@@ -273,8 +279,8 @@ async def test_slot_files_are_read_and_removed(opener: Opener, path: Path) -> No
     assert not file.exists()
 
 
-async def test_credential_in_a_slot_file_is_found(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_credential_in_a_slot_file_is_found(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     row = await stored_connection(store)
     await store.journal.prepare("dev")
     fresh = {"type": "OAUTH2", "access_token": "new-access", "refresh_token": "new-refresh"}

@@ -6,15 +6,15 @@ from sqlalchemy import text
 
 from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.store import Store
-from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new, sqlite_only
 
 GONE = -timedelta(seconds=1)  # a lease of this length has already expired
 TTL = timedelta(seconds=30)
 DAY = timedelta(days=1)
 
 
-async def test_a_node_keeps_a_task_until_it_releases_the_task_or_dies(opener: Opener) -> None:
-    one, other = await opener(), await opener()
+async def test_a_node_keeps_a_task_until_it_releases_the_task_or_dies(open_test_store: StoreOpener) -> None:
+    one, other = await open_test_store(), await open_test_store()
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
     assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
     assert not await other.tasks.hold("keep_alive", owner="b", now=NOW, ttl=TTL)
@@ -46,8 +46,8 @@ async def test_plan_for_a_replaced_credential_has_no_effect(store: Store) -> Non
     assert (await store.connections.get(REF)).life == Lifespan(NOW + DAY, NOW)  # type: ignore[union-attr]
 
 
-async def test_a_refresh_lease_fails_when_the_row_has_changed(opener: Opener) -> None:
-    one, other = await opener(), await opener()
+async def test_a_refresh_lease_fails_when_the_row_has_changed(open_test_store: StoreOpener) -> None:
+    one, other = await open_test_store(), await open_test_store()
     seen, _ = await one.connections.put(new(), now=NOW)
     await other.connections.put(new(), now=NOW + TTL)
     lease = one.refreshes.lease_refresh
@@ -58,8 +58,8 @@ async def test_a_refresh_lease_fails_when_the_row_has_changed(opener: Opener) ->
     assert await lease(REF, owner="a", ttl=TTL, seen=current, intent="d")
 
 
-async def test_lease_can_be_extended_unless_lost(opener: Opener) -> None:
-    one, other = await opener(), await opener()
+async def test_lease_can_be_extended_unless_lost(open_test_store: StoreOpener) -> None:
+    one, other = await open_test_store(), await open_test_store()
     await one.connections.put(new(), now=NOW)
     assert await one.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
     assert await one.refreshes.extend_lease(REF, owner="a", ttl=TTL), "its owner can also extend an expired lease"

@@ -16,7 +16,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.store import ListFilter, Store
 from gateway.store.minted_keys import KEPT_AFTER_END, NewMintedKey, changed_key
 from tests.fakes.postgres import waiting_for_lock
-from tests.gateway.store.conftest import NOW, Opener, new
+from tests.gateway.store.conftest import NOW, StoreOpener, new
 
 AGENT = NewMintedKey(
     digest="d1",
@@ -161,8 +161,8 @@ async def test_children_of_a_replaced_key_belong_to_the_new_key(store: Store) ->
         await store.keys.add(replace(AGENT, digest="d3", replaces=999), now=NOW)
 
 
-async def test_budget_is_reserved_in_shrinking_parts_and_never_exceeded(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_budget_is_reserved_in_shrinking_parts_and_never_exceeded(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await stores[0].keys.add(AGENT, now=NOW)
     assert [await stores[0].keys.reserve_calls("d1", 100) for _ in range(3)] == [5, 4, 4]
     assert await stores[0].keys.reserve_calls("d1", -4) == -4

@@ -17,13 +17,13 @@ from gateway.pauses import FIRST_PAUSE_S
 from gateway.store.data_keys import MissingKeys
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 
 OTHER = os.urandom(32)
 
 
-async def test_value_under_a_missing_key_opens_after_the_reload(opener: Opener) -> None:
-    here, there = await opener(KEY), await opener(OTHER, KEY)
+async def test_value_under_a_missing_key_opens_after_the_reload(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
     asked: list[asyncio.Task[None]] = []
@@ -39,8 +39,8 @@ async def test_value_under_a_missing_key_opens_after_the_reload(opener: Opener) 
     assert len(asked) == 1
 
 
-async def test_a_missing_key_is_a_503_and_not_requested_each_time(opener: Opener) -> None:
-    here, there = await opener(KEY), await opener(OTHER, KEY)
+async def test_a_missing_key_is_a_503_and_not_requested_each_time(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
 
@@ -55,9 +55,11 @@ async def test_a_missing_key_is_a_503_and_not_requested_each_time(opener: Opener
     assert len(asked) == 1
 
 
-async def test_other_writes_run_while_a_key_is_requested(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_writes_run_while_a_key_is_requested(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 4 * PATIENCE_S)
-    here, there = await opener(KEY), await opener(OTHER, KEY)
+    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
     here.missing_keys.ask = lambda _ids: asked.set()
@@ -72,8 +74,10 @@ async def test_other_writes_run_while_a_key_is_requested(opener: Opener, monkeyp
     assert (await waiting)[1]
 
 
-async def test_unusable_data_key_is_logged_once_a_minute(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = await opener(KEY), await opener(OTHER, KEY)
+async def test_unusable_data_key_is_logged_once_a_minute(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
     here.missing_keys.ask = lambda _ids: here.missing_keys.reload_finished()

@@ -17,7 +17,7 @@ import pytest
 from gateway.store import Store, StoreRefused, open_store
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.vault import Keyring
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 
 OTHER = os.urandom(32)
 
@@ -61,19 +61,19 @@ async def test_a_new_file_is_private_and_in_wal_mode(store: Store, path: Path) -
     await store.ping()
 
 
-async def test_stored_data_is_kept_after_reopening(opener: Opener, path: Path) -> None:
-    first = await opener()
+async def test_stored_data_is_kept_after_reopening(open_test_store: StoreOpener, path: Path) -> None:
+    first = await open_test_store()
     await first.connections.put(new(), now=NOW)
     await first.close()
     assert [file.name for file in path.parent.iterdir()] == ["gateway.db"]
-    again = await opener()
+    again = await open_test_store()
     found = await again.connections.get(REF)
     assert found is not None
     assert again.vault.open_json(found.credential) == {"type": "API_KEY", "apiKey": "k"}
 
 
-async def test_a_wrong_key_is_refused_and_no_byte_changes(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_a_wrong_key_is_refused_and_no_byte_changes(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     await store.connections.put(new(), now=NOW)
     await store.close()
     before = contents(path)
@@ -82,8 +82,10 @@ async def test_a_wrong_key_is_refused_and_no_byte_changes(opener: Opener, path: 
     assert contents(path) == before
 
 
-async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process(
+    open_test_store: StoreOpener, path: Path
+) -> None:
+    store = await open_test_store()
     await store.connections.put(new(), now=NOW)
     left_by_a_crash(path)
     crashed = path.parent / "crashed" / path.name
@@ -96,16 +98,16 @@ async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process
     await recovered.close()
 
 
-async def test_a_wrong_key_is_refused_while_a_gateway_runs(opener: Opener, path: Path) -> None:
-    store = await opener()
+async def test_a_wrong_key_is_refused_while_a_gateway_runs(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store()
     await store.connections.put(new(), now=NOW)
     before = contents(path)
     await opening_error(path, key=OTHER, environments=frozenset({"dev", "another"}))
     assert contents(path) == before
 
 
-async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, path: Path) -> None:
-    first = await opener()
+async def test_a_new_first_key_with_the_old_one_second_opens(open_test_store: StoreOpener, path: Path) -> None:
+    first = await open_test_store()
     stored, _ = await first.connections.put(new(), now=NOW)
     await first.close()
     store = await open_store(f"sqlite:///{path}", Keyring([OTHER, KEY]), environments={"dev", "prod", "third"})
@@ -114,16 +116,16 @@ async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, pat
     assert "store.encryption_keys" in await opening_error(path, key=OTHER), "two data keys still need the old one"
 
 
-async def test_changed_data_key_differs_from_a_wrong_key(opener: Opener, path: Path) -> None:
-    await (await opener()).close()
+async def test_changed_data_key_differs_from_a_wrong_key(open_test_store: StoreOpener, path: Path) -> None:
+    await (await open_test_store()).close()
     with sqlite3.connect(path) as db:
         db.execute("UPDATE data_keys SET wrapped = zeroblob(60) WHERE environment = 'dev'")
     db.close()
     assert "damaged" in await opening_error(path)
 
 
-async def test_a_newer_database_is_refused_unchanged(opener: Opener, path: Path) -> None:
-    await (await opener()).close()
+async def test_a_newer_database_is_refused_unchanged(open_test_store: StoreOpener, path: Path) -> None:
+    await (await open_test_store()).close()
     with sqlite3.connect(path) as db:
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     db.close()
@@ -148,15 +150,15 @@ async def test_a_file_that_is_not_a_database_is_refused_unchanged(path: Path) ->
     assert contents(path) == before
 
 
-async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Path) -> None:
-    await (await opener()).close()
+async def test_a_database_cut_in_the_middle_is_refused(open_test_store: StoreOpener, path: Path) -> None:
+    await (await open_test_store()).close()
     os.truncate(path, 5000)
     assert str(path) in await opening_error(path)
 
 
-async def test_an_empty_file_counts_as_a_missing_file(opener: Opener, path: Path) -> None:
+async def test_an_empty_file_counts_as_a_missing_file(open_test_store: StoreOpener, path: Path) -> None:
     write(path, b"")
-    store = await opener()
+    store = await open_test_store()
     await store.ping()
     assert path.read_bytes().startswith(b"SQLite format 3")
 
@@ -223,8 +225,8 @@ async def test_a_path_with_odd_characters_is_taken_literally(tmp_path: Path) -> 
     assert odd.exists()
 
 
-async def test_several_stores_may_open_a_new_file_at_once(opener: Opener) -> None:
-    stores = await asyncio.gather(*(opener() for _ in range(4)))
+async def test_several_stores_may_open_a_new_file_at_once(open_test_store: StoreOpener) -> None:
+    stores = await asyncio.gather(*(open_test_store() for _ in range(4)))
     for n, store in enumerate(stores):
         await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
     for store in stores:
@@ -262,11 +264,11 @@ async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Pat
     assert [errors.decode() for _, errors in ended] == ["", "", ""]
 
 
-async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Opener, path: Path) -> None:
+async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(open_test_store: StoreOpener, path: Path) -> None:
     took_s, before = list[float](), dict[str, str]()
     for _ in range(4):  # the first start creates the tables
         begun = time.monotonic()
-        store = await opener()
+        store = await open_test_store()
         took_s.append(time.monotonic() - begun)
         await store.close()
         before = before or contents(path)
@@ -274,8 +276,8 @@ async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Op
     assert contents(path) == before
 
 
-async def test_an_environment_added_later_gets_its_key(opener: Opener) -> None:
-    store = await opener()
+async def test_an_environment_added_later_gets_its_key(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     await store.ensure_environments({"dev", "staging"})
     stored, _ = await store.connections.put(new(REF._replace(environment="staging")), now=NOW)
     assert store.vault.open_json(stored.credential)

@@ -11,7 +11,7 @@ from gateway.records.connecting import NewFlow, Outcome, PendingAuthorization, f
 from gateway.store import Store
 from gateway.store.pending_authorizations import MAX_KEPT_FAILURES, MAX_RESULTS
 from gateway.vault import VaultError
-from tests.gateway.store.conftest import NOW, Opener
+from tests.gateway.store.conftest import NOW, StoreOpener
 
 SOON = NOW + timedelta(minutes=10)
 DETAILS = PendingAuthorization(
@@ -42,8 +42,8 @@ async def test_a_flow_can_be_looked_at_and_is_then_used_once(store: Store) -> No
     assert await store.flows.get("s1", now=NOW) is None
 
 
-async def test_one_of_twenty_callbacks_at_once_gets_the_flow(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_one_of_twenty_callbacks_at_once_gets_the_flow(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await stores[0].flows.add(flow())
     got = await asyncio.gather(*(stores[n % 2].flows.consume("s1", now=NOW) for n in range(20)))
     assert sum(item is not None for item in got) == 1

@@ -12,7 +12,7 @@ from gateway.errors import Forbidden, InvalidRequest
 from gateway.records.connecting import ConnectSession, PendingConnection, SessionTerms
 from gateway.records.connection import Account, Connection, EndUser, Lifespan, NewConnection, RefreshFailure
 from gateway.store import Store
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 
 SOON = NOW + timedelta(minutes=10)
 TERMS = SessionTerms(session_digest="d1", code_challenge="c" * 43)
@@ -70,8 +70,8 @@ async def test_pending_connection_is_sealed_and_returned_completely(store: Store
     assert await store.connections.get(REF) is None
 
 
-async def test_completing_stores_it_once(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_completing_stores_it_once(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     added = await add(stores[0])
     done = await asyncio.gather(
         *(stores[n % 2].pending.complete(added, now=NOW, check=allow_any) for n in range(8)), return_exceptions=True
@@ -88,9 +88,9 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
-async def test_typed_credential_of_another_browser_is_refused(opener: Opener, waits: bool) -> None:
+async def test_typed_credential_of_another_browser_is_refused(open_test_store: StoreOpener, waits: bool) -> None:
     """This holds even if the claim happens immediately before the credential arrives, on any node."""
-    stores = [await opener(), await opener()]
+    stores = [await open_test_store(), await open_test_store()]
     await session(stores[0], max_connections=5)
     there = [await add(stores[0])] if waits else []
     assert await stores[1].sessions.keep_for_browser("d1", "alice")
@@ -103,9 +103,9 @@ async def test_typed_credential_of_another_browser_is_refused(opener: Opener, wa
     assert await connections_made(stores[0]) == 1
 
 
-async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(opener: Opener) -> None:
+async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(open_test_store: StoreOpener) -> None:
     """A credential that was stored without a browser was stored before any browser claimed the session."""
-    stores = [await opener(), await opener()]
+    stores = [await open_test_store(), await open_test_store()]
     for n in range(20):
         await stores[0].sessions.add(ConnectSession(digest=f"s{n}", environment="dev", expires_at=SOON))
         terms = replace(TERMS, session_digest=f"s{n}", browser_digest="")
@@ -176,8 +176,8 @@ async def test_a_process_that_is_killed_within_a_completion_leaves_it_pending(st
     assert await store.pending.complete(added, now=NOW, check=allow_any)
 
 
-async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_expired_pending_connection_is_removed_by_one_node(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await session(stores[0])
     added = await add(stores[0], terms=LIMITED)
     assert await connections_made(stores[0]) == 1
@@ -190,8 +190,8 @@ async def test_expired_pending_connection_is_removed_by_one_node(opener: Opener)
     assert await stores[0].connections.get(REF) is None
 
 
-async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: Opener) -> None:
-    stores = [await opener(), await opener()]
+async def test_a_session_makes_no_more_pending_connections_than_it_may(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store(), await open_test_store()]
     await session(stores[0], max_connections=2)
 
     async def add_limited(n: int) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.store import Store
 from gateway.vault.seal import KEY_ID
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 TTL = timedelta(seconds=60)
 
@@ -72,8 +72,8 @@ async def test_on_postgresql_claim_and_save_are_one_statement_each(
     assert len(statements) == {"sqlite": apart, "postgresql": 2}[backend], statements
 
 
-async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_others_see_a_renewal_in_the_change_log(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await claim_and_save(here, row)
     position = await there.changes.log_end()
@@ -100,8 +100,8 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     assert (after.version, after.lease and after.lease.owner) == (row.version, "quick")
 
 
-async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_a_renewal_is_sealed_by_the_newest_data_key(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await claim_and_save(here, row)
     assert await claim_refresh(here, row, "b")

@@ -24,7 +24,7 @@ from gateway.store import rotation as response_keys
 from gateway.store.connection_rows import SealedRows
 from gateway.store.preflight_checks import SEALED
 from tests.fakes.journal import JournalFile
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new, sqlite_only
 from tests.gateway.store.test_pending_authorizations import flow
 
 NEXT = os.urandom(32)
@@ -101,11 +101,11 @@ async def key_of(store: Store, ref: ConnectionRef) -> Any:
     return store.open((await stored_row(store, ref)).credential)["apiKey"]
 
 
-async def test_every_value_is_decrypted_with_only_the_new_key(opener: Opener) -> None:
-    before = await opener()
+async def test_every_value_is_decrypted_with_only_the_new_key(open_test_store: StoreOpener) -> None:
+    before = await open_test_store()
     await fill(before, BATCH + 7)
     await before.close()
-    rotated = await opener(NEXT, KEY)
+    rotated = await open_test_store(NEXT, KEY)
     counted = await rotated.rotation.counts()
     assert counted.total == BATCH + 7 + 8
     assert {name for key in counted.data_keys for name in key.values} == {column.name for column in SEALED}
@@ -116,7 +116,7 @@ async def test_every_value_is_decrypted_with_only_the_new_key(opener: Opener) ->
     assert steps[-1] == (counted.total, counted.total)
     assert await rotated.rotation.verify(ignore_progress) == []
     await rotated.close()
-    after = await opener(NEXT)  # the old key is removed from the list
+    after = await open_test_store(NEXT)  # the old key is removed from the list
     for n in range(1, BATCH + 7):
         assert await key_of(after, nth_ref(n, ("dev", "prod")[n % 2])) == f"k{n}"
     renewed = await stored_row(after, nth_ref(0))
@@ -131,11 +131,11 @@ async def test_every_value_is_decrypted_with_only_the_new_key(opener: Opener) ->
     assert taken is not None
     assert after.open(taken.details) == flow().details.as_json()
     with pytest.raises(StoreRefused):
-        await opener(KEY)
+        await open_test_store(KEY)
 
 
-async def test_second_rotation_does_nothing_unless_fresh(opener: Opener) -> None:
-    store = await opener()
+async def test_second_rotation_does_nothing_unless_fresh(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     await fill(store, 3)
     idle = await store.rotation.rotate(ignore_progress)
     assert (idle.sealed, idle.new_keys, idle.removed_keys, idle.left) == (0, 0, 0, 0)
@@ -145,22 +145,24 @@ async def test_second_rotation_does_nothing_unless_fresh(opener: Opener) -> None
     assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
 
 
-async def test_rewrapping_changes_no_value_and_releases_the_old_key(opener: Opener) -> None:
-    store = await opener(KEY)
+async def test_rewrapping_changes_no_value_and_releases_the_old_key(open_test_store: StoreOpener) -> None:
+    store = await open_test_store(KEY)
     await fill(store, 3)
     sealed = (await stored_row(store, nth_ref(1, "prod"))).credential.ciphertext
-    changing = await opener(NEXT, KEY)
+    changing = await open_test_store(NEXT, KEY)
     assert await changing.rotation.wrap_again() == 2
     assert await changing.rotation.wrap_again() == 0
-    after = await opener(NEXT)
+    after = await open_test_store(NEXT)
     assert (await stored_row(after, nth_ref(1, "prod"))).credential.ciphertext == sealed
     assert await key_of(after, nth_ref(1, "prod")) == "k1"
 
 
-async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_store_works_during_a_rotation(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A rotation pauses for other processes. The pauses would take most of the test's time.
     monkeypatch.setattr("gateway.store.rotation.MAX_PAUSE_S", 0.02)
-    node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
+    node, operator = await open_test_store(NEXT, KEY), await open_test_store(NEXT, KEY)
     await fill(node, 4)
     going = True
 
@@ -184,16 +186,18 @@ async def test_open_store_works_during_a_rotation(opener: Opener, monkeypatch: p
         turns = await asyncio.gather(*workers)
     assert min(turns) > 1
     assert await operator.rotation.verify(ignore_progress) == []
-    fresh = await opener(NEXT, KEY)
+    fresh = await open_test_store(NEXT, KEY)
     for n, count in enumerate(turns):
         found = await stored_row(fresh, nth_ref(100 + n))
         assert fresh.open(found.credential)["apiKey"] == f"{n}/{count - 1}"
         assert found.version == count
 
 
-async def test_rotation_completes_while_the_database_is_busy(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rotation_completes_while_the_database_is_busy(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.store.rotation.NEXT_PASS_S", 0)
-    store = await opener()
+    store = await open_test_store()
     await fill(store, 2)
     write, waits = store.transactions.write, itertools.cycle((True, False))
 
@@ -210,8 +214,10 @@ async def test_rotation_completes_while_the_database_is_busy(opener: Opener, mon
     assert len(await store.audit.find(AuditFilter(action=AuditAction.ENCRYPTION_KEYS_ROTATED.value))) == 1
 
 
-async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
+async def test_value_sealed_during_a_key_change_is_not_lost(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, operator = await open_test_store(NEXT, KEY), await open_test_store(NEXT, KEY)
     await fill(node, 2)
     sealed, go_on = asyncio.Event(), asyncio.Event()
     seal = SealedRows.seal
@@ -241,11 +247,11 @@ async def test_value_sealed_during_a_key_change_is_not_lost(opener: Opener, monk
     go_on.set()
     await writing
     assert (await rotating).left == 0
-    assert await key_of(await opener(NEXT, KEY), nth_ref(7)) == "late"
+    assert await key_of(await open_test_store(NEXT, KEY), nth_ref(7)) == "late"
 
 
-async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener: Opener) -> None:
-    node, operator = await opener(), await opener()
+async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(open_test_store: StoreOpener) -> None:
+    node, operator = await open_test_store(), await open_test_store()
     count = 20
     for n in range(count):
         await node.connections.put(new(nth_ref(n)), now=NOW)
@@ -261,13 +267,13 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
         operator.rotation.rotate(ignore_progress, fresh=True), *(renew(n) for n in range(count))
     )
     assert done.left == 0
-    after = await opener()
+    after = await open_test_store()
     for n in range(count):
         assert await key_of(after, nth_ref(n)) == f"renewed-{n}"
 
 
-async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> None:
-    store = await opener()
+async def test_a_damaged_value_is_reported_and_keeps_its_key(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     await fill(store, 4)
     bad = await stored_row(store, nth_ref(2))
     flipped = bytearray(bad.credential.ciphertext)
@@ -277,7 +283,7 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> 
             text("UPDATE connections SET credential = :c WHERE uid = :u"), {"c": bytes(flipped), "u": bad.uid}
         )
     )
-    rotated = await opener(NEXT, KEY)
+    rotated = await open_test_store(NEXT, KEY)
     done = await rotated.rotation.rotate(ignore_progress)
     assert done.damaged == [f"connections.credential of {bad.uid}"]
     assert (done.left, done.removed_keys) == (1, 1)
@@ -285,8 +291,8 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> 
     assert await key_of(rotated, nth_ref(1, "prod")) == "k1"
 
 
-async def test_node_without_the_new_key_works_and_reports_the_missing_key(opener: Opener) -> None:
-    behind, operator = await opener(KEY), await opener(NEXT, KEY)
+async def test_node_without_the_new_key_works_and_reports_the_missing_key(open_test_store: StoreOpener) -> None:
+    behind, operator = await open_test_store(KEY), await open_test_store(NEXT, KEY)
     await fill(behind, 3)
     held = await stored_row(behind, nth_ref(2))
     await operator.rotation.rotate(ignore_progress)
@@ -321,10 +327,10 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("after", [0, BATCH + 1])
-async def test_rotation_killed_at_any_step_continues(opener: Opener, url: str, after: int) -> None:
-    older = await opener(KEY)
+async def test_rotation_killed_at_any_step_continues(open_test_store: StoreOpener, url: str, after: int) -> None:
+    older = await open_test_store(KEY)
     await fill(older, 2 * BATCH + 3)
-    store = await opener(NEXT, KEY)
+    store = await open_test_store(NEXT, KEY)
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", ROTATE, url, NEXT.hex(), KEY.hex(), str(after))
     assert await killed.wait() == -9
     assert await store.rotation.verify(ignore_progress) == [], "half-way, everything opens"
@@ -335,11 +341,11 @@ async def test_rotation_killed_at_any_step_continues(opener: Opener, url: str, a
     assert (done.sealed, done.new_keys, done.removed_keys, done.left) == (left, 0, 2, 0)
 
 
-async def test_a_key_that_is_still_needed_is_reported_with_its_sealed_values(opener: Opener) -> None:
-    store = await opener(KEY)
+async def test_a_key_that_is_still_needed_is_reported_with_its_sealed_values(open_test_store: StoreOpener) -> None:
+    store = await open_test_store(KEY)
     await fill(store, 9)
     with pytest.raises(StoreRefused) as refusal:
-        await opener(NEXT)
+        await open_test_store(NEXT)
     message = str(refusal.value)
     assert "2 data keys, with 17 values, encrypted with a key that is not in store.encryption_keys" in message
     assert "`gateway keys rotate`" in message
@@ -359,16 +365,18 @@ def test_batches_are_smaller_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) 
 
 
 @sqlite_only
-async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_journalled_reply_opens_after_a_rotation(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reply on the disk is sealed with the previous data key, which is kept until the refresh ends."""
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
-    row = await reply_of_a_killed_process(opener)
-    both = await opener(NEXT, KEY)
+    row = await reply_of_a_killed_process(open_test_store)
+    both = await open_test_store(NEXT, KEY)
     done = await both.rotation.rotate(ignore_progress)
     assert (done.new_keys, done.removed_keys, done.kept_keys, done.left) == (2, 1, 1, 0)
     await both.close()
 
-    after = await opener(NEXT)
+    after = await open_test_store(NEXT)
     (noted,) = (await after.journal.earlier_replies(row)).replies
     assert noted.reply.body == b"fresh"
     assert (await after.rotation.rotate(ignore_progress)).removed_keys == 0
@@ -378,12 +386,12 @@ async def test_journalled_reply_opens_after_a_rotation(opener: Opener, monkeypat
 
 @sqlite_only
 async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claimed_again(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next process claims the refresh, but cannot finish it yet, for example because a setting is missing."""
     monkeypatch.setattr(response_keys, "REFRESHES_S", 0.0)
-    row = await reply_of_a_killed_process(opener)
-    store = await opener(NEXT, KEY)
+    row = await reply_of_a_killed_process(open_test_store)
+    store = await open_test_store(NEXT, KEY)
     assert (await store.rotation.rotate(ignore_progress)).kept_keys == 1
     seen = await store.connections.get(row.ref)
     assert seen is not None
@@ -392,14 +400,14 @@ async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claime
     assert (await store.rotation.rotate(ignore_progress)).removed_keys == 0
     await store.close()
 
-    after = await opener(NEXT)
+    after = await open_test_store(NEXT)
     (noted,) = (await after.journal.earlier_replies(row)).replies
     assert noted.reply.body == b"fresh"
 
 
-async def reply_of_a_killed_process(opener: Opener) -> Connection:
+async def reply_of_a_killed_process(open_test_store: StoreOpener) -> Connection:
     """Return a connection with an open refresh, whose reply is only in the journal of a process that was killed."""
-    store = await opener(KEY)
+    store = await open_test_store(KEY)
     await fill(store, 2)
     row = await store.connections.get(nth_ref(1, "prod"))
     assert row is not None

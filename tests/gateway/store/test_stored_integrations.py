@@ -19,7 +19,7 @@ from gateway.store import Store
 from gateway.store.tables import integrations
 from gateway.vault import VaultError
 from tests.fakes.postgres import waiting_for_lock
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 LATER = NOW + timedelta(seconds=5)
 ONE = Integration(
@@ -42,10 +42,12 @@ async def add_integration(store: Store, integration: Integration = ONE) -> Integ
     return stored
 
 
-async def test_added_integration_is_returned_completely_to_any_process(store: Store, opener: Opener) -> None:
+async def test_added_integration_is_returned_completely_to_any_process(
+    store: Store, open_test_store: StoreOpener
+) -> None:
     stored = await add_integration(store)
     assert replace(stored, managed_row=None) == ONE
-    other = await opener()
+    other = await open_test_store()
     assert await other.integrations.get("dev", "jira") == stored
     assert await other.integrations.all() == [stored]
     assert await other.integrations.get("prod", "jira") is None
@@ -146,8 +148,8 @@ async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
     assert [item.integration_id for item in await store.integrations.all()] == ["other"]
 
 
-async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, opener: Opener) -> None:
-    other = await opener()
+async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, open_test_store: StoreOpener) -> None:
+    other = await open_test_store()
     made = await asyncio.gather(*(item.integrations.add(ONE, now=NOW) for item in (store, other)))
     assert sum(item is not None for item in made) == 1
 

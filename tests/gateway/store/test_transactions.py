@@ -14,7 +14,7 @@ from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store import ListFilter, Store
 from tests.fakes.patience import PATIENCE_S
-from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new, sqlite_only
 
 
 async def test_a_write_continues_after_its_caller_is_cancelled(store: Store) -> None:
@@ -63,13 +63,13 @@ async def test_no_transaction_stays_open_after_random_cancellations(store: Store
             assert (await db.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
 
 
-async def test_closing_waits_for_running_writes(opener: Opener) -> None:
-    store = await opener()
+async def test_closing_waits_for_running_writes(open_test_store: StoreOpener) -> None:
+    store = await open_test_store()
     task = asyncio.create_task(store.connections.put(new(), now=NOW))
     await asyncio.sleep(0)
     await store.close()
     await task
-    again = await opener()
+    again = await open_test_store()
     assert await again.connections.get(REF)
 
 
@@ -86,8 +86,8 @@ async def test_a_failed_write_leaves_nothing_of_itself(store: Store) -> None:
 
 
 @sqlite_only
-async def test_a_locked_database_is_unavailable_and_then_heals(opener: Opener, path: Path) -> None:
-    store = await opener(busy_s=0.5)
+async def test_a_locked_database_is_unavailable_and_then_heals(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store(busy_s=0.5)
     await store.connections.put(new(), now=NOW)
     with sqlite3.connect(path, isolation_level=None) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
@@ -153,8 +153,8 @@ async def test_readers_cannot_write(store: Store) -> None:
             await db.exec_driver_sql("DELETE FROM data_keys")
 
 
-async def test_a_write_waits_for_its_turn_only_so_long(opener: Opener) -> None:
-    store = await opener(busy_s=0.1, pool=PoolConfig(writers=1, wait_s=0.1))
+async def test_a_write_waits_for_its_turn_only_so_long(open_test_store: StoreOpener) -> None:
+    store = await open_test_store(busy_s=0.1, pool=PoolConfig(writers=1, wait_s=0.1))
     reached, go_on = asyncio.Event(), asyncio.Event()
 
     async def block_until_released(_db: AsyncConnection) -> None:
@@ -178,8 +178,8 @@ async def test_error_of_our_own_is_not_reported_as_unavailable(store: Store) -> 
 
 
 @sqlite_only
-async def test_the_event_loop_turns_while_the_database_works(opener: Opener, path: Path) -> None:
-    store = await opener(busy_s=PATIENCE_S)
+async def test_the_event_loop_turns_while_the_database_works(open_test_store: StoreOpener, path: Path) -> None:
+    store = await open_test_store(busy_s=PATIENCE_S)
     with sqlite3.connect(path, isolation_level=None) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         putting = asyncio.create_task(store.connections.put(new(), now=NOW))

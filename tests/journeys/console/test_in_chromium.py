@@ -62,7 +62,7 @@ async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[Runn
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGateway:
+async def busy_gateway(running: RunningGateway, shared_tracker: Tracker) -> RunningGateway:
     """Yield a gateway with data for every view."""
     tracker = shared_tracker
     switch_on(running)
@@ -136,14 +136,16 @@ async def save_screenshot(page: Any, file: Path) -> None:
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-async def test_every_view_is_complete_and_axe_finds_nothing(busy: RunningGateway, browser: Any, look: str) -> None:
+async def test_every_view_is_complete_and_axe_finds_nothing(
+    busy_gateway: RunningGateway, browser: Any, look: str
+) -> None:
     size = {"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 860}
     context = await browser.new_context(viewport=size, color_scheme="dark" if look == "dark" else "light")
-    page = await signed_in(context, busy)
+    page = await signed_in(context, busy_gateway)
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
     for name, path in VIEWS.items():
-        response = await page.goto(await url_of(busy, path))
+        response = await page.goto(await url_of(busy_gateway, path))
         assert response.status == 200, name
         assert len(await response.body()) <= 40_000, name
         assert await violations(page) == [], name
@@ -155,9 +157,9 @@ async def test_every_view_is_complete_and_axe_finds_nothing(busy: RunningGateway
     assert said == []
 
 
-async def test_everything_is_done_without_javascript(busy: RunningGateway, browser: Any) -> None:
+async def test_everything_is_done_without_javascript(busy_gateway: RunningGateway, browser: Any) -> None:
     context = await browser.new_context(java_script_enabled=False)
-    page = await signed_in(context, busy)
+    page = await signed_in(context, busy_gateway)
     await page.get_by_role("link", name="tracker/ben").first.click()
     assert "needs reauth" in await page.locator("h1").inner_text()
     await page.get_by_role("button", name="Create a link to connect again").click()
@@ -228,11 +230,11 @@ def new_operation(number: int, **fields: Any) -> Operation:
     return operation._replace(status=200, **fields)
 
 
-async def test_a_new_call_shows_without_a_reload(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy)
+async def test_a_new_call_shows_without_a_reload(busy_gateway: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
-    await page.goto(f"{busy.url}/console/dev/calls")
+    await page.goto(f"{busy_gateway.url}/console/dev/calls")
     await page.get_by_role("checkbox", name="live").check()
     await page.get_by_role("button", name="Find").click()
     await page.wait_for_url("**live=1*")
@@ -241,50 +243,52 @@ async def test_a_new_call_shows_without_a_reload(busy: RunningGateway, browser: 
     await link.focus()
     held = await link.get_attribute("id")
     for number in range(2):
-        await busy.runtime.store.call_log.add_many([new_operation(number)])
+        await busy_gateway.runtime.store.call_log.add_many([new_operation(number)])
         await page.get_by_text(f"/new/{number}").wait_for()
     assert await page.evaluate("[window.notReloaded, document.activeElement.id]") == [True, held]
     assert await page.locator("tbody tr").count() == 50
     assert await violations(page) == []
     await page.get_by_role("link", name="Stop").click()
-    await busy.runtime.store.call_log.add_many([new_operation(7)])
+    await busy_gateway.runtime.store.call_log.add_many([new_operation(7)])
     assert await page.locator("[hx-get]").count() == await page.locator("script").count() == 0
     assert said == []
 
 
 async def test_the_now_page_shows_new_data_without_a_reload(
-    busy: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
+    busy_gateway: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
-    page = await signed_in(await browser.new_context(), busy)
+    page = await signed_in(await browser.new_context(), busy_gateway)
     await page.evaluate("window.notReloaded = true")
-    await busy.runtime.store.call_log.add_many([new_operation(1, error_code="upstream_tls")._replace(status=502)])
+    await busy_gateway.runtime.store.call_log.add_many(
+        [new_operation(1, error_code="upstream_tls")._replace(status=502)]
+    )
     await page.get_by_text("certificate is not valid").wait_for()
     assert await page.evaluate("window.notReloaded")
     await page.get_by_role("link", name="Stop updates").click()
     assert await page.locator("script").count() == 0
 
 
-async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy)
-    await page.goto(f"{busy.url}/console/dev/calls?live=1")
-    await busy.runtime.store.console_sessions.end_all()
+async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy_gateway: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
+    await page.goto(f"{busy_gateway.url}/console/dev/calls?live=1")
+    await busy_gateway.runtime.store.console_sessions.end_all()
     heading = page.get_by_role("heading", name="Sign in")
     await heading.wait_for()
     assert await heading.is_visible()
 
 
-async def test_without_javascript_a_live_page_is_loaded_again(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(java_script_enabled=False), busy)
-    await page.goto(f"{busy.url}/console/dev/calls?live=1")
-    await busy.runtime.store.call_log.add_many([new_operation(1)])
+async def test_without_javascript_a_live_page_is_loaded_again(busy_gateway: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(java_script_enabled=False), busy_gateway)
+    await page.goto(f"{busy_gateway.url}/console/dev/calls?live=1")
+    await busy_gateway.runtime.store.call_log.add_many([new_operation(1)])
     call = page.get_by_text("/new/1")
     await call.wait_for()
     assert await call.is_visible()
 
 
-async def test_the_first_tab_goes_to_the_content(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy)
+async def test_the_first_tab_goes_to_the_content(busy_gateway: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
     await page.keyboard.press("Tab")
     assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
     await page.keyboard.press("Enter")

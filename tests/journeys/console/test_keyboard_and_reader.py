@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.console.test_in_chromium import VIEWS, browser, busy, chromium, running, signed_in, url_of
+from tests.journeys.console.test_in_chromium import VIEWS, browser, busy_gateway, chromium, running, signed_in, url_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-__all__ = ["browser", "busy", "chromium", "running"]  # fixtures
+__all__ = ["browser", "busy_gateway", "chromium", "running"]  # fixtures
 
 REACHABLE = """[...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
@@ -39,9 +39,11 @@ async def tabbed_to(page: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["now", "connection", "call", "integration", "keys", "key", "events", "incident"])
-async def test_tab_reaches_everything_and_the_focus_is_visible(busy: RunningGateway, browser: Any, name: str) -> None:
-    page = await signed_in(await browser.new_context(), busy)
-    await page.goto(await url_of(busy, "/dev?still=1" if name == "now" else VIEWS[name]))
+async def test_tab_reaches_everything_and_the_focus_is_visible(
+    busy_gateway: RunningGateway, browser: Any, name: str
+) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
+    await page.goto(await url_of(busy_gateway, "/dev?still=1" if name == "now" else VIEWS[name]))
     there = await page.evaluate(f"(window.there = {REACHABLE}).length")
     reached = set()
     for _ in range(there):
@@ -54,9 +56,11 @@ async def test_tab_reaches_everything_and_the_focus_is_visible(busy: RunningGate
     assert reached == set(range(there))
 
 
-async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy)
-    await page.goto(await url_of(busy, VIEWS["connection"]))
+async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(
+    busy_gateway: RunningGateway, browser: Any
+) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
+    await page.goto(await url_of(busy_gateway, VIEWS["connection"]))
     async with page.expect_navigation():
         await tabbed_to(page, "Refresh the token now")
         await page.keyboard.press("Enter")
@@ -70,11 +74,11 @@ async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(busy: Runni
     assert "The connection is deleted" in await page.locator("h1").inner_text()
 
 
-async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy)
+async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy_gateway: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy_gateway)
     devtools = await page.context.new_cdp_session(page)
     for view, path in VIEWS.items():
-        await page.goto(await url_of(busy, path))
+        await page.goto(await url_of(busy_gateway, path))
         nodes = (await devtools.send("Accessibility.getFullAXTree"))["nodes"]
         said = [
             (node["role"]["value"], node.get("name", {}).get("value", ""), node)

@@ -16,7 +16,7 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 @pytest.fixture
-async def bound(tmp_path: Path) -> AsyncIterator[World]:
+async def bound_world(tmp_path: Path) -> AsyncIterator[World]:
     """Yield a world with sessions that have a code challenge."""
     async with world_at(tmp_path) as made:
         yield made
@@ -35,7 +35,7 @@ async def bob(request: pytest.FixtureRequest) -> Person:
 
 
 async def _person(request: pytest.FixtureRequest, name: str) -> Person:
-    fixture = "bound" if "bound" in request.fixturenames else "world"
+    fixture = "bound_world" if "bound_world" in request.fixturenames else "world"
     world: World = request.getfixturevalue(fixture)
     person = world.person(name)
     await person.sign_in(world, name)

@@ -89,83 +89,85 @@ async def test_alice_connects_her_own_account(world: World, alice: Person) -> No
 
 
 async def test_a_second_browser_gets_403_for_a_link_that_alice_has_begun(
-    bound: World, alice: Person, bob: Person
+    bound_world: World, alice: Person, bob: Person
 ) -> None:
-    link = await bound.link()
-    pages = await bound.pages(alice, link)
+    link = await bound_world.link()
+    pages = await bound_world.pages(alice, link)
     await authorization_url(alice, pages)
-    await bound.pages(bob, link)
+    await bound_world.pages(bob, link)
     assert (bob.status, bob.error) == (403, "connect_session_in_use")
     for path in ("", "/i/accounts", "/i/accounts/result", "/return?i=accounts"):
         await bob.go(pages + path)
         assert (bob.status, bob.error) == (403, "connect_session_in_use"), path
     assert bob.clicks == 0
-    assert await bound.accounts() == {}
+    assert await bound_world.accounts() == {}
 
 
 async def test_a_connection_that_bob_made_with_alices_link_is_not_completed_for_alice(
-    bound: World, alice: Person, bob: Person
+    bound_world: World, alice: Person, bob: Person
 ) -> None:
-    link = await bound.link()
-    await bob.click(await bound.pages(bob, link))
-    assert len(await bound.pending(link)) == 1
-    where = await bound.pages(alice, link)
+    link = await bound_world.link()
+    await bob.click(await bound_world.pages(bob, link))
+    assert len(await bound_world.pending(link)) == 1
+    where = await bound_world.pages(alice, link)
     assert (alice.status, alice.error) == (403, "connect_session_in_use")
-    assert await bound.back(alice, where) is None
-    assert await bound.accounts() == {}
+    assert await bound_world.back(alice, where) is None
+    assert await bound_world.accounts() == {}
 
 
-async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound: World, alice: Person) -> None:
+async def test_a_key_that_bob_typed_in_is_not_completed_when_alice_cancels(bound_world: World, alice: Person) -> None:
     """Bob's program creates a pending connection in Alice's session. Alice's own browser must not complete it."""
-    link = await bound.link(allowed_integrations=["keyed"])
-    typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+    link = await bound_world.link(allowed_integrations=["keyed"])
+    typed = f"{bound_world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+    async with bound_world.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
         assert response.status == 200
-    assert len(await bound.pending(link)) == 1
-    pages = await bound.pages(alice, link)
+    assert len(await bound_world.pending(link)) == 1
+    pages = await bound_world.pages(alice, link)
     await alice.go(f"{pages}/i/keyed?again=1")
     html = alice.seen[-1]
     # Alice clicks, so the session belongs to her browser, and then cancels
     await alice.send(html, {"credentials[apiKey]": ""})
     where = await alice.go(f"{pages}/return?i=keyed")
-    result = await bound.back(alice, where)
+    result = await bound_world.back(alice, where)
     assert result is None or (result.outcome, result.connection_id) == ("failed", None)
-    assert await bound.accounts() == {}
+    assert await bound_world.accounts() == {}
     where = await alice.go(f"{pages}/i/keyed/result")
     assert "result=" not in where + alice.seen[-1]
 
 
-async def test_bobs_program_gets_403_while_alice_is_at_the_provider(bound: World, alice: Person, bob: Person) -> None:
-    link = await bound.link()
-    pages = await bound.pages(alice, link)
+async def test_bobs_program_gets_403_while_alice_is_at_the_provider(
+    bound_world: World, alice: Person, bob: Person
+) -> None:
+    link = await bound_world.link()
+    pages = await bound_world.pages(alice, link)
     await authorization_url(alice, pages)
-    status, _, _ = await program_begins(bound, link)
+    status, _, _ = await program_begins(bound_world, link)
     assert status == 403
-    typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
-    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+    typed = f"{bound_world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+    async with bound_world.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
         assert response.status in {400, 403}
-    result = await bound.back(alice, await alice.go(f"{pages}/return?i=accounts"))
+    result = await bound_world.back(alice, await alice.go(f"{pages}/return?i=accounts"))
     assert result is not None
     assert (result.outcome, result.connection_id) == ("cancelled", None)
-    assert await bound.pending(link) == []
-    assert await bound.accounts() == {}
+    assert await bound_world.pending(link) == []
+    assert await bound_world.accounts() == {}
 
 
 async def test_a_connection_of_bobs_program_before_alice_confirms_is_not_completed(
-    bound: World, alice: Person, bob: Person
+    bound_world: World, alice: Person, bob: Person
 ) -> None:
-    link = await bound.link()
-    _, consent, cookies = await program_begins(bound, link)
+    link = await bound_world.link()
+    _, consent, cookies = await program_begins(bound_world, link)
     callback = await callback_of(bob, consent)
     async with aiohttp.ClientSession(cookies=cookies) as http, http.get(callback, headers=PROGRAM) as response:
         assert response.status == 200
-    assert len(await bound.pending(link)) == 1
-    pages = await bound.pages(alice, link)
+    assert len(await bound_world.pending(link)) == 1
+    pages = await bound_world.pages(alice, link)
     for path in ("", "/i/accounts?again=1", "/i/accounts/result", "/return?i=accounts"):
         where = await alice.go(f"{pages.partition('?')[0]}{path}")
-        result = await bound.back(alice, where)
+        result = await bound_world.back(alice, where)
         assert result is None or result.connection_id is None
-    assert await bound.accounts() == {}
+    assert await bound_world.accounts() == {}
 
 
 async def test_a_copied_session_cookie_without_the_page_is_refused(world: World, alice: Person, bob: Person) -> None:
@@ -181,17 +183,17 @@ async def test_a_copied_session_cookie_without_the_page_is_refused(world: World,
 
 
 async def test_a_browser_with_all_of_alices_cookies_completes_nothing_for_bob(
-    bound: World, alice: Person, bob: Person
+    bound_world: World, alice: Person, bob: Person
 ) -> None:
     """Even with all cookies of Alice, a browser returns to the application as Bob."""
-    link = await bound.link()
-    pages = await bound.pages(alice, link)
+    link = await bound_world.link()
+    pages = await bound_world.pages(alice, link)
     cookies = {cookie.key: cookie.value for cookie in alice.http.cookie_jar if cookie.key.startswith("gw-")}
-    bob.http.cookie_jar.update_cookies(cookies, response_url=URL(bound.gateway.url))
+    bob.http.cookie_jar.update_cookies(cookies, response_url=URL(bound_world.gateway.url))
     where = await bob.click(pages)
     assert "result=" in where
-    assert await bound.back(bob, where) is None
-    assert await bound.accounts() == {}
+    assert await bound_world.back(bob, where) is None
+    assert await bound_world.accounts() == {}
 
 
 @pytest.mark.parametrize("confirmation", ["none", "made up", "of his own link"])
@@ -283,20 +285,20 @@ async def test_bobs_code_in_alices_callback_is_refused(world: World, alice: Pers
     assert await world.pending(link) == []
 
 
-async def test_one_of_two_simultaneous_confirmations_is_refused(bound: World, alice: Person, bob: Person) -> None:
-    link = await bound.link()
+async def test_one_of_two_simultaneous_confirmations_is_refused(bound_world: World, alice: Person, bob: Person) -> None:
+    link = await bound_world.link()
     forms = []
     for person in (alice, bob):
-        await bound.pages(person, link)
+        await bound_world.pages(person, link)
         forms.append(person.seen[-1])
     ended = await asyncio.gather(alice.send(forms[0]), bob.send(forms[1]))
     refused = [person for person in (alice, bob) if person.error == "connect_session_in_use"]
     assert len(refused) == 1
-    assert await bound.back(bob, ended[1]) is None
-    assert "bob" not in (await bound.accounts()).values()
+    assert await bound_world.back(bob, ended[1]) is None
+    assert "bob" not in (await bound_world.accounts()).values()
     if refused == [bob]:
-        assert await bound.back(alice, ended[0]) is not None
-        assert await bound.accounts() == {"alice": "alice"}
+        assert await bound_world.back(alice, ended[0]) is not None
+        assert await bound_world.accounts() == {"alice": "alice"}
 
 
 async def test_simultaneous_callbacks_create_no_more_connections_than_the_session_allows(
@@ -311,33 +313,33 @@ async def test_simultaneous_callbacks_create_no_more_connections_than_the_sessio
     assert await world.promise_holds(bob)
 
 
-async def test_a_stolen_verifier_without_the_secret_key_completes_nothing(bound: World, bob: Person) -> None:
-    link = await bound.link()
-    await bob.click(await bound.pages(bob, link))
-    assert len(await bound.pending(link)) == 1
-    assert await bound.complete_status(link, link.verifier, key=None) == 401
-    assert await bound.complete_status(link, link.verifier, key=link.token) == 401
+async def test_a_stolen_verifier_without_the_secret_key_completes_nothing(bound_world: World, bob: Person) -> None:
+    link = await bound_world.link()
+    await bob.click(await bound_world.pages(bob, link))
+    assert len(await bound_world.pending(link)) == 1
+    assert await bound_world.complete_status(link, link.verifier, key=None) == 401
+    assert await bound_world.complete_status(link, link.verifier, key=link.token) == 401
     wish = {"display_name": "reads only", "scopes": ["environment:proxy"]}
-    minted = (await bound.gateway.json("POST", "/environment/api-keys", json=wish))["data"]["secret"]
-    assert await bound.complete_status(link, link.verifier, key=minted) == 403
-    assert await bound.accounts() == {}
+    minted = (await bound_world.gateway.json("POST", "/environment/api-keys", json=wish))["data"]["secret"]
+    assert await bound_world.complete_status(link, link.verifier, key=minted) == 403
+    assert await bound_world.accounts() == {}
 
 
-async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bound: World, bob: Person) -> None:
-    link = await bound.link()
-    await bob.click(await bound.pages(bob, link))
-    assert await bound.complete_status(link, link.verifier, key=OTHER_KEY) == 404
-    assert await bound.accounts() == {}
-    assert len(await bound.pending(link)) == 1
+async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bound_world: World, bob: Person) -> None:
+    link = await bound_world.link()
+    await bob.click(await bound_world.pages(bob, link))
+    assert await bound_world.complete_status(link, link.verifier, key=OTHER_KEY) == 404
+    assert await bound_world.accounts() == {}
+    assert len(await bound_world.pending(link)) == 1
 
 
-async def test_a_session_cannot_be_completed_with_the_verifier_of_another(bound: World, bob: Person) -> None:
-    link, own = await bound.link(), await bound.link("bob")
-    where = await bob.click(await bound.pages(bob, link))
-    assert await bound.back(bob, where) is None
-    assert await bound.complete_status(link, own.verifier) == 403
-    assert await bound.complete_status(own, own.verifier) == 409
-    assert await bound.accounts() == {}
+async def test_a_session_cannot_be_completed_with_the_verifier_of_another(bound_world: World, bob: Person) -> None:
+    link, own = await bound_world.link(), await bound_world.link("bob")
+    where = await bob.click(await bound_world.pages(bob, link))
+    assert await bound_world.back(bob, where) is None
+    assert await bound_world.complete_status(link, own.verifier) == 403
+    assert await bound_world.complete_status(own, own.verifier) == 409
+    assert await bound_world.accounts() == {}
 
 
 async def connect_alice(world: World, alice: Person) -> str:
@@ -378,7 +380,9 @@ async def refusal_of_call(world: World, connection_id: str) -> dict[str, Any]:
         return error
 
 
-async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused(bound: World, alice: Person) -> None:
+async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused(
+    bound_world: World, alice: Person
+) -> None:
     """The provider names no account. The check of Bob's key begins before Alice clicks, and ends after her result."""
     entry = {
         "display_name": "Nameless",
@@ -386,32 +390,32 @@ async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused
         "docs": "https://docs.example.com",
         "auth_mode": "API_KEY",
         "proxy": {
-            "base_url": bound.provider.url,
+            "base_url": bound_world.provider.url,
             "headers": {"x-api-key": "${apiKey}"},
             "verification": {"method": "GET", "endpoints": ["/me"]},
         },
     }
-    write_entry(bound.gateway.folder, "nameless", entry)
-    bound.gateway.document["environments"]["dev"]["integrations"]["nameless"] = {"provider": "nameless"}
-    await bound.gateway.restart()
+    write_entry(bound_world.gateway.folder, "nameless", entry)
+    bound_world.gateway.document["environments"]["dev"]["integrations"]["nameless"] = {"provider": "nameless"}
+    await bound_world.gateway.restart()
     names = {"provider_config_key": "nameless", "connection_id": "alice-1"}
     credentials = {"type": "API_KEY", "apiKey": "key-of-alice"}
-    await bound.gateway.json("POST", "/connections", json={**names, "credentials": credentials}, expect=201)
+    await bound_world.gateway.json("POST", "/connections", json={**names, "credentials": credentials}, expect=201)
     wish = {"connection_id": "alice-1", "integration_id": "nameless"}
-    link = await bound.link(path="/connect/sessions/reconnect", **wish)
-    bound.provider.held["bob"] = asyncio.Event()
-    typed = f"{bound.gateway.url}/api-auth/api-key/nameless?connect_session_token={link.token}"
+    link = await bound_world.link(path="/connect/sessions/reconnect", **wish)
+    bound_world.provider.held["bob"] = asyncio.Event()
+    typed = f"{bound_world.gateway.url}/api-auth/api-key/nameless?connect_session_token={link.token}"
 
     async def bob_types() -> tuple[int, str | None]:
-        async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
+        async with bound_world.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as response:
             return response.status, response.headers.get("Gateway-Error")
 
     bob = asyncio.create_task(bob_types())
-    await bound.provider.waiting.wait()
-    where = await alice.click(await bound.pages(alice, link), {"credentials[apiKey]": "key-of-alice"})
-    bound.provider.held["bob"].set()
+    await bound_world.provider.waiting.wait()
+    where = await alice.click(await bound_world.pages(alice, link), {"credentials[apiKey]": "key-of-alice"})
+    bound_world.provider.held["bob"].set()
     assert await bob == (403, "connect_session_in_use")
-    result = await bound.back(alice, where)
+    result = await bound_world.back(alice, where)
     assert result is not None
     assert (result.outcome, result.connection_id) == ("pending", "alice-1")
     headers = {
@@ -419,7 +423,7 @@ async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused
         "Connection-Id": "alice-1",
         "Authorization": f"Bearer {SECRET_KEY}",
     }
-    async with bound.gateway.http.get(f"{bound.gateway.url}/proxy/me", headers=headers) as response:
+    async with bound_world.gateway.http.get(f"{bound_world.gateway.url}/proxy/me", headers=headers) as response:
         assert (await response.json())["id"] == "alice"
 
 
@@ -543,23 +547,27 @@ async def test_a_single_use_link_that_alice_has_begun_is_refused_for_bob(
     assert await world.accounts() == {"alice": "alice"}
 
 
-async def test_alices_return_url_completes_nothing_in_bobs_browser(bound: World, alice: Person, bob: Person) -> None:
-    link = await bound.link()
-    where = await alice.click(await bound.pages(alice, link))
-    await bound.link("bob")
-    assert await bound.back(bob, where) is None
-    assert await bound.accounts() == {}
-    assert await bound.back(alice, where) is not None
+async def test_alices_return_url_completes_nothing_in_bobs_browser(
+    bound_world: World, alice: Person, bob: Person
+) -> None:
+    link = await bound_world.link()
+    where = await alice.click(await bound_world.pages(alice, link))
+    await bound_world.link("bob")
+    assert await bound_world.back(bob, where) is None
+    assert await bound_world.accounts() == {}
+    assert await bound_world.back(alice, where) is not None
 
 
-async def test_bobs_return_url_completes_nothing_in_alices_browser(bound: World, alice: Person, bob: Person) -> None:
-    link, own = await bound.link(), await bound.link("bob")
-    where = await bob.click(await bound.pages(bob, own))
-    assert await bound.back(alice, where) is None
+async def test_bobs_return_url_completes_nothing_in_alices_browser(
+    bound_world: World, alice: Person, bob: Person
+) -> None:
+    link, own = await bound_world.link(), await bound_world.link("bob")
+    where = await bob.click(await bound_world.pages(bob, own))
+    assert await bound_world.back(alice, where) is None
     swapped = where.replace(f"state={quote(own.state)}", f"state={quote(link.state)}")
     assert swapped != where
-    assert await bound.back(alice, swapped) is None
-    assert await bound.accounts() == {}
+    assert await bound_world.back(alice, swapped) is None
+    assert await bound_world.accounts() == {}
 
 
 def made_token(claims: dict[str, Any], header: dict[str, str], key: str = "") -> str:
@@ -573,15 +581,15 @@ def made_token(claims: dict[str, Any], header: dict[str, str], key: str = "") ->
     "forgery", ["alg none", "another key", "another environment", "webhook key itself", "expired", "another audience"]
 )
 async def test_a_forged_result_is_refused(
-    bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch
+    bound_world: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = await bound.link()
-    where = await bob.click(await bound.pages(bob, link))
-    genuine = verify_return(where, await bound.signing_key(), audience=bound.app)
+    link = await bound_world.link()
+    where = await bob.click(await bound_world.pages(bob, link))
+    genuine = verify_return(where, await bound_world.signing_key(), audience=bound_world.app)
     now = int(clock.now().timestamp())
     claims = {
-        "iss": bound.gateway.url,
-        "aud": bound.app,
+        "iss": bound_world.gateway.url,
+        "aud": bound_world.app,
         "iat": now,
         "exp": now + 300,
         "jti": "j",
@@ -590,8 +598,8 @@ async def test_a_forged_result_is_refused(
         "connection_id": genuine.connection_id,
         "state": link.state,
     }
-    key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.JWT_TYPE}
-    session = await bound.gateway.runtime.sessions.find(link.token)
+    key, header = await bound_world.signing_key(), {"alg": "HS256", "typ": signing.JWT_TYPE}
+    session = await bound_world.gateway.runtime.sessions.find(link.token)
     if forgery == "alg none":
         result = made_token(claims, {**header, "alg": "none"})
     elif forgery == "another key":
@@ -602,7 +610,7 @@ async def test_a_forged_result_is_refused(
         derived = signing.result_key(Secret(key)).reveal()
         result = made_token({**claims, "aud": "https://evil.example"}, header, derived)
     elif forgery == "another environment":
-        other = await bound.signing_key("prod")
+        other = await bound_world.signing_key("prod")
         result = made_token(claims, header, signing.result_key(Secret(other)).reveal())
         assert other != key
     else:
@@ -610,10 +618,13 @@ async def test_a_forged_result_is_refused(
             earlier = clock.now() - timedelta(minutes=7)
             patch.setattr("gateway.clock.now", lambda: earlier)
             reported = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
-            url = signed_return_url(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
+            url = signed_return_url(session, reported, public_url=bound_world.gateway.url, signing_key=Secret(key))
         result = parse_qs(urlsplit(url).query)["result"][0]
     with pytest.raises(InvalidReturn):
-        verify_return(result, key, audience=bound.app, state=link.state)
-    alice = bound.person("alice")
-    assert await bound.back(alice, f"{bound.app}/back?{urlencode({'state': link.state, 'result': result})}") is None
-    assert await bound.accounts() == {}
+        verify_return(result, key, audience=bound_world.app, state=link.state)
+    alice = bound_world.person("alice")
+    assert (
+        await bound_world.back(alice, f"{bound_world.app}/back?{urlencode({'state': link.state, 'result': result})}")
+        is None
+    )
+    assert await bound_world.accounts() == {}

@@ -19,7 +19,7 @@ from gateway.store import Edit, Store
 from gateway.store.audit.audit_chain import Checkpoint, Verdict
 from gateway.store.audit.audit_check import verify_chain
 from gateway.vault import VaultError
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new, sqlite_only
 
 Begin = Callable[[Store], Any]
 
@@ -135,8 +135,8 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     assert verdict.ok, verdict.faults
 
 
-async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
-    other = await opener()
+async def test_two_nodes_write_one_chain(open_test_store: StoreOpener, store: Store) -> None:
+    other = await open_test_store()
     nodes = (store, other)
 
     async def writing(node: Store, base: int) -> None:
@@ -272,8 +272,8 @@ async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> 
     assert (await verify_chain(store.audit, [left], [former])).ok
 
 
-async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, store: Store) -> None:
-    other = await opener()
+async def test_a_checkpoint_is_made_once_by_several_processes(open_test_store: StoreOpener, store: Store) -> None:
+    other = await open_test_store()
     await fill_chain(store)
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
@@ -281,13 +281,13 @@ async def test_a_checkpoint_is_made_once_by_several_processes(opener: Opener, st
     assert len([item for item in made if item is not None]) == 1
 
 
-async def test_the_signing_key_is_sealed_and_follows_the_master_key(opener: Opener, store: Store) -> None:
+async def test_the_signing_key_is_sealed_and_follows_the_master_key(open_test_store: StoreOpener, store: Store) -> None:
     await fill_chain(store)
     left = await sign_checkpoint(store)
     newer = os.urandom(32)
-    both = await opener(newer, KEY)
+    both = await open_test_store(newer, KEY)
     await both.rotation.rotate(lambda *_: None)
-    alone = await opener(newer)
+    alone = await open_test_store(newer)
     assert await alone.audit.public_key(now=NOW) == left.public_key
     with pytest.raises(VaultError):
         await store.audit.public_key(now=NOW)  # `store` still has only the previous key
@@ -393,8 +393,10 @@ async def test_an_end_user_is_forgotten_when_another_connects_in_their_place(sto
     assert (await _occurs_in_store(store, "ben"), await _occurs_in_store(store, "carl")) == (0, 1)
 
 
-async def test_a_second_process_and_the_next_start_find_the_same_person(opener: Opener, store: Store) -> None:
-    other = await opener()
+async def test_a_second_process_and_the_next_start_find_the_same_person(
+    open_test_store: StoreOpener, store: Store
+) -> None:
+    other = await open_test_store()
     await asyncio.gather(
         *(
             node.connections.put(new(REF._replace(connection_id=f"u{n}"), end_user=EndUser(id="dora")), now=NOW)
@@ -406,8 +408,8 @@ async def test_a_second_process_and_the_next_start_find_the_same_person(opener: 
     assert len(found) == 4
 
 
-async def test_a_configuration_is_recorded_once_by_all_that_load_it(opener: Opener, store: Store) -> None:
-    other = await opener()
+async def test_a_configuration_is_recorded_once_by_all_that_load_it(open_test_store: StoreOpener, store: Store) -> None:
+    other = await open_test_store()
     made = AuditEntry.of(AuditAction.CONFIGURATION_LOADED, at=NOW)
     noted = await asyncio.gather(*(node.audit.record_configuration("d1", made) for node in (store, other, store)))
     assert sorted(noted) == [False, False, True]

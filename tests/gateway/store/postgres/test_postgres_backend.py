@@ -17,7 +17,7 @@ from gateway.store.changes import record_change
 from gateway.store.tables import connections
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 from tests.gateway.store.test_changes import OTHER, wait_for_change
 
 REFS = [REF._replace(connection_id=f"c{n}") for n in range(60)]
@@ -28,8 +28,8 @@ def backend() -> str:
     return "postgresql"
 
 
-async def test_rolled_back_change_is_not_reported(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_rolled_back_change_is_not_reported(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     await here.connections.put(new(REF._replace(connection_id="u0")), now=NOW)
     before = await there.changes.version()
 
@@ -69,8 +69,8 @@ class SlowCommit:
         await self.go_on.wait()
 
 
-async def test_slow_commit_blocks_no_other_and_is_not_missed(opener: Opener) -> None:
-    slow, quick, reader = await opener(), await opener(), await opener()
+async def test_slow_commit_blocks_no_other_and_is_not_missed(open_test_store: StoreOpener) -> None:
+    slow, quick, reader = await open_test_store(), await open_test_store(), await open_test_store()
     at = await reader.changes.log_end()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
@@ -80,17 +80,17 @@ async def test_slow_commit_blocks_no_other_and_is_not_missed(opener: Opener) -> 
     assert (list(refs), dict(at.missing)) == ([REF], {})
 
 
-async def test_a_commit_in_progress_when_the_reader_starts_is_not_missed(opener: Opener) -> None:
-    slow, quick, reader = await opener(), await opener(), await opener()
+async def test_a_commit_in_progress_when_the_reader_starts_is_not_missed(open_test_store: StoreOpener) -> None:
+    slow, quick, reader = await open_test_store(), await open_test_store(), await open_test_store()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
         at = await reader.changes.log_end()
     assert list((await reader.changes.since(at))[1]) == [REF]
 
 
-async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> None:
+async def test_late_commit_with_an_earlier_id_is_reported(open_test_store: StoreOpener) -> None:
     """The late commit does not change the version of the store. So the follower needs the notification."""
-    slow, quick, reader = await opener(), await opener(), await opener()
+    slow, quick, reader = await open_test_store(), await open_test_store(), await open_test_store()
     at, version = await reader.changes.log_end(), await reader.changes.version()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
@@ -103,16 +103,16 @@ async def test_late_commit_with_an_earlier_id_is_reported(opener: Opener) -> Non
     assert list((await reader.changes.since(at))[1]) == [REF]
 
 
-async def test_writes_are_committed_while_other_commits_are_in_progress(opener: Opener) -> None:
-    stores = here, there = await opener(), await opener()
+async def test_writes_are_committed_while_other_commits_are_in_progress(open_test_store: StoreOpener) -> None:
+    stores = here, there = await open_test_store(), await open_test_store()
     async with SlowCommit(here, REF), SlowCommit(there, OTHER):
         await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
         assert all([await here.connections.get(ref) for ref in REFS])
 
 
-async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
-    stores = [await opener() for _ in range(3)]
-    reader = await opener()
+async def test_many_writers_at_once_are_all_reported(open_test_store: StoreOpener) -> None:
+    stores = [await open_test_store() for _ in range(3)]
+    reader = await open_test_store()
     refs = REFS
     at, seen = await reader.changes.log_end(), []
 
@@ -130,9 +130,9 @@ async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
 
 
 async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
-    opener: Opener, postgres_server: PostgresServer
+    open_test_store: StoreOpener, postgres_server: PostgresServer
 ) -> None:
-    here, there = await opener(), await opener()
+    here, there = await open_test_store(), await open_test_store()
     before = await there.changes.version()
     waiting = asyncio.create_task(wait_for_change(there))
     await postgres_server.run(
@@ -153,9 +153,9 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
 
 
 async def test_a_standby_that_took_over_makes_readers_begin_again(
-    opener: Opener, postgres_server: PostgresServer
+    open_test_store: StoreOpener, postgres_server: PostgresServer
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 1
     store.changes._watch.timeline = "0000000F"  # the timeline of the server on which the store listened before

@@ -15,7 +15,7 @@ from tests.fakes.gateways import free_socket
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import free_port
 from tests.fakes.postgres import PASSWORD, PostgresServer
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 from tests.gateway.store.test_opening import STARTER
 
 OTHER = os.urandom(32)
@@ -52,9 +52,9 @@ async def all_rows(server: PostgresServer, url: str) -> dict[str, list[str]]:
 
 
 async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
-    opener: Opener, url: str, postgres_server: PostgresServer
+    open_test_store: StoreOpener, url: str, postgres_server: PostgresServer
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     await store.connections.put(new(), now=NOW)
     before = await all_rows(postgres_server, url)
     assert len(before) > 8
@@ -63,22 +63,22 @@ async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
 
 
 async def test_changed_data_key_differs_from_a_wrong_key(
-    opener: Opener, url: str, postgres_server: PostgresServer
+    open_test_store: StoreOpener, url: str, postgres_server: PostgresServer
 ) -> None:
-    await opener()
+    await open_test_store()
     await postgres_server.run(f"UPDATE data_keys SET wrapped = decode('{'00' * 60}', 'hex')", url.rpartition("/")[2])
     assert "damaged" in await opening_error(url)
 
 
 async def test_stored_rows_exist_after_a_restart_of_the_server(
-    opener: Opener, url: str, postgres_server: PostgresServer
+    open_test_store: StoreOpener, url: str, postgres_server: PostgresServer
 ) -> None:
-    first = await opener()
+    first = await open_test_store()
     await first.connections.put(new(), now=NOW)
     await asyncio.to_thread(postgres_server.stop)
     postgres_server.launch()
     await postgres_server.responses()
-    found = await (await opener()).connections.get(REF)
+    found = await (await open_test_store()).connections.get(REF)
     assert found is not None
     assert first.vault.open_json(found.credential)["apiKey"] == "k"
 
@@ -109,7 +109,7 @@ async def test_a_refused_login_is_reported_with_its_reason(
 
 
 async def test_a_newer_database_is_refused(
-    opener: Opener, empty_database: str, postgres_server: PostgresServer
+    open_test_store: StoreOpener, empty_database: str, postgres_server: PostgresServer
 ) -> None:
     await (await open_store(empty_database, Keyring([KEY]), environments={"dev"})).close()
     name = empty_database.rpartition("/")[2]

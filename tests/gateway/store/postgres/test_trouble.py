@@ -10,7 +10,7 @@ from gateway.errors import InvalidRequest, Unavailable
 from gateway.store import ListFilter, Store
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ async def test_database_restart_causes_no_error_afterwards(store: Store, postgre
 
 
 async def test_calls_fail_immediately_while_the_database_is_away(
-    opener: Opener, postgres_server: PostgresServer
+    open_test_store: StoreOpener, postgres_server: PostgresServer
 ) -> None:
     longest_s = 10 * PATIENCE_S
-    store = await opener(pool=PoolConfig(connect_s=longest_s, wait_s=longest_s, statement_s=longest_s))
+    store = await open_test_store(pool=PoolConfig(connect_s=longest_s, wait_s=longest_s, statement_s=longest_s))
     await store.connections.put(new(), now=NOW)
     await asyncio.to_thread(postgres_server.stop)
     try:
@@ -56,8 +56,10 @@ async def test_calls_fail_immediately_while_the_database_is_away(
     assert await store.changes.version() == 2
 
 
-async def test_hanging_database_times_out_and_recovers(opener: Opener, postgres_server: PostgresServer) -> None:
-    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
+async def test_hanging_database_times_out_and_recovers(
+    open_test_store: StoreOpener, postgres_server: PostgresServer
+) -> None:
+    store = await open_test_store(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
     await store.connections.put(new(), now=NOW)
     await store.changes.version()
     postgres_server.freeze()
@@ -78,8 +80,10 @@ async def test_hanging_database_times_out_and_recovers(opener: Opener, postgres_
         await store.changes.version()
 
 
-async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, postgres_server: PostgresServer) -> None:
-    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
+async def test_a_store_can_be_closed_while_the_server_hangs(
+    open_test_store: StoreOpener, postgres_server: PostgresServer
+) -> None:
+    store = await open_test_store(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
     await store.connections.put(new(), now=NOW)
     await store.changes.version()
     postgres_server.freeze()
@@ -91,16 +95,16 @@ async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, post
         postgres_server.thaw()
 
 
-async def test_a_statement_that_takes_too_long_is_ended(opener: Opener) -> None:
-    store = await opener(pool=PoolConfig(statement_s=1))
+async def test_a_statement_that_takes_too_long_is_ended(open_test_store: StoreOpener) -> None:
+    store = await open_test_store(pool=PoolConfig(statement_s=1))
     with pytest.raises(Unavailable, match=r"store\.pool\.statement_s"):
         async with store.transactions.read() as db:
             await db.exec_driver_sql("SELECT pg_sleep(50)")
     await store.ping()
 
 
-async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opener) -> None:
-    holder, store = await opener(), await opener(pool=PoolConfig(statement_s=1))
+async def test_a_row_locked_for_long_is_unavailable_and_then_heals(open_test_store: StoreOpener) -> None:
+    holder, store = await open_test_store(), await open_test_store(pool=PoolConfig(statement_s=1))
     await store.connections.put(new(), now=NOW)
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -120,11 +124,11 @@ async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opene
 
 
 async def test_a_commit_is_on_the_disk_whatever_the_servers_default(
-    opener: Opener, postgres_server: PostgresServer, url: str
+    open_test_store: StoreOpener, postgres_server: PostgresServer, url: str
 ) -> None:
     name = url.rpartition("/")[2]
     await postgres_server.run(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    store = await opener()
+    store = await open_test_store()
     seen: list[object] = []
 
     async def ask(db: AsyncConnection) -> None:
@@ -143,8 +147,8 @@ async def test_a_text_that_postgresql_cannot_keep_is_the_callers_fault(store: St
     assert await store.connections.get(REF) is None
 
 
-async def test_put_concurrent_with_deletes_never_fails(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_put_concurrent_with_deletes_never_fails(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
 
     async def deletes() -> int:
         return sum([await there.connections.delete(REF, now=NOW) for _ in range(60)])
@@ -157,10 +161,10 @@ async def test_put_concurrent_with_deletes_never_fails(opener: Opener) -> None:
     assert made + made_too == gone + left
 
 
-async def test_a_flow_that_two_nodes_consume_at_once_is_used_by_one(opener: Opener) -> None:
+async def test_a_flow_that_two_nodes_consume_at_once_is_used_by_one(open_test_store: StoreOpener) -> None:
     from tests.gateway.store.test_pending_authorizations import flow
 
-    stores = [await opener() for _ in range(3)]
+    stores = [await open_test_store() for _ in range(3)]
     await stores[0].flows.add(flow())
     taken = await asyncio.gather(*(stores[n % 3].flows.consume("s1", now=NOW) for n in range(30)))
     assert sum(item is not None for item in taken) == 1

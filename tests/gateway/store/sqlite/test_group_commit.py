@@ -17,7 +17,7 @@ from gateway.errors import Unavailable
 from gateway.store import Store
 from gateway.store.sqlite.group_commit import MAX_WRITES_PER_COMMIT
 from gateway.store.transactions import FenceFailed
-from tests.gateway.store.conftest import NOW, REF, Opener, new
+from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -180,10 +180,10 @@ async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
 
 
 async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
-    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
+    open_test_store: StoreOpener, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
-    store = await opener(busy_s=1.0)
+    store = await open_test_store(busy_s=1.0)
     await store.connections.put(new(), now=NOW)
     commits.clear()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -222,13 +222,13 @@ async def test_cancelling_a_write_in_before_cancels_no_other_write(store: Store)
     assert await environment_names(store) == {"a", "b"}
 
 
-async def test_repeated_write_reports_a_lock_timeout(opener: Opener, path: Path) -> None:
+async def test_repeated_write_reports_a_lock_timeout(open_test_store: StoreOpener, path: Path) -> None:
     """A fence can raise this error before any statement. Then there is no BEGIN to roll back."""
 
     async def overtaken(_db: AsyncConnection) -> None:
         raise FenceFailed
 
-    store = await opener(busy_s=0.2)
+    store = await open_test_store(busy_s=0.2)
     fenced = store.transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         async with hold_writes(store) as tasks:
@@ -259,8 +259,8 @@ async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None
     assert "disk is full" in str(second)
 
 
-async def test_all_seal_under_the_key_that_another_process_made_meanwhile(opener: Opener) -> None:
-    here, there = await opener(), await opener()
+async def test_all_seal_under_the_key_that_another_process_made_meanwhile(open_test_store: StoreOpener) -> None:
+    here, there = await open_test_store(), await open_test_store()
     old, _ = await here.connections.put(new(), now=NOW)
     async with hold_writes(here) as tasks:
         tasks += [put(here, f"c{n}") for n in range(5)]
@@ -282,8 +282,8 @@ async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -
     assert second != first
 
 
-async def test_write_that_waited_too_long_fails_and_is_not_written(opener: Opener) -> None:
-    store = await opener(busy_s=0.05)
+async def test_write_that_waited_too_long_fails_and_is_not_written(open_test_store: StoreOpener) -> None:
+    store = await open_test_store(busy_s=0.05)
     async with hold_writes(store) as tasks:
         tasks.append(environment(store, "late"))
         with pytest.raises(Unavailable, match="too many writes"):

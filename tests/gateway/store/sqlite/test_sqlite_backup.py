@@ -22,7 +22,7 @@ from gateway.store.sqlite.sqlite_backup import Backup, back_up
 from gateway.store.sqlite.sqlite_restore import RestoreResult, restore
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 from tests.gateway.store.test_rotation import ignore_progress, key_of, stored_row
 
 TTL = timedelta(seconds=30)
@@ -59,8 +59,10 @@ async def stored_key(store: Store, name: str) -> str:
     return found
 
 
-async def test_copy_during_writes_is_a_consistent_snapshot(opener: Opener, path: Path, copy: Path) -> None:
-    store = await opener()
+async def test_copy_during_writes_is_a_consistent_snapshot(
+    open_test_store: StoreOpener, path: Path, copy: Path
+) -> None:
+    store = await open_test_store()
     await put(store, "first", "before")
     going, written = True, 0
 
@@ -103,9 +105,9 @@ async def test_copy_during_writes_is_a_consistent_snapshot(opener: Opener, path:
 
 
 async def test_backup_overwrites_nothing_without_force_and_leaves_no_partial_file(
-    opener: Opener, path: Path, copy: Path
+    open_test_store: StoreOpener, path: Path, copy: Path
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     copy.write_text("mine")
     with pytest.raises(StoreRefused, match="--force"):
         await backed_up(path, copy)
@@ -122,9 +124,9 @@ async def test_backup_overwrites_nothing_without_force_and_leaves_no_partial_fil
 
 
 async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
-    opener: Opener, path: Path, copy: Path
+    open_test_store: StoreOpener, path: Path, copy: Path
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     await put(store, "kept", "k")
     await put(store, "deleted", "k")
     made = await backed_up(path, copy)
@@ -134,7 +136,7 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     done = await restore_copy(copy, path)
     assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (made.at, 2, 1, 1, 0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    again = await opener()
+    again = await open_test_store()
     assert await stored_key(again, "kept") == await stored_key(again, "deleted") == "k"
     assert await again.connections.get(REF._replace(connection_id="later")) is None
     history = await again.history.changes_of((await stored_row(again, REF._replace(connection_id="kept"))).id)
@@ -158,9 +160,9 @@ async def save_new_token(store: Store, name: str, token: str) -> None:
 
 @pytest.mark.parametrize("exactly", [False, True])
 async def test_newer_token_of_the_replaced_database_is_kept(
-    opener: Opener, path: Path, copy: Path, exactly: bool
+    open_test_store: StoreOpener, path: Path, copy: Path, exactly: bool
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     for name in ("renewed", "same"):
         await put(store, name, "old")
     await store.connections.put(
@@ -172,7 +174,7 @@ async def test_newer_token_of_the_replaced_database_is_kept(
     await store.close()
     done = await restore_copy(copy, path, exactly=exactly)
     assert done.taken_over == (None if exactly else 1)
-    again = await opener()
+    again = await open_test_store()
     assert await stored_key(again, "renewed") == ("old" if exactly else "new")
     assert await stored_key(again, "same") == "old"
     assert (await stored_row(again, REF._replace(connection_id="same"))).metadata == {"m": 1}
@@ -183,9 +185,9 @@ async def test_newer_token_of_the_replaced_database_is_kept(
 
 @pytest.mark.parametrize("damage", [b"nothing like a database", b"", None])
 async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
-    opener: Opener, path: Path, copy: Path, damage: bytes | None
+    open_test_store: StoreOpener, path: Path, copy: Path, damage: bytes | None
 ) -> None:
-    store = await opener()
+    store = await open_test_store()
     await put(store, "c", "k")
     await backed_up(path, copy)
     await store.close()
@@ -200,15 +202,15 @@ async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
     else:
         assert done.kept is not None
         assert done.kept.read_bytes() == damage
-    assert await stored_key(await opener(), "c") == "k"
+    assert await stored_key(await open_test_store(), "c") == "k"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
 @pytest.mark.parametrize("replaced", [True, False])
 async def test_restored_database_belongs_to_the_gateways_user(
-    opener: Opener, path: Path, copy: Path, replaced: bool
+    open_test_store: StoreOpener, path: Path, copy: Path, replaced: bool
 ) -> None:
-    await (await opener()).close()
+    await (await open_test_store()).close()
     await backed_up(path, copy)
     if not replaced:
         path.unlink()
@@ -221,9 +223,9 @@ async def test_restored_database_belongs_to_the_gateways_user(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
 async def test_backup_by_root_leaves_the_time_of_the_backup_to_the_gateways_user(
-    opener: Opener, path: Path, copy: Path
+    open_test_store: StoreOpener, path: Path, copy: Path
 ) -> None:
-    await (await opener()).close()
+    await (await open_test_store()).close()
     os.chown(path, 4711, 4712)
     await backed_up(path, copy)
     marker = path.with_name("gateway.db.backed-up")
@@ -231,8 +233,10 @@ async def test_backup_by_root_leaves_the_time_of_the_backup_to_the_gateways_user
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
-async def test_backup_by_root_gives_away_no_file_behind_a_link(opener: Opener, path: Path, copy: Path) -> None:
-    await (await opener()).close()
+async def test_backup_by_root_gives_away_no_file_behind_a_link(
+    open_test_store: StoreOpener, path: Path, copy: Path
+) -> None:
+    await (await open_test_store()).close()
     os.chown(path, 4711, 4712)
     of_root = path.with_name("of-root")
     of_root.touch()
@@ -243,8 +247,10 @@ async def test_backup_by_root_gives_away_no_file_behind_a_link(opener: Opener, p
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, copy: Path, exactly: bool) -> None:
-    store = await opener()
+async def test_restore_keeps_revocations_of_keys(
+    open_test_store: StoreOpener, path: Path, copy: Path, exactly: bool
+) -> None:
+    store = await open_test_store()
     made = [
         await store.keys.add(
             NewMintedKey(digest=name, environment=REF.environment, kind="key", name=name, last_four=name[-4:], **MADE),
@@ -266,7 +272,7 @@ async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, cop
         db.execute("DELETE FROM keys WHERE digest = 'pruned'")
         db.commit()
     await restore_copy(copy, path, exactly=exactly)
-    store = await opener()
+    store = await open_test_store()
     there = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
     alive = {name for name, key in there.items() if key is not None and key.is_valid(end)}
     assert alive == (set(there) if exactly else {"living"})
@@ -274,8 +280,10 @@ async def test_restore_keeps_revocations_of_keys(opener: Opener, path: Path, cop
     assert there["living"].calls == (0 if exactly else 3)
 
 
-async def test_restore_is_refused_while_the_database_is_open(opener: Opener, path: Path, copy: Path) -> None:
-    store = await opener()
+async def test_restore_is_refused_while_the_database_is_open(
+    open_test_store: StoreOpener, path: Path, copy: Path
+) -> None:
+    store = await open_test_store()
     await put(store, "c", "k")
     await backed_up(path, copy)
     script = (
@@ -297,8 +305,10 @@ async def test_restore_is_refused_while_the_database_is_open(opener: Opener, pat
     }
 
 
-async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path: Path, copy: Path) -> None:
-    store = await opener()
+async def test_restore_refuses_a_backup_that_does_not_open(
+    open_test_store: StoreOpener, path: Path, copy: Path
+) -> None:
+    store = await open_test_store()
     await put(store, "c", "k")
     await backed_up(path, copy)
     await store.close()
@@ -321,10 +331,10 @@ async def test_restore_refuses_a_backup_that_does_not_open(opener: Opener, path:
         await restore_copy(copy.parent, path)
     assert path.read_bytes() == before
     assert not list(path.parent.glob(".gateway.db.*"))
-    assert await stored_key(await opener(), "c") == "k"
+    assert await stored_key(await open_test_store(), "c") == "k"
 
 
-async def test_older_backup_is_upgraded(path: Path, copy: Path, opener: Opener) -> None:
+async def test_older_backup_is_upgraded(path: Path, copy: Path, open_test_store: StoreOpener) -> None:
     from alembic import command
     from sqlalchemy import create_engine
 
@@ -334,4 +344,4 @@ async def test_older_backup_is_upgraded(path: Path, copy: Path, opener: Opener) 
     engine.dispose()
     done = await restore_copy(copy, path)
     assert (done.at, done.connections, done.kept) == (None, 0, None)
-    await put(await opener(), "c", "k")
+    await put(await open_test_store(), "c", "k")
