@@ -19,7 +19,7 @@ SPAN = timedelta(days=3)
 TIMES = 9
 
 
-def made_up(rows: int, begun: datetime) -> list[Operation]:
+def generate_operations(rows: int, begun: datetime) -> list[Operation]:
     """Generate the operations of one time range, before any measurement starts."""
     drawn = random.Random(1)
     made = []
@@ -85,7 +85,7 @@ async def measure(path: Path, rows: int) -> None:
     log = SqliteCallLog(path, CallLogBounds(keep_days=3650, max_bytes=64 << 30))
     begun, cpu_s = datetime.now(UTC) - SPAN, 0.0
     for at in range(0, rows, 100_000):
-        many = made_up(min(100_000, rows - at), begun + SPAN * at / rows)
+        many = generate_operations(min(100_000, rows - at), begun + SPAN * at / rows)
         before = time.process_time()
         for first in range(0, len(many), BATCH):
             await log.add_many(many[first : first + BATCH])

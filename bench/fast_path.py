@@ -134,7 +134,7 @@ class Stage:
             )
         return f"POST /mcp HTTP/1.1\r\n{self.agent}{extra}Content-Length: {len(CALL)}\r\n\r\n{CALL}".encode()
 
-    def response_with(self, shape: str) -> None:
+    def set_response_shape(self, shape: str) -> None:
         """Set the provider's response.
 
         `events`: one event per read. `bursts`: several events per read, as from a provider that is faster than its
@@ -266,7 +266,7 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
     shapes = [measure.shape] if measure.beside is None else [measure.shape, measure.beside]
     costs = {shape: Costs() for shape in shapes}
     for shape in shapes:
-        stage.response_with(shape)
+        stage.set_response_shape(shape)
         await stage.run_shape(shape, stage.requests(shape, REQUESTS_PER_FIGURE))
     await stage.write_records()
     before, batches = stage.fast_path.taken, measure.requests // TOGETHER
@@ -300,7 +300,7 @@ async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Pro
 
     Return the CPU time of one request and of its records, in µs.
     """
-    stage.response_with(shape)
+    stage.set_response_shape(shape)
     figures = []
     for _ in range(TOGETHER // REQUESTS_PER_FIGURE):
         await stage.runtime.live.open_connection("bench", INTEGRATION, "c0")

@@ -25,7 +25,7 @@ def as_markdown(result: Result) -> str:
     ]
     if result.variants:
         parts += ["## The gateway under other conditions", _requests(result.variants)]
-    parts += ["## Left out", *_left_out(result)]
+    parts += ["## Left out", *_left_out_lines(result)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,7 +90,7 @@ def _streams(rows: list[Row]) -> str:
     return _table(head, lines)
 
 
-def _left_out(result: Result) -> list[str]:
+def _left_out_lines(result: Result) -> list[str]:
     reported = [
         f"- {title}: {why}; `make bench-peers` installs what Debian has." for title, why in result.missing.items()
     ]

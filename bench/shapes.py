@@ -104,10 +104,10 @@ def requests(name: str) -> str:
 WARM_S: Final = 1
 
 # Shape ▸ contender ▸ CPU µs per request, one per round; None for a round in which a response was wrong or missing.
-Found = dict[str, dict[str, list[float | None]]]
+RatiosByShape = dict[str, dict[str, list[float | None]]]
 
 
-def ratio(found: Found, name: str, peer: str) -> float | None:
+def ratio(found: RatiosByShape, name: str, peer: str) -> float | None:
     """Return the median ratio of the gateway to `peer`, over the rounds in which the peer responded correctly to every
     request.
 
@@ -120,7 +120,7 @@ def ratio(found: Found, name: str, peer: str) -> float | None:
     return statistics.median(ratios) if ratios else None
 
 
-def goals(found: Found) -> list[Goal]:
+def goals(found: RatiosByShape) -> list[Goal]:
     """Return the two goals of each shape."""
     made = []
     for name in found:
@@ -132,7 +132,7 @@ def goals(found: Found) -> list[Goal]:
     return made
 
 
-def table(found: Found) -> str:
+def table(found: RatiosByShape) -> str:
     """Return a table of CPU µs per request by shape and contender, with the verdicts."""
     who = [*BESIDE, "gateway"]
     lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
@@ -172,13 +172,13 @@ def one_load(server: Server, name: str, seconds: int) -> float:
 
 
 @contextmanager
-def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
+def running_contenders(top: Path, contenders: Sequence[Contender]) -> Iterator[list[Server]]:
     """Yield all contenders that start, in front of one TLS upstream. The gateway also has its `other_targets`."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
         servers = []
-        for contender in everyone:
+        for contender in contenders:
             if why := contender.missing():
                 sys.stderr.write(f"skip {contender.name}: {why}\n")
                 continue
@@ -192,15 +192,17 @@ def running_contenders(top: Path, everyone: Sequence[Contender]) -> Iterator[lis
         yield servers
 
 
-def measure(names: Sequence[str], rounds: int, seconds: int, say: Callable[[str], None]) -> tuple[Found, list[str]]:
+def measure(
+    names: Sequence[str], rounds: int, seconds: int, say: Callable[[str], None]
+) -> tuple[RatiosByShape, list[str]]:
     """Measure the shapes alternately. Return the figures, and what failed. Raises CannotRun.
 
     `say`: called with each step before it begins.
     """
-    found: Found = {name: {} for name in names}
+    found: RatiosByShape = {name: {} for name in names}
     failed: list[str] = []
-    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), GatewayContender()]
-    with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), everyone) as servers:
+    contenders: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), GatewayContender()]
+    with tempfile.TemporaryDirectory(prefix="bench-") as top, running_contenders(Path(top), contenders) as servers:
         for position, name in enumerate(names, 1):
             say(f"shape {position} of {len(names)}: {name}")
             # warms up: new connections, TLS handshakes and first compilation must not be measured

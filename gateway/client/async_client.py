@@ -25,7 +25,7 @@ from gateway.client.calls import (
     header_fields,
     proxied_url,
 )
-from gateway.client.client_errors import checked_base_url, checked_key, refusal, unreachable
+from gateway.client.client_errors import checked_base_url, checked_key, refusal, unreachable_error
 from gateway.client.client_response import AsyncStream, Response
 from gateway.client.listed_pages import AsyncPages
 
@@ -243,7 +243,7 @@ class AsyncClient:
             upload = body.get("data")
             if isinstance(upload, UploadedBody) and upload.fault is not None:
                 raise upload.fault from None
-            raise unreachable(self._base_url, fault) from fault
+            raise unreachable_error(self._base_url, fault) from fault
         async with response:
             stream = AsyncStream(response)
             if ERROR_HEADER in response.headers:

@@ -212,7 +212,7 @@ def checked_key(secret_key: str | None) -> str:
     return secret_key
 
 
-def unreachable(base_url: str, fault: Exception) -> Unreachable:
+def unreachable_error(base_url: str, fault: Exception) -> Unreachable:
     """Return the Unreachable error for `fault`, an exception of aiohttp."""
     cause, step = _cause_and_step(fault)
     return Unreachable(f"no response from the gateway at {base_url}: {cause}; {step}", cause)

@@ -21,8 +21,8 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     """Return the faults of this process and its database, each with the action that helps."""
     faults: list[dict[str, str]] = []
 
-    def alarm(what: str, do: str) -> None:
-        faults.append({"what": what, "do": do})
+    def alarm(message: str, advice: str) -> None:
+        faults.append({"what": message, "do": advice})
 
     outage_s = runtime.live.feed.outage_s
     if outage_s is not None:

@@ -102,7 +102,7 @@ async def report(
     refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MAX_REFUSED, error_codes=REFUSALS))
     combined = _combine_similar(refused)
     records = await _records(runtime, subject, ids)
-    connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(subject, uses)]
+    connections = [await _connection(runtime, ref, counts) for ref, counts in _sum_by_connection(subject, uses)]
     now = clock.now()
     integrations = runtime.generation.integrations
     return {
@@ -194,7 +194,9 @@ async def _keys(runtime: Runtime, subject: IncidentSubject) -> list[MintedKey]:
     return keys
 
 
-def _by_connection(subject: IncidentSubject, page: CredentialUsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
+def _sum_by_connection(
+    subject: IncidentSubject, page: CredentialUsePage
+) -> list[tuple[ConnectionRef, tuple[int, int]]]:
     sums: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
         ref = ConnectionRef(subject.environment, use.integration_id, use.connection_id)

@@ -49,7 +49,7 @@ _DATABASE_ADVICE: Final = "Start PostgreSQL, or restore the network to it. The g
 log = structlog.get_logger(__name__)
 
 
-async def signed_in(request: web.Request) -> SignedIn:
+async def require_sign_in(request: web.Request) -> SignedIn:
     """Return the signed-in person.
 
     Raises NotFound if the console is off, and Unauthorized if nobody is signed in. Raises Forbidden if a trusted proxy
@@ -58,7 +58,7 @@ async def signed_in(request: web.Request) -> SignedIn:
     check_enabled(request)
     token = _session_token(request)
     if (session := _session_by_headers(request)) is not None:
-        return await _signed_in_by_headers(request, session, token)
+        return await _sign_in_by_headers(request, session, token)
     session = None
     if token:
         session = await request.app[RUNTIME].store.console_sessions.get(digest(token.reveal()), now=clock.now())
@@ -103,7 +103,7 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
     )
 
 
-async def _signed_in_by_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
+async def _sign_in_by_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
     """Return the person that a trusted proxy names.
 
     The cookie is not a session here: it only ties forms to this browser. The audit trail records one sign-in per person
@@ -123,7 +123,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
     Raises Forbidden if the person is a viewer, or if the form does not come from the person's own page.
     """
-    who = await signed_in(request)
+    who = await require_sign_in(request)
     check_own_form(request, console_url(request))
     if not who.is_operator:
         raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")

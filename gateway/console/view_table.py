@@ -20,7 +20,7 @@ from gateway.console import (
     provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
-from gateway.console.sign_in import posted_by_operator, refusal_page, set_session_cookie, signed_in
+from gateway.console.sign_in import posted_by_operator, refusal_page, require_sign_in, set_session_cookie
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.pages.frame import see_other
 from gateway.records.audit import AuditActor, current_actor
@@ -74,7 +74,7 @@ async def view(request: web.Request) -> web.StreamResponse:
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
-        who = await signed_in(request)
+        who = await require_sign_in(request)
         _check_characters(request.query.values())
         if not tail:
             return _with_session(request, who, see_other(console_path(request, _first_environment(request))))

@@ -129,7 +129,7 @@ class AuditKeeper:
         await self._store.audit.finish_pruning()
         if config.keep_days:
             before = now - timedelta(days=config.keep_days)
-            if await self._store.audit.oldest_before(before - MIN_OVERDUE):
+            if await self._store.audit.is_oldest_before(before - MIN_OVERDUE):
                 await self._store.audit.prune(before, now=now)
         self._store.pruned_at["audit"] = now
 

@@ -128,7 +128,7 @@ class RetryRules:
     def asks_for_retry(self, status: int, fields: Fields) -> bool:
         """Return whether this response asks for another attempt."""
         return status >= 400 and (
-            any(status in codes for codes in self.statuses) or self._used_up(_values_by_name(fields))
+            any(status in codes for codes in self.statuses) or self._is_used_up(_values_by_name(fields))
         )
 
     def requested_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
@@ -139,12 +139,12 @@ class RetryRules:
         """
         lines = _values_by_name(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
-        if status == 503 or 400 <= status < 500 or self._used_up(lines):
+        if status == 503 or 400 <= status < 500 or self._is_used_up(lines):
             waits += [seconds_until(value, now) for name in self.after for value in lines.get(name, ())]
             waits += [seconds_until_point(value, now) for name in self.at for value in lines.get(name, ())]
         return max((wait for wait in waits if wait is not None), default=None)
 
-    def _used_up(self, lines: Mapping[str, list[str]]) -> bool:
+    def _is_used_up(self, lines: Mapping[str, list[str]]) -> bool:
         return self.remaining is not None and any(value.strip() == "0" for value in lines.get(self.remaining, ()))
 
 

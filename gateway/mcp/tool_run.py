@@ -299,7 +299,7 @@ class ToolRun:
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
-            uri = WholeResponses(self._request).kept_at(sent, media_type, response.body)
+            uri = WholeResponses(self._request).keep_response(sent, media_type, response.body)
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )

@@ -30,7 +30,7 @@ class WholeResponses:
     def __init__(self, request: McpRequest) -> None:
         self._request = request
 
-    def kept_at(self, sent: RepeatableCall, media_type: str, body: bytes) -> str:
+    def keep_response(self, sent: RepeatableCall, media_type: str, body: bytes) -> str:
         """Keep the whole response for `KEPT_S` seconds, and return its URI.
 
         For a GET, the URI also contains the data to send the request again. So another worker can fetch the response

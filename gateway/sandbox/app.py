@@ -108,7 +108,7 @@ async def _apply_faults(request: web.Request, handler: Handler) -> web.StreamRes
     if request.path.startswith("/sandbox/"):
         return await handler(request)
     try:
-        armed_fault = request.app[SANDBOX].faults.next_for(request)
+        armed_fault = request.app[SANDBOX].faults.take_next_fault(request)
     except InvalidFault as fault:
         return web.json_response({"error": str(fault)}, status=400)
     if armed_fault is None:

@@ -212,7 +212,7 @@ class SandboxFaults:
     def clear(self) -> None:
         self.armed.clear()
 
-    def next_for(self, request: web.Request) -> ArmedFault | None:
+    def take_next_fault(self, request: web.Request) -> ArmedFault | None:
         """Return the fault for this request, and reduce its remaining number of requests; None if no fault applies.
 
         A fault in the request's header has priority over armed faults. Of the armed faults, the oldest matching fault

@@ -77,7 +77,7 @@ class OwnChanges:
         if len(self._marks) < MAX_OWN_CHANGES:
             self._marks[change_id] = mark
 
-    def mark_after(self, change_id: int) -> Mark | None:
+    def mark_of_change(self, change_id: int) -> Mark | None:
         """Return the row's mark after the change; None if this process has not recorded the change."""
         return self._marks.get(change_id)
 
@@ -280,7 +280,7 @@ class ChangeLog:
         changed: dict[ConnectionRef, Mark | None] = {}
         for row in (*late, *rows):
             ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
-            changed[ref] = self._own.mark_after(row.id) if changed.get(ref, True) else None
+            changed[ref] = self._own.mark_of_change(row.id) if changed.get(ref, True) else None
         self._own.forget(position.last_id, position.missing)
         return position, changed
 

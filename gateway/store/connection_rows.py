@@ -330,7 +330,7 @@ def _usual_if_equal(value: T, usual: T) -> T:
     return usual if value == usual else value
 
 
-def sealed_in(connection: Connection) -> list[Sealed]:
+def sealed_values(connection: Connection) -> list[Sealed]:
     """Return the connection's sealed values."""
     return [
         sealed
@@ -381,7 +381,7 @@ class SealedRows:
 
     async def learn(self, stored: Iterable[Connection]) -> None:
         """Load the data keys of these connections."""
-        await self.keys.learn(*(sealed for connection in stored for sealed in sealed_in(connection)))
+        await self.keys.learn(*(sealed for connection in stored for sealed in sealed_values(connection)))
 
     def seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
         """Return the ciphertext of `value`, bound to this column and version of the row."""

@@ -124,7 +124,7 @@ class DeliveryStore:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
         received = {}
         if row.sealed is not None:
-            sealed = Sealed(row.sealed, **sealed_at(row.environment, row.uid))
+            sealed = Sealed(row.sealed, **webhook_seal_place(row.environment, row.uid))
             await self._keys.learn(sealed)
             received = self._vault.open_json(sealed)
         return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
@@ -191,7 +191,7 @@ def delivery_of(row: Any) -> Delivery:
     return Delivery(**{**row._mapping, "state": DeliveryState(row.state)})
 
 
-def sealed_at(environment: str, uid: str) -> dict[str, Any]:
+def webhook_seal_place(environment: str, uid: str) -> dict[str, Any]:
     """Return the place that the ciphertext of a stored webhook is bound to."""
     return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
 

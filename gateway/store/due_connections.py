@@ -13,7 +13,7 @@ from gateway.records.connection import Connection, Lifespan, RefreshFailure
 from gateway.records.event import Event
 from gateway.records.states import ENDED
 from gateway.store.changes import record_change
-from gateway.store.connection_rows import connection_of, life_columns, sealed_in
+from gateway.store.connection_rows import connection_of, life_columns, sealed_values
 from gateway.store.data_keys import DataKeys
 from gateway.store.history import BEFORE, record_final_failure
 from gateway.store.outbox import Outbox
@@ -119,7 +119,7 @@ class ExpiringStore:
         async with self._transactions.read() as db:
             rows = (await db.execute(query.order_by(table.expires_at, table.id).limit(limit))).mappings().all()
         found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for connection in found for sealed in sealed_in(connection)))
+        await self._keys.learn(*(sealed for connection in found for sealed in sealed_values(connection)))
         return found
 
     async def mark_checked(self, rows: Sequence[Connection], *, now: datetime) -> None:
@@ -221,7 +221,7 @@ class KeepAliveStore:
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).mappings().all()
         stored = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for connection in stored for sealed in sealed_in(connection)))
+        await self._keys.learn(*(sealed for connection in stored for sealed in sealed_values(connection)))
         return stored
 
 

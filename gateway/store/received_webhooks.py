@@ -13,7 +13,7 @@ from gateway.errors import Unavailable
 from gateway.records.event import FORWARD
 from gateway.records.integration import Integration
 from gateway.store.data_keys import DataKeys
-from gateway.store.deliveries import sealed_at
+from gateway.store.deliveries import webhook_seal_place
 from gateway.store.outbox import Outbox, insert_deliveries, insert_event
 from gateway.store.tables import connections, deliveries, outbox, webhooks_seen
 from gateway.store.transactions import Transactions, insert_if_absent
@@ -134,7 +134,7 @@ class WebhookStore:
         now: datetime,
     ) -> None:
         owner, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
-        sealed = self._vault.seal_json(received, **sealed_at(integration.environment, uid))
+        sealed = self._vault.seal_json(received, **webhook_seal_place(integration.environment, uid))
         written = await insert_event(
             db, *owner, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
         )

@@ -13,7 +13,7 @@ HIDDEN: Final = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"
 ACTION: Final = re.compile(r'<form method="post" action="([^"]+)"')
 
 
-def hidden_in(html: str) -> dict[str, str]:
+def hidden_inputs(html: str) -> dict[str, str]:
     """Return the hidden inputs of the page's form."""
     return {name: unescape(value) for name, value in HIDDEN.findall(html)}
 
@@ -26,7 +26,7 @@ async def submit(
     """
     async with http.get(url, headers=BROWSER) as page:
         html = await page.text()
-    form = {**hidden_in(html), **(typed or {})}
+    form = {**hidden_inputs(html), **(typed or {})}
     action = unescape(ACTION.search(html)[1])  # type: ignore[index]
     async with http.post(action, data=form, **options) as response:  # type: ignore[arg-type]
         await response.read()

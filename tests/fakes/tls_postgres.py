@@ -10,7 +10,7 @@ SSL_REQUEST: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL
 
 
 @contextlib.asynccontextmanager
-async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+async def tls_proxy_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
     """Yield a local port that accepts only TLS connections and forwards them to the server on `port`."""
     tasks: set[asyncio.Task[None]] = set()
 

@@ -150,7 +150,7 @@ def methods_of() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(methods) for name, methods in called.items()}
 
 
-def assigned_in(module: ast.Module) -> set[str]:
+def assigned_names(module: ast.Module) -> set[str]:
     targets = [
         target
         for node in module.body
@@ -177,7 +177,7 @@ def patterns_of_modules() -> Iterator[UsedPattern]:
     for name in modules():
         for variable, value in vars(importlib.import_module(name)).items():
             # skips patterns that the module only imports
-            if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):
+            if isinstance(value, re.Pattern) and variable in assigned_names(sources()[name]):
                 where = f"{name}.{variable}"
                 methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)
                 methods = methods or frozenset({"match", "search"})

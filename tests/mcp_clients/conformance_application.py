@@ -38,7 +38,7 @@ def form(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": []}
 
 
-def asks_for(member: str, message: str) -> dict[str, Any]:
+def elicitation_request(member: str, message: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {member: {"type": "string"}}, "required": [member]}
     return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
 
@@ -96,22 +96,22 @@ SCHEMA_2020_12: Final[dict[str, Any]] = {
 # What a client of 2026-07-28 is asked before a tool returns its result, by tool; `state`: whether the question has a
 # state.
 INPUT: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "test_input_required_result_elicitation": {"user_name": asks_for("name", "What is your name?")},
+    "test_input_required_result_elicitation": {"user_name": elicitation_request("name", "What is your name?")},
     "test_input_required_result_sampling": {"capital_question": asks_model("What is the capital of France?")},
     "test_input_required_result_list_roots": {"client_roots": ROOTS},
-    "test_input_required_result_request_state": {"confirm": asks_for("ok", "Please confirm")},
-    "test_input_required_result_tampered_state": {"confirm": asks_for("ok", "Please confirm")},
+    "test_input_required_result_request_state": {"confirm": elicitation_request("ok", "Please confirm")},
+    "test_input_required_result_tampered_state": {"confirm": elicitation_request("ok", "Please confirm")},
     "test_input_required_result_multiple_inputs": {
-        "user_name": asks_for("name", "What is your name?"),
+        "user_name": elicitation_request("name", "What is your name?"),
         "greeting": asks_model("Generate a greeting"),
         "client_roots": ROOTS,
     },
     "test_input_required_result_capabilities": {
         "question": asks_model("What is the capital of France?"),
-        "user_name": asks_for("name", "What is your name?"),
+        "user_name": elicitation_request("name", "What is your name?"),
     },
-    "test_input_required_result_prompt": {"user_context": asks_for("context", "What context?")},
-    "test_streaming_elicitation": {"user_name": asks_for("name", "What is your name?")},
+    "test_input_required_result_prompt": {"user_context": elicitation_request("context", "What context?")},
+    "test_streaming_elicitation": {"user_name": elicitation_request("name", "What is your name?")},
 }
 WITH_STATE: Final = frozenset(
     {
@@ -255,7 +255,7 @@ class ConformanceApplication:
         step = 1 if state is None else int(self._opened(state, None)) + 1
         if step > 2:
             return None
-        wanted = {f"step{step}": asks_for("name" if step == 1 else "color", f"Step {step}")}
+        wanted = {f"step{step}": elicitation_request("name" if step == 1 else "color", f"Step {step}")}
         return {"resultType": "input_required", "inputRequests": wanted, "requestState": self._seals.seal(str(step))}
 
     def _opened(self, state: Any, expected: str | None) -> str:

@@ -118,11 +118,11 @@ def differs(forwarded: list[Message], read: Reading) -> bool:
     rest = iter([(method, as_sent(target), body) for method, target, body in read.messages])
     for at, mine in enumerate(forwarded):
         if not any(mine == other for other in rest):
-            return not read.refused or (at == 0 and bool(read.messages) and not stands_in(read.left, mine))
+            return not read.refused or (at == 0 and bool(read.messages) and not contains_request_line(read.left, mine))
     return False
 
 
-def stands_in(left: bytes | None, message: Message) -> bool:
+def contains_request_line(left: bytes | None, message: Message) -> bool:
     """Return whether the bytes `left` contain the request line of the message, in any spelling in which it can be sent."""
     method, target, _ = message
     return left is not None and any(

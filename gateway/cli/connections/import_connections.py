@@ -125,7 +125,7 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
 
     The message says how many connections were imported before the error.
     """
-    here = _imported_before(intake)
+    here = _imported_text(intake)
     if not here:
         return click.ClickException(str(fault))
     return click.ClickException(
@@ -133,7 +133,7 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
     )
 
 
-def _imported_before(intake: "Importer") -> str:
+def _imported_text(intake: "Importer") -> str:
     """Return a sentence that says how many connections were imported before the import stopped; empty if none."""
     by_result = intake.tally.as_json()
     here = by_result["imported"] + by_result["replaced"]
@@ -428,7 +428,7 @@ async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None
     try:
         await feed.run(intake)
     except asyncio.CancelledError:  # Ctrl-C
-        here = _imported_before(intake)
+        here = _imported_text(intake)
         if here:
             again = "To continue, run the command again: by default, connections that exist are skipped."
             print(f"gateway: Interrupted. {here} {again}", file=sys.stderr)

@@ -58,7 +58,7 @@ class Checkpoint:
         signature = base64.b64encode(key.sign(self._signed_bytes)).decode()
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
-    def proven_by(self, public_keys: Iterable[str]) -> bool:
+    def is_signed_by(self, public_keys: Iterable[str]) -> bool:
         """Return whether one of `public_keys` signed the checkpoint.
 
         The checkpoint's own `public_key` is trusted only if `public_keys` contains it.

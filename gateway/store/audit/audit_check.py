@@ -26,19 +26,19 @@ async def verify_chain(
                     checkpoint, f"is of another store, {checkpoint.store[:12]}; this one is {end.store[:12]}"
                 )
             )
-        elif not checkpoint.proven_by(public_keys):
+        elif not checkpoint.is_signed_by(public_keys):
             faults.append(_checkpoint_fault(checkpoint, "has no valid signature by a key that is trusted here"))
         else:
             good.append(checkpoint)
     if own:
         for checkpoint in await records.checkpoints():
-            if checkpoint.proven_by(public_keys):
+            if checkpoint.is_signed_by(public_keys):
                 good.append(checkpoint)
             else:
                 faults.append(
                     _checkpoint_fault(checkpoint, "is kept in the store and has no valid signature: it was edited")
                 )
-    if start is not None and not start.proven_by(public_keys):
+    if start is not None and not start.is_signed_by(public_keys):
         faults.append(
             ChainFault(
                 pruned_to, "start", f"the records up to {pruned_to} were removed, without a signature that covers it"

@@ -296,7 +296,7 @@ class AuditRecords:
         await self.append_to_chain()
         return await self._remove(start.sequence)
 
-    async def oldest_before(self, when: datetime) -> bool:
+    async def is_oldest_before(self, when: datetime) -> bool:
         """Return whether the first record is older than `when`."""
         first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
         async with self._transactions.read() as db:

@@ -100,11 +100,11 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
         check_keys(place, (), keyring)
     else:
         stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
-        check_keys(place, stored, keyring, values=await _sealed_under(db, keys_without_master(stored, keyring)))
+        check_keys(place, stored, keyring, values=await _count_sealed_under(db, keys_without_master(stored, keyring)))
     return revision
 
 
-async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey]) -> int | None:
+async def _count_sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey]) -> int | None:
     """Return how many values `keys` seal; None if there are no keys, or if counting takes longer than `COUNT_S`."""
     if not keys:
         return None

@@ -90,7 +90,9 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
                 check_schema(path, revision=revision, tables=_tables(db), advice=advice)
                 if revision is not None:
                     stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
-                    check_keys(path, stored, keyring, values=_sealed_under(db, keys_without_master(stored, keyring)))
+                    check_keys(
+                        path, stored, keyring, values=_count_sealed_under(db, keys_without_master(stored, keyring))
+                    )
                     return revision
         check_keys(path, (), keyring)
         return None
@@ -130,7 +132,7 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
             return False
 
 
-def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:
+def _count_sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:
     """Return how many values `keys` seal; None if there are no keys, or if counting takes longer than `COUNT_S`."""
     if not keys:
         return None

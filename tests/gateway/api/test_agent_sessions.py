@@ -96,7 +96,7 @@ async def test_ambiguous_connections_are_listed_and_no_session_is_created(gatewa
     assert gateway.provider.calls[-1][2] == "Bearer key-of-c3"
 
 
-def pinned_to(connection_id: str) -> dict[str, Any]:
+def body_with_pinned_connection(connection_id: str) -> dict[str, Any]:
     return {
         "connections": {
             **RED_TENANT["connections"],
@@ -123,13 +123,13 @@ def pinned_to(connection_id: str) -> dict[str, Any]:
         ),
         ({"meta_tools": {"nango_shell": True}}, 400, "unknown_meta_tool", {"meta_tools": ["nango_shell"]}),
         (
-            {"tenant": pinned_to("c9")},
+            {"tenant": body_with_pinned_connection("c9")},
             400,
             "unknown_pinned_connection",
             {"pinned": [{"integration_id": "lane", "connection_id": "c9"}]},
         ),
         (
-            {"tenant": pinned_to("c2")},
+            {"tenant": body_with_pinned_connection("c2")},
             400,
             "pinned_connection_not_matched",
             {"pinned": [{"integration_id": "lane", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},

@@ -58,11 +58,11 @@ def test_files_are_private_from_their_first_byte(tmp_path: Path, monkeypatch: py
     modes: list[int] = []
     fsync = os.fsync
 
-    def looked_at(descriptor: int) -> None:
+    def record_mode(descriptor: int) -> None:
         modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", looked_at)
+    monkeypatch.setattr(os, "fsync", record_mode)
     monkeypatch.setattr(os, "chmod", lambda *_: pytest.fail("the mode must be set when the file is created"))
     assert init("--dir", str(tmp_path)).exit_code == 0
     assert modes == [0o600] * 3
@@ -302,22 +302,22 @@ def test_a_port_is_taken_while_a_socket_listens_there(host: str, monkeypatch: py
     assert not init_answers.is_taken("192.0.2.1", port), "an address of another machine says nothing"
 
 
-def run_with(tmp_path: Path, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+def run_init(tmp_path: Path, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "gateway", "init", "--dir", str(tmp_path / "new"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 def test_answers_from_a_pipe_or_a_file_are_refused(tmp_path: Path) -> None:
-    piped = run_with(tmp_path, input="https://gw.example.com\n\n\n\n")
+    piped = run_init(tmp_path, input="https://gw.example.com\n\n\n\n")
     (tmp_path / "answers").write_text("https://gw.example.com\n")
     with (tmp_path / "answers").open() as file:
-        redirected = run_with(tmp_path, stdin=file)
+        redirected = run_init(tmp_path, stdin=file)
     for refused in (piped, redirected):
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "not read. Pass the answers as options" in refused.stderr
         assert not (tmp_path / "new").exists()
-    assert run_with(tmp_path, stdin=subprocess.DEVNULL).returncode == 0
-    assert run_with(tmp_path, "--yes", "--force", input="y\n").returncode == 0
+    assert run_init(tmp_path, stdin=subprocess.DEVNULL).returncode == 0
+    assert run_init(tmp_path, "--yes", "--force", input="y\n").returncode == 0
 
 
 @pytest.mark.parametrize("url", ["https://0.0.0.0", "https://0.0.0.0:3003", "https://[::]", "http://0.0.0.0:3003"])

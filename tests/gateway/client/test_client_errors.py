@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.client import AsyncClient, Client, GatewayError, ProviderError, Unreachable
-from gateway.client.client_errors import unreachable
+from gateway.client.client_errors import unreachable_error
 
 Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -90,7 +90,7 @@ def test_several_addresses_are_not_reported_as_tuples() -> None:
     several = OSError(
         "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] ('127.0.0.1', 1)"
     )
-    assert "('" not in str(unreachable("http://localhost:1", several))
+    assert "('" not in str(unreachable_error("http://localhost:1", several))
 
 
 @pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])

@@ -29,44 +29,44 @@ def session(return_url: str = f"{APP}/back?tab=1", state: str | None = "s 1&x") 
     )
 
 
-def returned_to(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
+def build_return_url(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
     return signed_return_url(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
 
 
 def test_verified_result_equals_the_signed_result() -> None:
-    url = returned_to()
+    url = build_return_url()
     assert url.startswith(f"{APP}/back?tab=1&state=s+1%26x&result=")
     result = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
     assert (result.outcome, result.provider_config_key, result.connection_id) == ("connected", "jira", "u1")
     assert (result.session_id, result.state, result.error) == ("ab" * 32, "s 1&x", None)
-    assert result.id != verify_return(returned_to(), KEY.reveal(), audience=APP).id
+    assert result.id != verify_return(build_return_url(), KEY.reveal(), audience=APP).id
 
 
 def test_result_without_its_url_is_verified() -> None:
-    (result,) = parse_qs(urlsplit(returned_to()).query)["result"]
+    (result,) = parse_qs(urlsplit(build_return_url()).query)["result"]
     assert verify_return(result, KEY.reveal(), audience=APP).connection_id == "u1"
 
 
 @pytest.mark.parametrize("return_url", [f"{APP}/back", f"{APP}/back?", APP])
 def test_return_url_without_a_query_gets_one(return_url: str) -> None:
-    url = returned_to(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
+    url = build_return_url(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
     assert list(parse_qs(urlsplit(url).query)) == ["result"]
     result = verify_return(url, KEY.reveal(), audience=APP)
     assert (result.outcome, result.error, result.state, result.connection_id) == ("failed", "invalid_state", None, None)
 
 
 def test_several_signing_keys_are_accepted() -> None:
-    assert verify_return(returned_to(), [new_signing_key().reveal(), KEY.reveal()], audience=APP)
+    assert verify_return(build_return_url(), [new_signing_key().reveal(), KEY.reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
-        verify_return(returned_to(), [new_signing_key().reveal(), new_signing_key().reveal()], audience=APP)
+        verify_return(build_return_url(), [new_signing_key().reveal(), new_signing_key().reveal()], audience=APP)
     with pytest.raises(InvalidReturn, match="signing key"):
-        verify_return(returned_to(), [], audience=APP)
+        verify_return(build_return_url(), [], audience=APP)
 
 
 def test_an_old_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = clock.now() - timedelta(minutes=7)
     monkeypatch.setattr(signing.clock, "now", lambda: before)
-    url = returned_to()
+    url = build_return_url()
     monkeypatch.undo()
     with pytest.raises(InvalidReturn, match="older than five minutes"):
         verify_return(url, KEY.reveal(), audience=APP)
@@ -74,14 +74,14 @@ def test_an_old_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_result_for_another_application_is_refused() -> None:
     with pytest.raises(InvalidReturn, match="aud"):
-        verify_return(returned_to(), KEY.reveal(), audience="https://other.example.com")
+        verify_return(build_return_url(), KEY.reveal(), audience="https://other.example.com")
 
 
 def test_a_result_of_another_user_s_session_is_refused() -> None:
     with pytest.raises(InvalidReturn, match="state"):
-        verify_return(returned_to(), KEY.reveal(), audience=APP, state="another")
+        verify_return(build_return_url(), KEY.reveal(), audience=APP, state="another")
     with pytest.raises(InvalidReturn, match="state"):
-        verify_return(returned_to(state=None), KEY.reveal(), audience=APP, state="any")
+        verify_return(build_return_url(state=None), KEY.reveal(), audience=APP, state="any")
 
 
 def parts_of(url: str) -> tuple[Any, Any, str]:
@@ -99,14 +99,14 @@ def forged_result(header: Any, claims: Any, key: bytes) -> str:
 
 
 def test_token_signed_with_the_signing_key_itself_is_refused() -> None:
-    header, claims, _ = parts_of(returned_to())
+    header, claims, _ = parts_of(build_return_url())
     for key in (KEY.reveal().encode(), standard_key(KEY)):
         with pytest.raises(InvalidReturn, match="signing key"):
             verify_return(forged_result(header, claims, key), KEY.reveal(), audience=APP)
 
 
 def test_signature_of_an_event_is_not_valid_for_a_result() -> None:
-    header, claims, _ = parts_of(returned_to())
+    header, claims, _ = parts_of(build_return_url())
     unsigned = forged_result(header, claims, b"").rpartition(".")[0]
     event = signature_fields(unsigned.encode(), "", 0, [KEY])
     for proof in (event["X-Nango-Hmac-Sha256"], event["X-Nango-Signature"]):
@@ -116,7 +116,7 @@ def test_signature_of_an_event_is_not_valid_for_a_result() -> None:
 
 
 def test_another_algorithm_type_or_content_is_refused() -> None:
-    header, claims, signature = parts_of(returned_to())
+    header, claims, signature = parts_of(build_return_url())
     key = signing.result_key(KEY).reveal().encode()
     assert verify_return(forged_result(header, claims, key), KEY.reveal(), audience=APP).connection_id == "u1"
     unsigned = forged_result({**header, "alg": "none"}, claims, b"").rpartition(".")[0] + "."
@@ -133,7 +133,7 @@ def test_another_algorithm_type_or_content_is_refused() -> None:
         "a.b.c",
         "https://app.example.com/?result=",
         "https://app.example.com/?x=1",
-        f"{returned_to()}&result=x",
+        f"{build_return_url()}&result=x",
     ]
     for item in wrong:
         with pytest.raises(InvalidReturn):

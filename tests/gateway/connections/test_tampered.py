@@ -31,7 +31,7 @@ def _credential_of_other_row(_: Runtime, _mine: Connection, other_row: Connectio
     return other_row.credential.ciphertext
 
 
-def _sealed_for(**other_place: object) -> Tamper:
+def _seal_for_other_place(**other_place: object) -> Tamper:
     """Return the same value, sealed by the gateway itself for another place."""
 
     def tamper(runtime: Runtime, own_row: Connection, _: Connection) -> bytes:
@@ -63,9 +63,9 @@ TAMPERINGS = {
     "cut short": lambda _, mine, _other: mine.credential.ciphertext[:-1],
     "nothing": lambda _, _mine, _other: b"",
     "another row": _credential_of_other_row,
-    "another column": _sealed_for(column="secret_config"),
-    "another version": _sealed_for(version=7),
-    "another table": _sealed_for(table="flows"),
+    "another column": _seal_for_other_place(column="secret_config"),
+    "another version": _seal_for_other_place(version=7),
+    "another table": _seal_for_other_place(table="flows"),
 }
 
 

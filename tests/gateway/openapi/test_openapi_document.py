@@ -211,7 +211,7 @@ def test_every_auth_mode_has_one_model_of_its_import() -> None:
     assert sorted(result) == sorted(modes())
 
 
-def unknown_to(mode: str, body: dict[str, Any]) -> list[tuple[str, ...]]:
+def members_unknown_to(mode: str, body: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the members of `body` that the auth mode does not read."""
     entry = Provider.model_construct(name="p", display_name="P", auth_mode=mode, proxy=Proxy.model_construct())
     try:
@@ -222,8 +222,8 @@ def unknown_to(mode: str, body: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def test_described_members_of_a_credential_are_those_that_are_read() -> None:
-    assert unknown_to("API_KEY", {"apiKey": "k", "bogus": "1"}) == [("credentials", "bogus")]
+    assert members_unknown_to("API_KEY", {"apiKey": "k", "bogus": "1"}) == [("credentials", "bogus")]
     for model in IMPORTED:
         result = {member: "1" for member in model.model_fields if member not in {"type", "config_override"}}
         for mode in get_args(model.model_fields["type"].annotation):
-            assert unknown_to(mode, result) == [], mode
+            assert members_unknown_to(mode, result) == [], mode

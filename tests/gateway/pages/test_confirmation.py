@@ -12,7 +12,7 @@ import pytest
 from gateway.pages.frame import LANGUAGES, PageWords
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.pages import BROWSER, consent_url, hidden_in, submit
+from tests.fakes.pages import BROWSER, consent_url, hidden_inputs, submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_credential_forms import walk_flow
 
@@ -55,7 +55,7 @@ async def test_a_browser_is_shown_who_connects_before_it_goes_to_the_provider(
         assert token not in str(page.url)
     assert "For Ada Lovelace" in unescape(html)
     assert "authorize" not in tracker.calls
-    consent = await consent_url(running.http, str(page.url), {"asked": hidden_in(html)["asked"]})
+    consent = await consent_url(running.http, str(page.url), {"asked": hidden_inputs(html)["asked"]})
     async with running.http.get(consent, headers=BROWSER) as response:
         assert (response.status, "is connected" in await response.text()) == (200, True)
         assert "code=" not in str(response.url)
@@ -108,7 +108,7 @@ async def test_form_not_shown_in_this_browser_is_refused(
     async with running.http.post(f"{url}/i/tracker", data=form, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
         again = await response.text()
-    assert hidden_in(again)["confirmation"]  # the page itself, where one click is enough
+    assert hidden_inputs(again)["confirmation"]  # the page itself, where one click is enough
     assert "gw-flow" not in str(response.cookies)
     assert not tracker.calls
 
@@ -118,7 +118,7 @@ async def test_a_confirmation_of_another_browser_is_refused(
 ) -> None:
     url, token = await link(running)
     async with running.http.get(url, headers=BROWSER) as page:
-        hidden = hidden_in(await page.text())
+        hidden = hidden_inputs(await page.text())
     await open_connect_page(running, bob, token)
     async with bob.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
@@ -131,7 +131,7 @@ async def test_confirmation_is_valid_for_one_integration_only(running: RunningGa
     await running.restart()
     url, _ = await link(running, allowed_integrations=["tracker", "second"])
     async with running.http.get(f"{url}/i/tracker", headers=BROWSER) as page:
-        hidden = hidden_in(await page.text())
+        hidden = hidden_inputs(await page.text())
     async with running.http.post(f"{url}/i/second", data=hidden, allow_redirects=False) as response:
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
 
@@ -141,7 +141,7 @@ async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGat
     tabs = []
     for _ in range(2):
         async with running.http.get(url, headers=BROWSER) as page:
-            tabs.append(hidden_in(await page.text()))
+            tabs.append(hidden_inputs(await page.text()))
     for hidden in tabs:
         async with running.http.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:
             assert (response.status, "/leave/" in response.headers["Location"]) == (303, True)
@@ -179,7 +179,7 @@ async def test_only_one_of_several_browsers_that_confirm_together_continues(
     forms = []
     for http in (running.http, bob):
         async with http.get(url, headers=BROWSER) as page:
-            forms.append((http, hidden_in(await page.text())))
+            forms.append((http, hidden_inputs(await page.text())))
     statuses = []
     for http, hidden in forms:
         async with http.post(f"{url}/i/tracker", data=hidden, allow_redirects=False) as response:

@@ -80,7 +80,7 @@ async def test_a_wrong_password_asks_again_and_sets_no_cookie(application: Appli
 async def test_the_consent_page_names_the_application_and_each_scope_in_words_and_escapes_them(
     application: Application,
 ) -> None:
-    page = await _logged_in(application)
+    page = await _log_in_page(application)
     assert "Demo &lt;app&gt;" in page.text
     assert "Demo <app>" not in page.text
     for words in ("Read projects and issues", "Keep this access while you are away", "Acme and Globex", "Dana Demo"):
@@ -99,7 +99,7 @@ async def test_pages_load_nothing_from_elsewhere_and_cannot_be_framed(applicatio
 
 @pytest.mark.parametrize("csrf", ["", "0" * 64, "ä"])
 async def test_consent_needs_the_token_of_this_very_login(application: Application, csrf: str) -> None:
-    form = forms(await _logged_in(application))[0]
+    form = forms(await _log_in_page(application))[0]
     sent = form.fields | {"csrf": csrf, "decision": "allow"}
     async with application.browser.post(form.action, data=sent, allow_redirects=False) as response:
         assert response.status == 400
@@ -107,7 +107,7 @@ async def test_consent_needs_the_token_of_this_very_login(application: Applicati
 
 
 async def test_another_account_can_be_used_instead(application: Application) -> None:
-    switch = forms(await _logged_in(application))[1]
+    switch = forms(await _log_in_page(application))[1]
     async with application.browser.post(switch.action, data=switch.fields) as response:
         assert "Log in" in await response.text()
 
@@ -117,7 +117,7 @@ async def _open(application: Application) -> VisitedPage:
         return VisitedPage(str(response.url), response.status, await response.text())
 
 
-async def _logged_in(application: Application) -> VisitedPage:
+async def _log_in_page(application: Application) -> VisitedPage:
     login = forms(await _open(application))[0]
     async with application.browser.post(login.action, data=login.fields | {"password": "demo"}) as response:
         return VisitedPage(str(response.url), response.status, await response.text())

@@ -16,7 +16,7 @@ WEB = (
 )
 
 
-def printed_by(code: str) -> str:
+def output_of_code(code: str) -> str:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
@@ -141,14 +141,14 @@ def test_a_worker_loads_only_the_driver_of_its_store(
 def test_an_import_of_other_names_loads_the_whole_package() -> None:
     asked = "from sqlalchemy.ext.asyncio import AsyncEngine; from sqlalchemy.ext.asyncio import AsyncSession, engine; "
     assert (
-        printed_by(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)")
+        output_of_code(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)")
         == "AsyncSession True"
     )
 
 
 def test_package_has_no_unknown_names() -> None:
     code = "import sqlalchemy.ext.asyncio as package; print(hasattr(package, 'no_such_thing'))"
-    assert printed_by(START + code) == "False"
+    assert output_of_code(START + code) == "False"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_package_has_no_unknown_names() -> None:
     ],
 )
 def test_the_client_session_can_be_imported_in_every_form(use: str) -> None:
-    assert printed_by(WEB + use) == "aiohttp.client"
+    assert output_of_code(WEB + use) == "aiohttp.client"
 
 
 def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None:
@@ -171,15 +171,15 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
         "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(file).__module__, isinstance(file, web.FileResponse))"
     )
     expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"
-    assert printed_by(WEB + use) == expected
+    assert output_of_code(WEB + use) == expected
 
 
 def test_html_entities_can_be_unescaped() -> None:
-    assert printed_by(f"{WEB}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
+    assert output_of_code(f"{WEB}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
 
 
 def test_rich_can_be_loaded_afterwards() -> None:
-    assert printed_by(f"{WEB}import rich; print(rich.__name__)") == "rich"
+    assert output_of_code(f"{WEB}import rich; print(rich.__name__)") == "rich"
 
 
 def test_only_workers_skip_unused_modules() -> None:

@@ -96,7 +96,7 @@ async def busy_gateway(running: RunningGateway, shared_tracker: Tracker) -> Runn
     return running
 
 
-async def signed_in(context: Any, running: RunningGateway) -> Any:
+async def open_signed_in_page(context: Any, running: RunningGateway) -> Any:
     """Return the page of a user who opened the sign-in link and pressed its button with the keyboard."""
     token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
     page = await context.new_page()
@@ -141,7 +141,7 @@ async def test_every_view_is_complete_and_axe_finds_nothing(
 ) -> None:
     size = {"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 860}
     context = await browser.new_context(viewport=size, color_scheme="dark" if look == "dark" else "light")
-    page = await signed_in(context, busy_gateway)
+    page = await open_signed_in_page(context, busy_gateway)
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
     for name, path in VIEWS.items():
@@ -159,7 +159,7 @@ async def test_every_view_is_complete_and_axe_finds_nothing(
 
 async def test_everything_is_done_without_javascript(busy_gateway: RunningGateway, browser: Any) -> None:
     context = await browser.new_context(java_script_enabled=False)
-    page = await signed_in(context, busy_gateway)
+    page = await open_signed_in_page(context, busy_gateway)
     await page.get_by_role("link", name="tracker/ben").first.click()
     assert "needs reauth" in await page.locator("h1").inner_text()
     await page.get_by_role("button", name="Create a link to connect again").click()
@@ -188,7 +188,7 @@ async def test_a_live_page_warns_while_the_gateway_does_not_respond(
     monkeypatch.setattr(now_view, "LivePart", partial(LivePart, silent_s=1))
     switch_on(running)
     context = await browser.new_context()
-    page = await signed_in(context, running)
+    page = await open_signed_in_page(context, running)
     stale, calm = page.locator("#stale"), page.locator(".calm")
     assert not await stale.is_visible()
     assert await calm.is_visible()
@@ -231,7 +231,7 @@ def new_operation(number: int, **fields: Any) -> Operation:
 
 
 async def test_a_new_call_shows_without_a_reload(busy_gateway: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     said: list[str] = []
     page.on("console", lambda one: said.append(one.text))
     await page.goto(f"{busy_gateway.url}/console/dev/calls")
@@ -258,7 +258,7 @@ async def test_the_now_page_shows_new_data_without_a_reload(
     busy_gateway: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.evaluate("window.notReloaded = true")
     await busy_gateway.runtime.store.call_log.add_many(
         [new_operation(1, error_code="upstream_tls")._replace(status=502)]
@@ -270,7 +270,7 @@ async def test_the_now_page_shows_new_data_without_a_reload(
 
 
 async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy_gateway: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.goto(f"{busy_gateway.url}/console/dev/calls?live=1")
     await busy_gateway.runtime.store.console_sessions.end_all()
     heading = page.get_by_role("heading", name="Sign in")
@@ -279,7 +279,7 @@ async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy_gateway: Ru
 
 
 async def test_without_javascript_a_live_page_is_loaded_again(busy_gateway: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(java_script_enabled=False), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(java_script_enabled=False), busy_gateway)
     await page.goto(f"{busy_gateway.url}/console/dev/calls?live=1")
     await busy_gateway.runtime.store.call_log.add_many([new_operation(1)])
     call = page.get_by_text("/new/1")
@@ -288,7 +288,7 @@ async def test_without_javascript_a_live_page_is_loaded_again(busy_gateway: Runn
 
 
 async def test_the_first_tab_goes_to_the_content(busy_gateway: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.keyboard.press("Tab")
     assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
     await page.keyboard.press("Enter")

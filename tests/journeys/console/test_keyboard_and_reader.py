@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.console.test_in_chromium import VIEWS, browser, busy_gateway, chromium, running, signed_in, url_of
+from tests.journeys.console.test_in_chromium import (
+    VIEWS,
+    browser,
+    busy_gateway,
+    chromium,
+    open_signed_in_page,
+    running,
+    url_of,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,7 +37,7 @@ OFFERED = {
 }
 
 
-async def tabbed_to(page: Any, name: str) -> None:
+async def press_tab_until(page: Any, name: str) -> None:
     """Press Tab until the element with this text has the focus."""
     for _ in range(120):
         await page.keyboard.press("Tab")
@@ -42,7 +50,7 @@ async def tabbed_to(page: Any, name: str) -> None:
 async def test_tab_reaches_everything_and_the_focus_is_visible(
     busy_gateway: RunningGateway, browser: Any, name: str
 ) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.goto(await url_of(busy_gateway, "/dev?still=1" if name == "now" else VIEWS[name]))
     there = await page.evaluate(f"(window.there = {REACHABLE}).length")
     reached = set()
@@ -59,13 +67,13 @@ async def test_tab_reaches_everything_and_the_focus_is_visible(
 async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(
     busy_gateway: RunningGateway, browser: Any
 ) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.goto(await url_of(busy_gateway, VIEWS["connection"]))
     async with page.expect_navigation():
-        await tabbed_to(page, "Refresh the token now")
+        await press_tab_until(page, "Refresh the token now")
         await page.keyboard.press("Enter")
     assert "tracker/anna" in await page.locator("h1").inner_text()
-    await tabbed_to(page, "Delete the connection")
+    await press_tab_until(page, "Delete the connection")
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await page.keyboard.type("anna")
@@ -75,7 +83,7 @@ async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(
 
 
 async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy_gateway: RunningGateway, browser: Any) -> None:
-    page = await signed_in(await browser.new_context(), busy_gateway)
+    page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     devtools = await page.context.new_cdp_session(page)
     for view, path in VIEWS.items():
         await page.goto(await url_of(busy_gateway, path))

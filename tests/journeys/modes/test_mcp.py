@@ -110,7 +110,7 @@ def generic_entry(**extra: Any) -> dict[str, Any]:
     }
 
 
-def asked_for(fake_provider: FakeProvider) -> str:
+def server_url_param(fake_provider: FakeProvider) -> str:
     return f"&params[mcp_server_url]={fake_provider.url}/mcp"
 
 
@@ -127,7 +127,7 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
     server = Server(fake_provider)
     server.hint, server.secret = hint, secret
     gateway = await start(**generic_entry())
-    status, html = await connect(gateway, asked_for(fake_provider))
+    status, html = await connect(gateway, server_url_param(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
     assert client["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
@@ -158,7 +158,7 @@ async def test_servers_of_the_python_sdk_accept_the_client_that_they_registered(
     assert server.metadata is not None
     server.metadata["token_endpoint_auth_methods_supported"] = offered and list(offered)
     gateway = await start(**generic_entry(**({"token_request_auth_method": entry} if entry else {})))
-    status, html = await connect(gateway, asked_for(fake_provider))
+    status, html = await connect(gateway, server_url_param(fake_provider))
     assert status == 200, html
     (client,) = server.sdk.registered.values()
     # RFC 8414 §2: if the metadata names no methods, Basic is supported.
@@ -183,7 +183,7 @@ async def test_the_entry_decides_how_the_client_authenticates_whatever_the_regis
     server = Server(fake_provider)
     server.secret = "registered secret"
     gateway = await start(**generic_entry(token_request_auth_method="body"))
-    status, html = await connect(gateway, asked_for(fake_provider))
+    status, html = await connect(gateway, server_url_param(fake_provider))
     assert status == 200, html
     (client,) = server.clients.values()
     assert client["token_endpoint_auth_method"] == "client_secret_post"
@@ -202,7 +202,7 @@ async def test_the_operators_client_authenticates_as_the_server_supports(
         "allowed_hosts": [fake_provider.url.removeprefix("http://")],
     }
     gateway = await start(keys, **generic_entry(client_registration="static"))
-    status, html = await connect(gateway, asked_for(fake_provider))
+    status, html = await connect(gateway, server_url_param(fake_provider))
     assert status == 200, html
     sent = server.asked[0]
     assert sent["Authorization"] == "Basic " + base64.b64encode(b"ours:own%20secret").decode()
@@ -214,7 +214,7 @@ async def test_the_scopes_are_those_that_the_server_names_unless_the_integration
 ) -> None:
     server = Server(fake_provider)
     gateway = await start(**generic_entry())
-    await connect(gateway, asked_for(fake_provider))
+    await connect(gateway, server_url_param(fake_provider))
     assert next(iter(server.clients.values()))["scope"] == "tools offline_access"
 
 
@@ -239,7 +239,7 @@ async def test_a_server_with_false_metadata_is_refused_before_the_redirect(
     getattr(server, where).update(changes)
     gateway = await start(**generic_entry())
     token = await gateway.session_token()
-    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(fake_provider)}"
+    url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{server_url_param(fake_provider)}"
     async with gateway.http.get(url, allow_redirects=False) as response:
         assert response.status in {400, 502}, await response.text()
     assert server.clients == {}
@@ -289,7 +289,7 @@ async def test_an_end_users_own_client_needs_no_registration(
     server.metadata |= {"registration_endpoint": None, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
     gateway = await start(**generic_entry())
     own = "&credentials[oauth_client_id_override]=mine&credentials[oauth_client_secret_override]=s3cret"
-    status, html = await connect(gateway, asked_for(fake_provider) + own)
+    status, html = await connect(gateway, server_url_param(fake_provider) + own)
     assert status == 200, html
     advance_clock(61)
     assert await call(gateway, await only_id(gateway)) == 200
@@ -303,7 +303,7 @@ async def test_without_registration_or_client_the_error_says_what_to_set(
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None
     gateway = await start(**generic_entry())
-    status, text = await connect(gateway, asked_for(fake_provider))
+    status, text = await connect(gateway, server_url_param(fake_provider))
     assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_auth_mode")
     assert f"{gateway.url}/oauth/callback" in text
 
@@ -317,7 +317,7 @@ async def test_the_document_at_the_client_id_has_the_client_metadata(fake_provid
     assert document["client_id"] == url
     assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
     assert document["token_endpoint_auth_method"] == "none"
-    status, html = await connect(gateway, asked_for(fake_provider))
+    status, html = await connect(gateway, server_url_param(fake_provider))
     assert status == 200, html
     assert server.clients == {}
     assert server.asked[0]["client_id"] == url

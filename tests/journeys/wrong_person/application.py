@@ -54,7 +54,7 @@ async def sign_in(user: str) -> Response:
 @app.get("/connect")
 async def connect(request: Request, ticket: SignIn = "") -> Response:
     """Create a link for the signed-in user, and redirect their browser to it."""
-    user = signed_in(ticket)
+    user = user_of_ticket(ticket)
     verifier, state = new_code_verifier(), secrets.token_urlsafe(16)
     async with gateway() as client:
         session = await client.create_connect_session(
@@ -72,7 +72,7 @@ async def connect(request: Request, ticket: SignIn = "") -> Response:
 @app.get("/back")
 async def back(request: Request, ticket: SignIn = "") -> dict[str, str | None]:
     """The return URL: complete only a connection that this signed-in user has made."""
-    user = signed_in(ticket)
+    user = user_of_ticket(ticket)
     link = links.get(user)
     if link is None:
         raise HTTPException(403, "You have not started to connect an account.")
@@ -96,7 +96,7 @@ async def back(request: Request, ticket: SignIn = "") -> dict[str, str | None]:
     return {"user": user, "outcome": result.outcome, "connection_id": connections.get(user)}
 
 
-def signed_in(ticket: str) -> str:
+def user_of_ticket(ticket: str) -> str:
     user = users.get(ticket)
     if user is None:
         raise HTTPException(401, "Sign in first.")

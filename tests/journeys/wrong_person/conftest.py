@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.wrong_person.world import Person, World, world_at
+from tests.journeys.wrong_person.world import Person, World, start_world
 
 
 @pytest.fixture(params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Yield a world. One run has sessions with a code challenge, the other run without."""
-    async with world_at(tmp_path, bound=request.param) as made:
+    async with start_world(tmp_path, bound=request.param) as made:
         yield made
 
 
 @pytest.fixture
 async def bound_world(tmp_path: Path) -> AsyncIterator[World]:
     """Yield a world with sessions that have a code challenge."""
-    async with world_at(tmp_path) as made:
+    async with start_world(tmp_path) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.connect_page.browser import launch_browser
-from tests.journeys.wrong_person.world import World, world_at
+from tests.journeys.wrong_person.world import World, start_world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(loop_scope="module", params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """The world of `conftest.py`, on the browser's loop."""
-    async with world_at(tmp_path, bound=request.param) as made:
+    async with start_world(tmp_path, bound=request.param) as made:
         yield made
 
 

@@ -22,7 +22,7 @@ from gateway.authorization.return_url import ReturnResult, signed_return_url
 from gateway.client import InvalidReturn, verify_return
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY, write_entry
-from tests.fakes.pages import hidden_in
+from tests.fakes.pages import hidden_inputs
 from tests.journeys.wrong_person.world import OTHER_KEY, Link, Person, World
 
 PROGRAM = {"Accept": "application/json"}
@@ -47,7 +47,7 @@ async def authorization_url(person: Person, page_url: str) -> str:
     await person.go(page_url)
     html = person.seen[-1]
     person.clicks += 1
-    async with person.http.post(f"{page_url.partition('?')[0]}/i/accounts", data=hidden_in(html)) as response:
+    async with person.http.post(f"{page_url.partition('?')[0]}/i/accounts", data=hidden_inputs(html)) as response:
         leaving = await response.text()
     assert "0;url=" in leaving, leaving
     return leaving.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
@@ -202,7 +202,9 @@ async def test_a_form_that_was_not_loaded_from_the_page_is_refused(
 ) -> None:
     link, own = await world.link(), await world.link("bob")
     await world.pages(bob, own)
-    form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.seen[-1])}[confirmation]
+    form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_inputs(bob.seen[-1])}[
+        confirmation
+    ]
     # this request sets the cookie of the token, but the page is not loaded
     async with bob.http.get(link.url, allow_redirects=False) as response:
         pages = response.headers["Location"]
@@ -254,7 +256,7 @@ async def test_a_forwarded_redirect_page_does_not_start_an_authorization(
     link = await world.link()
     pages = await world.pages(alice, link)
     await alice.go(pages)
-    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.seen[-1])) as response:
+    async with alice.http.post(f"{pages}/i/accounts", data=hidden_inputs(alice.seen[-1])) as response:
         leaving = str(response.url)
     assert "/leave/" in leaving
     await bob.go(link.url)

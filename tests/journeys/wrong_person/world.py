@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from gateway.client import AsyncClient, ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
 from gateway.events.signatures import signing_keys
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
-from tests.fakes.pages import ACTION, BROWSER, hidden_in
+from tests.fakes.pages import ACTION, BROWSER, hidden_inputs
 from tests.journeys.wrong_person.provider import Provider
 
 ONWARD = 'http-equiv="refresh" content="0;url='
@@ -63,7 +63,7 @@ class Person:
         action = ACTION.search(html)
         assert action is not None, html
         self.clicks += 1
-        where = await self.go(unescape(action[1]), {**hidden_in(html), **(typed or {})})
+        where = await self.go(unescape(action[1]), {**hidden_inputs(html), **(typed or {})})
         if where.startswith(self._application) or ONWARD not in self.seen[-1]:
             return where
         onward = self.seen[-1].partition(ONWARD)[2].partition('"')[0]
@@ -202,7 +202,7 @@ class World:
 
 
 @asynccontextmanager
-async def world_at(folder: Path, *, bound: bool = True) -> AsyncIterator[World]:
+async def start_world(folder: Path, *, bound: bool = True) -> AsyncIterator[World]:
     provider = Provider()
     server = await provider.serve()
     common = {

@@ -169,7 +169,7 @@ def test_shortened_list_is_reported(file: Path) -> None:
     assert "raise --limit" not in keys(file, "list", "--limit", "2").stderr
 
 
-def created_into(output: str, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def create_key_with_output(output: str, file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Create a key; the shell's redirection `output` takes stdout."""
     command = [sys.executable, "-m", "gateway", "keys", "create", *arguments, "-c", str(file)]
     return subprocess.run(
@@ -190,7 +190,7 @@ def created_into(output: str, file: Path, *arguments: str) -> subprocess.Complet
 )
 def test_key_that_cannot_be_printed_is_revoked(file: Path, output: str, why: str, form: tuple[str, ...]) -> None:
     assert keys(file, "create", "first").exit_code == 0
-    done = created_into(output, file, "agent", *form)
+    done = create_key_with_output(output, file, "agent", *form)
     assert done.returncode == 1
     assert done.stderr == (
         f"Error: the key could not be printed ({why}), so it is revoked: send the output to another place, and create a "
@@ -204,7 +204,7 @@ def test_key_that_cannot_be_printed_is_revoked(file: Path, output: str, why: str
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_key_stays_if_its_replacement_cannot_be_printed(file: Path) -> None:
     old = printed_json(file, "create", "agent", "--expires", "30d")
-    done = created_into(">/dev/full", file, "agent", "--replaces", str(old["id"]), "--overlap", "0s")
+    done = create_key_with_output(">/dev/full", file, "agent", "--replaces", str(old["id"]), "--overlap", "0s")
     assert done.returncode == 1
     assert f"so it is revoked, and key {old['id']} is not replaced: " in done.stderr
     (listed,) = printed_json(file, "list")["keys"]

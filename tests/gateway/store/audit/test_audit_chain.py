@@ -214,11 +214,11 @@ def test_a_rewritten_chain_is_placed_between_the_checkpoints_around_it() -> None
 def test_a_checkpoint_proves_records_only_with_a_trusted_key() -> None:
     others = Ed25519PrivateKey.generate()
     made = checkpoint(CHAIN[9], others)
-    assert made.proven_by([public_text(others)])
+    assert made.is_signed_by([public_text(others)])
     # the checkpoint names the key that signed it, but the verifier does not trust this key
-    assert not made.proven_by([public_text(KEY)])
-    assert not replace(made, hash=CHAIN[8].hash).proven_by([public_text(others)])
-    assert not replace(made, signature="").proven_by([public_text(others), "", "not base64"])
+    assert not made.is_signed_by([public_text(KEY)])
+    assert not replace(made, hash=CHAIN[8].hash).is_signed_by([public_text(others)])
+    assert not replace(made, signature="").is_signed_by([public_text(others), "", "not base64"])
 
 
 def test_checkpoints_are_found_in_a_file_and_among_log_lines() -> None:

@@ -191,7 +191,7 @@ def fits(candidate: Operation, wanted: OperationFilter) -> bool:
     )
 
 
-def made_up() -> list[Operation]:
+def generate_operations() -> list[Operation]:
     drawn = random.Random(5)
     made = []
     for number in range(120):
@@ -215,7 +215,7 @@ def made_up() -> list[Operation]:
 
 
 async def test_each_filter_finds_only_matches(store: Store, small_segments: None) -> None:
-    made = made_up()
+    made = generate_operations()
     for at in range(0, len(made), 5):
         await store.call_log.add_many(made[at : at + 5])
     for case in CASES:

@@ -15,7 +15,7 @@ from gateway.vault import Keyring
 from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, PostgresServer
-from tests.fakes.tls_postgres import tls_before
+from tests.fakes.tls_postgres import tls_proxy_before
 from tests.gateway.store.conftest import KEY, NOW, REF, new
 
 
@@ -23,7 +23,7 @@ from tests.gateway.store.conftest import KEY, NOW, REF, new
 async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
     """Return the URL of an empty database at `localhost`, the name in the server's certificate."""
     server, _ = tls_contexts("localhost", tmp_path)
-    async with tls_before(postgres_server.port, server) as port:
+    async with tls_proxy_before(postgres_server.port, server) as port:
         head, _, name = empty_database.rpartition("/")
         yield f"{head.rpartition('@')[0]}@localhost:{port}/{name}"
 

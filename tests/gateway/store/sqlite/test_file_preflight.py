@@ -31,14 +31,14 @@ def overwrite_pages(path: Path, table: str) -> None:
     path.write_bytes(content)
 
 
-async def stopped_with(running: RunningGateway, tracker: Tracker) -> Path:
+async def stop_with_connection(running: RunningGateway, tracker: Tracker) -> Path:
     await running.import_connection(tracker.grant())
     await running.stop()
     return file_of(running)
 
 
 async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
-    overwrite_pages(await stopped_with(running, tracker), "connections")
+    overwrite_pages(await stop_with_connection(running, tracker), "connections")
     await running.start()
     with capture_logs() as logged:
         for _ in range(3):
@@ -56,7 +56,7 @@ async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: Ru
 
 
 async def test_ready_says_that_the_database_is_damaged(running: RunningGateway, tracker: Tracker) -> None:
-    overwrite_pages(await stopped_with(running, tracker), "connections")
+    overwrite_pages(await stop_with_connection(running, tracker), "connections")
     await running.start()
 
     async def ready(query: str = "") -> tuple[int, Any]:
@@ -73,7 +73,7 @@ async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     assert quick_check(file_of(running), at_most_s=10), "beside a gateway at work"
-    path = await stopped_with(running, tracker)
+    path = await stop_with_connection(running, tracker)
     assert quick_check(path, at_most_s=10)
     assert not quick_check(path, at_most_s=-1)
     overwrite_pages(path, "connection_history")
@@ -85,7 +85,7 @@ async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
 async def test_a_damaged_first_page_advises_to_restore(
     running: RunningGateway, tracker: Tracker, first: int, expected_text: str
 ) -> None:
-    path = await stopped_with(running, tracker)
+    path = await stop_with_connection(running, tracker)
     content = bytearray(path.read_bytes())
     content[first : first + 16] = b"\x55" * 16
     path.write_bytes(content)
