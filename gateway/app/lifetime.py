@@ -198,7 +198,7 @@ async def open_runtime(
         pool=config.store.pool,
     )
     try:
-        with _store_refused(config):
+        with _convert_unavailable(config):
             since = await store.changes.log_end()  # before the integrations, so that the change feed misses no change
             managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
@@ -211,7 +211,7 @@ async def open_runtime(
     tasks: list[asyncio.Task[None]] = []
     try:
         if background:
-            with _store_refused(config):
+            with _convert_unavailable(config):
                 await store.failover.join()
                 await reconcile(store)
             await record_configuration(store, config, "start")
@@ -222,7 +222,7 @@ async def open_runtime(
 
 
 @contextmanager
-def _store_refused(config: Config) -> Iterator[None]:
+def _convert_unavailable(config: Config) -> Iterator[None]:
     """Raise StoreRefused, with one line for the operator, in place of Unavailable: the database can fail, or refuse the
     first write, after it was opened."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.fakes.ports import free_port
-from tests.fakes.processes import Files, NodeFile, Serving, serving
+from tests.fakes.processes import Files, NodeFile, ServingProcess, serving
 
 COUNT: Final = 3
 DRAIN_S: Final = 20
@@ -26,7 +26,7 @@ class Cluster:
             files.path = folder / f"node-{port}.yaml"
             files.write()
             self._files.append(NodeFile(files.path))
-        self._running: list[tuple[AbstractAsyncContextManager[Serving], Serving]] = []
+        self._running: list[tuple[AbstractAsyncContextManager[ServingProcess], ServingProcess]] = []
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Cluster"]:
@@ -38,7 +38,7 @@ class Cluster:
             for context, _ in self._running:
                 await context.__aexit__(None, None, None)
 
-    def node(self, number: int) -> Serving:
+    def node(self, number: int) -> ServingProcess:
         return self._running[number][1]
 
     async def stop(self, number: int, stop_signal: signal.Signals = signal.SIGTERM) -> int:
@@ -57,6 +57,6 @@ class Cluster:
         self._running[number] = await _start_node(self._files[number])
 
 
-async def _start_node(file: NodeFile) -> tuple[AbstractAsyncContextManager[Serving], Serving]:
+async def _start_node(file: NodeFile) -> tuple[AbstractAsyncContextManager[ServingProcess], ServingProcess]:
     context = serving(file)
     return context, await context.__aenter__()

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.fakes.gateways import document
-from tests.fakes.processes import Serving
+from tests.fakes.processes import ServingProcess
 
 ROOT: Final = Path(__file__).parents[2]
 HOST_MIDDLEWARE: Final = """
@@ -111,7 +111,7 @@ async def test_gateway_serve_does_not_import_the_hosts_own_gateway_module(tmp_pa
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    serving = Serving(process)
+    serving = ServingProcess(process)
     try:
         await serving.ready()
         serving.signal(signal.SIGTERM)

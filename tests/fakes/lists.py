@@ -75,7 +75,7 @@ async def serving(page: Page) -> AsyncIterator[Lists]:
 
 
 @asynccontextmanager
-async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["Paged"]:
+async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["PagedGateway"]:
     """Yield a gateway whose connections ``c1`` and ``c2`` belong to a provider with these pages.
 
     `proxy`: more fields for the catalog entry's `proxy`.
@@ -99,7 +99,7 @@ async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) 
         try:
             for connection_id in ("c1", "c2"):
                 await import_connection(gateway, connection_id)
-            yield Paged(gateway, lists)
+            yield PagedGateway(gateway, lists)
         finally:
             await gateway.stop()
 
@@ -149,7 +149,7 @@ class PagedReply:
 
 
 @dataclass(frozen=True)
-class Paged:
+class PagedGateway:
     gateway: RunningGateway
     lists: Lists
 

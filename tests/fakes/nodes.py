@@ -12,7 +12,7 @@ import aiohttp
 import yaml
 
 from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
-from tests.fakes.processes import NodeFile, Serving, serving
+from tests.fakes.processes import NodeFile, ServingProcess, serving
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 
@@ -22,7 +22,7 @@ class Nodes:
     connections.
     """
 
-    def __init__(self, running: Sequence[Serving], http: aiohttp.ClientSession) -> None:
+    def __init__(self, running: Sequence[ServingProcess], http: aiohttp.ClientSession) -> None:
         self.running = running
         self.urls = [f"http://127.0.0.1:{node.port}" for node in running]
         self.http = http

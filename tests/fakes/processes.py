@@ -76,7 +76,7 @@ class NodeFile:
     path: Path
 
 
-class Serving:
+class ServingProcess:
     """A running process. `port` and `metrics_url` are set when the process is ready. `log`: its log entries so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -174,7 +174,7 @@ class Serving:
 @asynccontextmanager
 async def serving(
     files: "Files | NodeFile", listener: socket.socket | None = None, *, skew_s: float = 0.0, folder: Path | None = None
-) -> AsyncIterator[Serving]:
+) -> AsyncIterator[ServingProcess]:
     """Start a process and yield it when it is ready. `listener`: a socket on which the process serves; None: its own.
 
     `skew_s`: how many seconds the clock of the process and its children is ahead. `folder`: of its simulated machine,
@@ -197,7 +197,7 @@ async def serving(
         pass_fds=[listener.fileno()] if listener is not None else [],
         env=environment,
     )
-    gateway = Serving(process)
+    gateway = ServingProcess(process)
     try:
         await gateway.ready()
         yield gateway

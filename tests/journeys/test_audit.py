@@ -21,7 +21,7 @@ from tests.fakes.commands import CommandOutput, command_output
 from tests.fakes.console import at_console, csrf_token
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import CONNECTION, Files, Serving, serving
+from tests.fakes.processes import CONNECTION, Files, ServingProcess, serving
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 
@@ -367,7 +367,7 @@ async def test_a_kill_during_writes_loses_no_record_of_an_acknowledged_write(tmp
     assert done.code == 0, done.err
 
 
-async def _writing(gateway: Serving, name: str, acknowledged: list[str]) -> None:
+async def _writing(gateway: ServingProcess, name: str, acknowledged: list[str]) -> None:
     import aiohttp
 
     from tests.fakes.gateways import SECRET_KEY

@@ -16,7 +16,7 @@ import aiohttp
 from tests.fakes.fronts import HOST
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import ROOT, Serving
+from tests.fakes.processes import ROOT, ServingProcess
 from tests.loss.network import NODES, PROVIDER, inside, namespace
 
 PORT: Final = 3003
@@ -39,8 +39,8 @@ class Cluster:
 
     def __init__(self, folder: Path, provider_port: int, store_url: str) -> None:
         self._folder = folder
-        self._running: dict[int, Serving] = {}
-        self._ended = list[Serving]()
+        self._running: dict[int, ServingProcess] = {}
+        self._ended = list[ServingProcess]()
         url = f"http://{PROVIDER}:{provider_port}"
         write_entry(folder, "tracker", tracker_entry(url))
         self._document: dict[str, Any] = document([f"{PROVIDER}/32:{provider_port}"])
@@ -65,10 +65,10 @@ class Cluster:
             stderr=asyncio.subprocess.PIPE,
             env=environment,
         )
-        self._running[number] = Serving(process)
+        self._running[number] = ServingProcess(process)
         await self._running[number].ready()
 
-    def node(self, number: int) -> Serving:
+    def node(self, number: int) -> ServingProcess:
         return self._running[number]
 
     async def serves(self, number: int) -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.cli.try_.try_snippets import SentCall, TypedBody, nango, requests
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Paged, paged
+from tests.fakes.lists import PagedGateway, paged
 from tests.sdks import environments
 
 ALL = os.environ.get("GATEWAY_SDKS") == "all"
@@ -19,7 +19,7 @@ BODY = """{"it's": "\\"quoted\\"", "ü": "{}"}"""
 
 
 @pytest.fixture
-async def snippet_gateway(tmp_path: Path) -> AsyncIterator[Paged]:
+async def snippet_gateway(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     async def echo(request: web.Request) -> web.Response:
         text = {"method": request.method, "target": request.raw_path, "body": (await request.read()).decode()}
         return web.json_response({**text, "mine": request.headers.get("X-Mine")})
@@ -42,7 +42,7 @@ async def output_of(folder: Path, *command: str) -> str:
     return output.decode()
 
 
-def calls(snippet_gateway: Paged) -> list[SentCall]:
+def calls(snippet_gateway: PagedGateway) -> list[SentCall]:
     fields = {"X-Mine": "a 'b' \"c\""}
     get = SentCall(snippet_gateway.gateway.url, "GET", "/a%2Fb?x=%271&y=%20", "tracker", "c1", fields)
     typed = {**fields, "Content-Type": "application/json"}
@@ -55,7 +55,7 @@ def calls(snippet_gateway: Paged) -> list[SentCall]:
 
 
 @pytest.mark.skipif(not ALL, reason="too slow for every run; `make sdks` runs it")
-async def test_the_requests_snippet_makes_the_same_call(snippet_gateway: Paged, tmp_path: Path) -> None:
+async def test_the_requests_snippet_makes_the_same_call(snippet_gateway: PagedGateway, tmp_path: Path) -> None:
     (tmp_path / "a file").write_text(BODY)
     interpreter = await asyncio.to_thread(environments.python)
     for sent in calls(snippet_gateway):
@@ -66,7 +66,7 @@ async def test_the_requests_snippet_makes_the_same_call(snippet_gateway: Paged, 
 
 
 @pytest.mark.skipif(not ALL, reason="too slow for every run; `make sdks` runs it")
-async def test_the_nango_snippet_makes_the_same_call(snippet_gateway: Paged, tmp_path: Path) -> None:
+async def test_the_nango_snippet_makes_the_same_call(snippet_gateway: PagedGateway, tmp_path: Path) -> None:
     (tmp_path / "a file").write_text(BODY)
     (tmp_path / "node_modules").symlink_to(await asyncio.to_thread(environments.node_modules))
     for sent in calls(snippet_gateway):

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.processes import ROOT, Serving
+from tests.fakes.processes import ROOT, ServingProcess
 from tests.fakes.tracker import Tracker
 from tests.selftest.points import OFTEN, POINTS, order
 
@@ -133,7 +133,9 @@ async def store_expired_connections(
         await before.stop()
 
 
-async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
+async def _kill_worker(
+    point: str, name: str, folder: Path, serving: ServingProcess, tracker: Tracker, deaths: int
+) -> bool:
     """Return whether the worker died at the point. The parent replaces the worker, and the gateway continues."""
     if point in HELD_AT_PROVIDER:
         (tracker.hold if point == AT_PROVIDER else tracker.hold_response).clear()
@@ -154,7 +156,7 @@ async def _kill_worker(point: str, name: str, folder: Path, serving: Serving, tr
     return bool(died[deaths - 1]["exit"] == -signal.SIGKILL)
 
 
-async def _kill_parent(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
+async def _kill_parent(point: str, name: str, serving: ServingProcess, tracker: Tracker) -> bool:
     """Return whether the parent died at the point. Its workers end too."""
     tracker.hold_response.clear()
     before = tracker.calls["refresh_token"]
@@ -177,7 +179,7 @@ async def _release_provider(tracker: Tracker) -> None:
     tracker.response = None
 
 
-async def _wait_until_served(serving: Serving, name: str) -> None:
+async def _wait_until_served(serving: ServingProcess, name: str) -> None:
     """Call until the status is not 503. A call waits for the refresh, and a call is repeated if the token endpoint
     failed.
     """
@@ -201,7 +203,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> Path:
 
 
 @asynccontextmanager
-async def process(how: str, file: Path) -> AsyncIterator[Serving]:
+async def process(how: str, file: Path) -> AsyncIterator[ServingProcess]:
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.selftest.points", how, "serve", "-c", str(file)),
         stdout=asyncio.subprocess.PIPE,
@@ -209,7 +211,7 @@ async def process(how: str, file: Path) -> AsyncIterator[Serving]:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(file.parent)},
     )
-    serving = Serving(started)
+    serving = ServingProcess(started)
     try:
         await serving.ready()
         yield serving

@@ -14,7 +14,7 @@ import aiohttp
 
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import Upstream
-from tests.fakes.processes import CONNECTION, Files, Serving, serving
+from tests.fakes.processes import CONNECTION, Files, ServingProcess, serving
 from tests.selftest.trial_result import TrialResult
 
 REFUSED_S: Final = 20.0
@@ -26,7 +26,9 @@ DISK_BYTES: Final = 8 << 20
 class Disk:
     """A disk of limited size. `fill` uses up its space, `free` releases it."""
 
-    def __init__(self, kind: str, fill: Callable[[Serving], None], free: Callable[[Serving], None]) -> None:
+    def __init__(
+        self, kind: str, fill: Callable[[ServingProcess], None], free: Callable[[ServingProcess], None]
+    ) -> None:
         self.kind, self.fill, self.free = kind, fill, free
 
 
@@ -36,17 +38,17 @@ def small_disk(folder: Path) -> Iterator[Disk]:
     mounted = os.geteuid() == 0 and _mount(folder)
     ballast = folder / "ballast"
 
-    def fill(_: Serving) -> None:
+    def fill(_: ServingProcess) -> None:
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
 
-    def limit(process: Serving) -> None:
+    def limit(process: ServingProcess) -> None:
         largest = max(file.stat().st_size for file in folder.glob("gateway.db*"))
         for pid in (process.process.pid, *process.workers()):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
 
-    def unlimit(process: Serving) -> None:
+    def unlimit(process: ServingProcess) -> None:
         infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         for pid in (process.process.pid, *process.workers()):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, infinite)

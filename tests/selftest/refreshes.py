@@ -19,7 +19,7 @@ import aiohttp
 
 from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import Serving
+from tests.fakes.processes import ServingProcess
 from tests.selftest.crash import SlowTracker, process, write_config
 from tests.selftest.points import OFTEN
 from tests.selftest.trial_result import TrialResult
@@ -157,7 +157,7 @@ class _Trial:
     ) -> None:
         self._folder, self._config, self._tracker, self._tally = folder, config, tracker, tally
         self._dice, self._stack = dice, stack
-        self._serving: Serving | None = None
+        self._serving: ServingProcess | None = None
         self._started = 0  # number of workers of the running process
         self._made = 0
         self.reported = set[str]()
@@ -204,7 +204,7 @@ class _Trial:
             if state != ("needs_reauth" if name in self.reported else "active")
         ]
 
-    async def _running(self) -> Serving:
+    async def _running(self) -> ServingProcess:
         """Return the gateway as soon as all its workers serve. If the gateway was killed, start a new one."""
         if self._serving is None:
             self._config["server"]["workers"] = self._started = WORKERS

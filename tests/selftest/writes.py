@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.processes import Files, Serving, serving
+from tests.fakes.processes import Files, ServingProcess, serving
 from tests.selftest.trial_result import TrialResult
 
 WRITERS: Final = 4
@@ -116,7 +116,7 @@ async def kills_during_writes(
     return tally
 
 
-async def _write_until_killed(process: Serving, writers: list[Writer], after_s: float) -> None:
+async def _write_until_killed(process: ServingProcess, writers: list[Writer], after_s: float) -> None:
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         tasks = [asyncio.create_task(writer.run(http, f"http://127.0.0.1:{process.port}")) for writer in writers]
         while not any(writer.acknowledged for writer in writers) and not any(task.done() for task in tasks):
@@ -137,7 +137,7 @@ def _rows_of(database: Path) -> tuple[bool, dict[str, int]]:
     return sound, {name: json.loads(metadata)["n"] for name, metadata in rows}
 
 
-async def _count_unreadable(process: Serving, writers: list[Writer]) -> int:
+async def _count_unreadable(process: ServingProcess, writers: list[Writer]) -> int:
     """Return how many writers have a last credential that cannot be read, or that differs from the acknowledged
     credential.
     """

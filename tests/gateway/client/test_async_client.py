@@ -12,7 +12,7 @@ from aiohttp import web
 from gateway.app.routes import ROUTES
 from gateway.client import AsyncClient, Client, GatewayError
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import KEY, Lists, Paged, paged, pages_of, serving
+from tests.fakes.lists import KEY, Lists, PagedGateway, paged, pages_of, serving
 
 Call = Callable[..., Awaitable[Any]]
 RECONNECTS = any(path == "/connect/sessions/reconnect" for _, path, _ in ROUTES)
@@ -20,7 +20,7 @@ GIVEN = {"type": "API_KEY", "apiKey": "another-key"}
 
 
 @pytest.fixture
-async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
+async def list_(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     async with paged(tmp_path, pages_of(1)) as running:
         yield running
 
@@ -58,7 +58,7 @@ def calling(kind: str, url: str) -> Call:
 
 
 @pytest.fixture(params=["async", "sync"])
-def call(request: pytest.FixtureRequest, list_: Paged) -> Call:
+def call(request: pytest.FixtureRequest, list_: PagedGateway) -> Call:
     return calling(request.param, list_.gateway.url)
 
 

@@ -24,7 +24,7 @@ from gateway.client import (
     Unreachable,
 )
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import KEY, Paged, paged
+from tests.fakes.lists import KEY, PagedGateway, paged
 from tests.fakes.patience import PATIENCE_S
 
 METHODS = ["get", "post", "put", "patch", "delete", "head", "options"]
@@ -56,13 +56,13 @@ async def echo(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
+async def list_(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     async with paged(tmp_path, echo) as running:
         yield running
 
 
 @pytest.fixture(params=["async", "sync"])
-async def call(request: pytest.FixtureRequest, list_: Paged) -> AsyncIterator[Call]:
+async def call(request: pytest.FixtureRequest, list_: PagedGateway) -> AsyncIterator[Call]:
     """``await call("get", "/x", …)`` on either client."""
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     if request.param == "async":
@@ -149,7 +149,7 @@ async def test_a_call_may_name_another_connection(call: Call) -> None:
     assert fault.request_id
 
 
-async def test_base_url_can_be_overridden_where_allowed(call: Call, list_: Paged) -> None:
+async def test_base_url_can_be_overridden_where_allowed(call: Call, list_: PagedGateway) -> None:
     response = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
     assert response.json()["target"] == "/v2/x"
     with pytest.raises(GatewayError, match="base_url_override_not_allowed"):
@@ -188,7 +188,7 @@ async def test_unreachable_gateway_is_reported(unused_tcp_port: int) -> None:
             await client.get("/x")
 
 
-async def test_invalid_key_is_reported_without_showing_it(list_: Paged) -> None:
+async def test_invalid_key_is_reported_without_showing_it(list_: PagedGateway) -> None:
     async with AsyncClient(
         list_.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
     ) as client:
@@ -207,7 +207,7 @@ async def test_a_connection_is_read(call: Call) -> None:
         await call("get_connection", connection_id="a/b c")
 
 
-async def test_stream_yields_pieces_as_they_arrive(list_: Paged) -> None:
+async def test_stream_yields_pieces_as_they_arrive(list_: PagedGateway) -> None:
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
         async with client.stream("GET", "/endless") as response:
@@ -225,7 +225,7 @@ async def append_lines(seen: bytearray, response: AsyncStream) -> None:
         seen += piece
 
 
-async def test_blocking_client_behaves_like_the_async_client(list_: Paged) -> None:
+async def test_blocking_client_behaves_like_the_async_client(list_: PagedGateway) -> None:
     def use() -> list[Any]:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
         with Client(list_.gateway.url, SECRET_KEY, **names) as client:
@@ -243,7 +243,7 @@ async def test_blocking_client_behaves_like_the_async_client(list_: Paged) -> No
     assert await asyncio.to_thread(use) == [b"line 1", "ab", "GET"]
 
 
-async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(list_: Paged) -> None:
+async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(list_: PagedGateway) -> None:
     def use() -> list[str]:
         with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
             with client.stream("GET", "/endless") as response:
@@ -254,7 +254,7 @@ async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(lis
     assert await asyncio.to_thread(use) == []
 
 
-async def test_threads_may_share_a_client(list_: Paged) -> None:
+async def test_threads_may_share_a_client(list_: PagedGateway) -> None:
     with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
         responses = await asyncio.gather(*(asyncio.to_thread(client.get, f"/{number}") for number in range(8)))
         assert [response.json()["target"] for response in responses] == [f"/v1/{number}" for number in range(8)]
@@ -278,7 +278,7 @@ client.close()
 """
 
 
-async def test_a_forked_process_starts_its_own_thread(list_: Paged) -> None:
+async def test_a_forked_process_starts_its_own_thread(list_: PagedGateway) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, list_.gateway.url, SECRET_KEY)
     async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0

@@ -24,7 +24,7 @@ from gateway.client import (
     Unreachable,
 )
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Page, Paged, paged, pages_of
+from tests.fakes.lists import Page, PagedGateway, paged, pages_of
 
 NAMES: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
 ALL = [{"n": number} for number in range(1, 9)]
@@ -49,7 +49,7 @@ async def append_records(seen: list[Any], pages: AsyncPages) -> None:
 
 
 @asynccontextmanager
-async def client_of(list_: Paged, port: int | None = None, **extra: Any) -> AsyncIterator[AsyncClient]:
+async def client_of(list_: PagedGateway, port: int | None = None, **extra: Any) -> AsyncIterator[AsyncClient]:
     url = list_.gateway.url if port is None else f"http://127.0.0.1:{port}"
     async with AsyncClient(url, SECRET_KEY, **NAMES, **extra) as client:
         yield client
@@ -164,7 +164,7 @@ async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def interrupting_proxy(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
+async def interrupting_proxy(list_: PagedGateway, *after_bytes: int) -> AsyncIterator[int]:
     """A proxy in front of the gateway that resets its first connections after this many bytes of responses."""
     left = list(after_bytes)
     port = int(list_.gateway.url.rpartition(":")[2])
@@ -326,7 +326,7 @@ async def test_client_is_usable_after_an_iteration_that_stops_early(tmp_path: Pa
 
 
 async def test_blocking_list_is_resumed_in_the_same_way(tmp_path: Path) -> None:
-    def use(list_: Paged) -> None:
+    def use(list_: PagedGateway) -> None:
         with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
             pages = client.paginate("/list")
             assert list(pages) == ALL

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.load import Load, Upstream
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import Files, Serving, head, serving
+from tests.fakes.processes import Files, ServingProcess, head, serving
 from tests.fakes.raw import exchange, parsed
 
 PROMTOOL = shutil.which("promtool")
@@ -23,12 +23,12 @@ PROMTOOL = shutil.which("promtool")
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
-async def total(gateway: Serving, name: str) -> float:
+async def total(gateway: ServingProcess, name: str) -> float:
     families = text_string_to_metric_families(await gateway.metrics())
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-async def wait_until_total(gateway: Serving, name: str, wanted: float) -> None:
+async def wait_until_total(gateway: ServingProcess, name: str, wanted: float) -> None:
     """Wait until a total is reached, since a request is counted after its response was sent. A total never
     decreases."""
     seen = 0.0
@@ -41,7 +41,7 @@ async def wait_until_total(gateway: Serving, name: str, wanted: float) -> None:
     assert seen == wanted
 
 
-async def wait_until_gauge_above(gateway: Serving, name: str, least: float) -> None:
+async def wait_until_gauge_above(gateway: ServingProcess, name: str, least: float) -> None:
     """Wait until a gauge is exceeded, since other workers' gauges are a few seconds old."""
     async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, name) <= least:
@@ -78,7 +78,7 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path)
         assert await total(gateway, "gateway_process_cpu_seconds_total") >= cpu_s
 
 
-async def reaches_workers(gateway: Serving, wanted: int) -> None:
+async def reaches_workers(gateway: ServingProcess, wanted: int) -> None:
     """Wait for the number of workers, which is a few seconds old."""
     async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, "gateway_workers") != wanted:

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes import without_syscalls
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import ROOT, Serving
+from tests.fakes.processes import ROOT, ServingProcess
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import call, store_expired_connections, wait_for_token_request, write_config
 
@@ -35,7 +35,7 @@ async def test_killed_worker_loses_no_token_under_the_units_filter(tracker: Trac
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    serving = Serving(process)
+    serving = ServingProcess(process)
     try:
         await serving.ready()
         tracker.hold_response.clear()

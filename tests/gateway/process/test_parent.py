@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import Files, NodeFile, Serving, head, serving
+from tests.fakes.processes import Files, NodeFile, ServingProcess, head, serving
 from tests.fakes.raw import exchange, parsed
 from tests.fakes.tracker import Tracker
 
@@ -34,7 +34,7 @@ async def wait_until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def status_of(gateway: Serving, request: bytes) -> int:
+async def status_of(gateway: ServingProcess, request: bytes) -> int:
     return parsed(await exchange(gateway.port, request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).status
 
 
@@ -62,7 +62,7 @@ class ExpiredConnections:
         await before.stop()
 
     @asynccontextmanager
-    async def in_flight(self) -> AsyncIterator[tuple[Serving, "asyncio.Future[list[Any]]"]]:
+    async def in_flight(self) -> AsyncIterator[tuple[ServingProcess, "asyncio.Future[list[Any]]"]]:
         """Yield a gateway while it refreshes every connection, with the provider's replies held back, and the waiting
         calls.
         """

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Paged, PagedReply, paged
+from tests.fakes.lists import PagedGateway, PagedReply, paged
 from tests.fakes.lists import serving as lists_serving
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION, Files, serving
@@ -38,7 +38,7 @@ def large_pages(size: int, count: int = 2) -> Any:
     return page
 
 
-async def calls(list_: Paged, count: int, **options: Any) -> list[PagedReply]:
+async def calls(list_: PagedGateway, count: int, **options: Any) -> list[PagedReply]:
     return await asyncio.gather(*(list_.call(**options) for _ in range(count)))
 
 

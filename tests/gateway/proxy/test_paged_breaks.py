@@ -19,7 +19,7 @@ from gateway.proxy import page_fetch as reading
 from gateway.proxy.page_fetch import RETRIES
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, Paged, paged, pages_of, serving
+from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, PagedGateway, paged, pages_of, serving
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -369,7 +369,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
 
 
 async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Path) -> None:
-    gateways: list[Paged] = []
+    gateways: list[PagedGateway] = []
 
     async def page(request: web.Request) -> web.StreamResponse:
         if request.query.get("after") == "1":

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.load import Load, Upstream, content
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.processes import Files, Serving, head, serving
+from tests.fakes.processes import Files, ServingProcess, head, serving
 from tests.fakes.raw import dial
 
 # The gateway runs in its own processes, so one event loop for the test is enough.
@@ -27,7 +27,7 @@ STREAMS = 100
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
-async def request_status(gateway: Serving, request: bytes) -> int:
+async def request_status(gateway: ServingProcess, request: bytes) -> int:
     async with dial(gateway.port) as client:
         client.send(request)
         return (await client.response()).status

@@ -15,7 +15,7 @@ import pytest
 
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.load import SHORT, Upstream
-from tests.fakes.processes import CONNECTION, Files, Serving, serving
+from tests.fakes.processes import CONNECTION, Files, ServingProcess, serving
 
 WRK = shutil.which("wrk")
 SECONDS = 20
@@ -136,7 +136,7 @@ async def test_wrk_counts_no_failed_request_during_stops(tmp_path: Path, workers
     assert none_failed(counted)
 
 
-async def run_successors(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
+async def run_successors(files: Files, listener: socket.socket, serves: ServingProcess, load: Run) -> int:
     """Start several gateways one after the other on the same socket. Stop each gateway as soon as its successor is
     ready.
 

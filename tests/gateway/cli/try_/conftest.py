@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import main
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Paged, paged
+from tests.fakes.lists import PagedGateway, paged
 
 Try = Callable[..., Awaitable[Result]]
 
@@ -43,7 +43,7 @@ async def response(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def running_target(tmp_path: Path) -> AsyncIterator[Paged]:
+async def running_target(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     """A gateway with connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
     verification = {"method": "GET", "endpoints": ["/whoami"]}
     async with paged(tmp_path, response, verification=verification) as running:

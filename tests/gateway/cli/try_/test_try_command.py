@@ -13,14 +13,16 @@ from aiohttp import web
 from gateway.cli.demo.demo_folder import DemoFolder
 from gateway.cli.try_.try_output import MAX_LINES
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import KEY, Paged
+from tests.fakes.lists import KEY, PagedGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT
 from tests.gateway.cli.config_file import responding
 from tests.gateway.cli.try_.conftest import Try
 
 
-async def test_a_call_shows_request_response_timing_and_snippets(running_target: Paged, try_command: Try) -> None:
+async def test_a_call_shows_request_response_timing_and_snippets(
+    running_target: PagedGateway, try_command: Try
+) -> None:
     result = await try_command("tracker", "c1", "/a?x=1", "-q", "y=a b", "-H", "X-Mine: me")
     assert result.exit_code == 0, result.output
     shown = result.stdout
@@ -37,7 +39,7 @@ async def test_a_call_shows_request_response_timing_and_snippets(running_target:
 
 
 async def test_default_is_the_newest_connection_and_the_entrys_verification_call(
-    running_target: Paged, try_command: Try
+    running_target: PagedGateway, try_command: Try
 ) -> None:
     result = await try_command("--snippet", "none", "--json")
     body = json.loads(result.stdout)
@@ -53,7 +55,7 @@ async def test_default_is_the_newest_connection_and_the_entrys_verification_call
     assert "GET /whoami" in again.stderr
 
 
-async def test_json_output_is_never_shortened(running_target: Paged, try_command: Try) -> None:
+async def test_json_output_is_never_shortened(running_target: PagedGateway, try_command: Try) -> None:
     body = json.loads((await try_command("tracker", "c1", "/long", "--json")).stdout)
     assert len(body["body"]) == 100
     assert set(body["snippets"]) == {"curl", "python", "requests", "node", "nango"}
@@ -61,7 +63,7 @@ async def test_json_output_is_never_shortened(running_target: Paged, try_command
     assert binary["body"] == {"base64": base64.b64encode(b"\x89PNG\xff\x00").decode()}
 
 
-async def test_a_long_response_is_cut_with_a_hint_how_to_see_it(running_target: Paged, try_command: Try) -> None:
+async def test_a_long_response_is_cut_with_a_hint_how_to_see_it(running_target: PagedGateway, try_command: Try) -> None:
     short = (await try_command("tracker", "c1", "/long", "--snippet", "none")).stdout
     assert f"… {302 - MAX_LINES} more lines; --all shows everything" in short
     assert '"n": 99' not in short
@@ -70,7 +72,7 @@ async def test_a_long_response_is_cut_with_a_hint_how_to_see_it(running_target: 
     assert "more lines" not in whole
 
 
-async def test_binary_response_is_reported_and_not_printed(running_target: Paged, try_command: Try) -> None:
+async def test_binary_response_is_reported_and_not_printed(running_target: PagedGateway, try_command: Try) -> None:
     assert "6 bytes of image/png, not shown" in (await try_command("tracker", "c1", "/binary")).stdout
     assert "\x1b[2J" not in (await try_command("tracker", "c1", "/sly")).stdout
     assert "data: 1\n\ndata: 2" in (await try_command("tracker", "c1", "/events")).stdout
@@ -89,7 +91,7 @@ async def test_binary_response_is_reported_and_not_printed(running_target: Paged
     ],
 )
 async def test_body_is_sent_as_curl_does(
-    running_target: Paged,
+    running_target: PagedGateway,
     try_command: Try,
     tmp_path: Path,
     arguments: list[str],
@@ -103,7 +105,7 @@ async def test_body_is_sent_as_curl_does(
     assert response["request"]["method"] == method
 
 
-async def test_a_dry_run_sends_nothing(running_target: Paged, try_command: Try) -> None:
+async def test_a_dry_run_sends_nothing(running_target: PagedGateway, try_command: Try) -> None:
     before = len(running_target.lists.seen)
     result = await try_command("tracker", "c1", "/x", "--dry-run", "-d", "a=b")
     assert result.exit_code == 0
@@ -117,7 +119,7 @@ async def test_a_dry_run_sends_nothing(running_target: Paged, try_command: Try) 
     assert len(running_target.lists.seen) == before
 
 
-async def test_error_of_the_provider_is_exit_code_3(running_target: Paged, try_command: Try) -> None:
+async def test_error_of_the_provider_is_exit_code_3(running_target: PagedGateway, try_command: Try) -> None:
     result = await try_command("tracker", "c1", "/gone", "--snippet", "none")
     assert result.exit_code == 3
     assert "410 Gone" in result.stdout
@@ -125,7 +127,7 @@ async def test_error_of_the_provider_is_exit_code_3(running_target: Paged, try_c
 
 
 async def test_an_unknown_integration_is_reported_with_the_existing_ones(
-    running_target: Paged, try_command: Try
+    running_target: PagedGateway, try_command: Try
 ) -> None:
     result = await try_command("trakcer", "c1", "/x")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -138,7 +140,7 @@ async def test_an_unknown_integration_is_reported_with_the_existing_ones(
 
 
 async def test_an_unknown_connection_is_reported_with_the_nearest_and_the_newest(
-    running_target: Paged, try_command: Try
+    running_target: PagedGateway, try_command: Try
 ) -> None:
     result = await try_command("tracker", "c11", "/x")
     assert result.exit_code == 1
@@ -148,7 +150,7 @@ async def test_an_unknown_connection_is_reported_with_the_nearest_and_the_newest
 
 
 async def test_an_integration_without_a_connection_gets_a_link_to_make_one(
-    running_target: Paged, try_command: Try
+    running_target: PagedGateway, try_command: Try
 ) -> None:
     for item in ("c1", "c2"):
         await running_target.gateway.json("DELETE", f"/connections/{item}?provider_config_key=tracker")
@@ -158,7 +160,7 @@ async def test_an_integration_without_a_connection_gets_a_link_to_make_one(
     assert f"{running_target.gateway.url}/connect?session_token=" in result.stderr
 
 
-async def test_a_setting_in_the_path_is_the_connections(running_target: Paged, try_command: Try) -> None:
+async def test_a_setting_in_the_path_is_the_connections(running_target: PagedGateway, try_command: Try) -> None:
     body = {"provider_config_key": "tracker", "connection_id": "c3", "connection_config": {"site": "s-1"}}
     await running_target.gateway.json(
         "POST", "/connections", json={**body, "credentials": {"type": "API_KEY", "apiKey": KEY}}, expect=201
@@ -169,7 +171,7 @@ async def test_a_setting_in_the_path_is_the_connections(running_target: Paged, t
     assert "has no setting 'place'" in (await try_command("tracker", "c3", "/{place}")).stderr
 
 
-async def test_a_url_below_the_base_url_is_used_as_its_path(running_target: Paged, try_command: Try) -> None:
+async def test_a_url_below_the_base_url_is_used_as_its_path(running_target: PagedGateway, try_command: Try) -> None:
     body = json.loads((await try_command("tracker", "c1", f"{running_target.lists.url}/v1/a?x=1", "--json")).stdout)
     assert body["body"]["target"] == "/v1/a?x=1"
     result = await try_command("tracker", "c1", "https://api.example.com/a")
@@ -178,7 +180,7 @@ async def test_a_url_below_the_base_url_is_used_as_its_path(running_target: Page
     assert "Base-Url-Override" in result.stderr
 
 
-async def test_error_for_a_wrong_key_names_its_source(running_target: Paged, try_command: Try) -> None:
+async def test_error_for_a_wrong_key_names_its_source(running_target: PagedGateway, try_command: Try) -> None:
     result = await try_command("tracker", "c1", "/x", "--key", "not-the-key-0123456789")
     assert result.exit_code == 1
     assert "unknown_account" in result.stderr
@@ -186,13 +188,13 @@ async def test_error_for_a_wrong_key_names_its_source(running_target: Paged, try
     assert "not-the-key" not in result.output
 
 
-async def test_contradictory_options_are_wrong_usage(running_target: Paged, try_command: Try) -> None:
+async def test_contradictory_options_are_wrong_usage(running_target: PagedGateway, try_command: Try) -> None:
     for words in (["-X", "GE T"], ["-H", "no colon"], ["-q", "noequals"], ["-d", "@nothing-here"]):
         assert (await try_command("tracker", "c1", "/x", *words)).exit_code == 2
 
 
 async def test_demo_folder_and_its_current_url_are_found(
-    running_target: Paged, try_command: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running_target: PagedGateway, try_command: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
     with demo.lock():
@@ -223,7 +225,7 @@ async def test_without_a_running_gateway_it_says_how_to_start_one(
 
 
 async def test_variables_of_another_terminal_are_not_needed(
-    running_target: Paged, try_command: Try, tmp_path: Path
+    running_target: PagedGateway, try_command: Try, tmp_path: Path
 ) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(

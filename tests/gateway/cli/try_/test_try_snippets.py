@@ -12,7 +12,7 @@ import pytest
 
 from gateway.cli.try_.try_snippets import ALL, SentCall, TypedBody
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Paged
+from tests.fakes.lists import PagedGateway
 from tests.fakes.patience import PATIENCE_S
 
 # requests and @nangohq/node are not dependencies: tests/sdks installs them and runs their snippets.
@@ -48,7 +48,7 @@ async def run(name: str, snippet: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_a_snippet_makes_the_same_call(running_target: Paged, tmp_path: Path, name: str) -> None:
+async def test_a_snippet_makes_the_same_call(running_target: PagedGateway, tmp_path: Path, name: str) -> None:
     (tmp_path / "a file").write_text(BODY)
     for body in (None, TypedBody(BODY.encode()), TypedBody(BODY.encode(), "a file")):
         method = "GET" if body is None else "PATCH"
