@@ -210,7 +210,7 @@ async def _find_open(store: Store, release: Callable[[str], None]) -> list[Conne
 def _log_failure(fault: Exception) -> None:
     """Log why the recovery failed, with a traceback if the cause is possibly a bug.
 
-    An OSError is none: the journal's folder cannot be read or written now.
+    An OSError is no bug: the journal's folder cannot be read or written now.
     """
     known = isinstance(fault, GatewayError | OSError)
     cause = fault.__cause__ if isinstance(fault, JournalUnreadable) else None

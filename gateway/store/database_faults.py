@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from gateway import clock
 from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.store.postgres.sqlstates import MISSING_PARTS, UNREADABLE_TEXT, postgres_cause
-from gateway.store.preflight_checks import DISK_FULL, READ_ONLY, StoreRefused, damages, sqlite_cause
+from gateway.store.preflight_checks import DISK_FULL, READ_ONLY, StoreRefused, reports_damage, sqlite_cause
 from gateway.vault import VaultError
 
 RETRY_AFTER_S: Final = 5
@@ -164,5 +164,5 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
 
 def _is_damage(error: BaseException) -> bool:
     if isinstance(error, DBAPIError):
-        return damages(error.orig) or _sqlstate(error) in CORRUPT
-    return damages(error)
+        return reports_damage(error.orig) or _sqlstate(error) in CORRUPT
+    return reports_damage(error)

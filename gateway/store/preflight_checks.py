@@ -47,7 +47,7 @@ class StoreDamaged(StoreRefused):
     """The file is damaged. The operator must restore a backup."""
 
 
-def damages(error: BaseException | None) -> bool:
+def reports_damage(error: BaseException | None) -> bool:
     """Return whether SQLite's `error` says that the file is damaged, so that a retry cannot help."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(code, int) and code & 0xFF in DAMAGE

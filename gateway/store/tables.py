@@ -61,7 +61,7 @@ def environment_name() -> Column[Any]:
     return Column("environment", Text, ForeignKey("environments.name"), nullable=False)
 
 
-def where_set(name: str, column: str, *columns: str) -> Index:
+def index_where_not_null(name: str, column: str, *columns: str) -> Index:
     """Return an index that contains only the rows in which `column` is not null."""
     condition = text(f"{column} IS NOT NULL")
     # PostgreSQL's option is only in the migration, which creates the index. With the option here, every worker on
@@ -161,13 +161,13 @@ connections = Table(
     Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
     Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
-    where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
+    index_where_not_null("connections_by_end", "dies_at", "environment", "dies_at", "id"),
     # Only the migration has `postgresql_where`. In this file, it would load PostgreSQL's dialect, 2 MB, on SQLite too.
     Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
-    where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
+    index_where_not_null("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
     Index("connections_by_trouble", "environment", "created_at", "id", sqlite_where=IN_TROUBLE),
-    where_set("connections_by_lease", "lease_until", "lease_until"),
-    where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
+    index_where_not_null("connections_by_lease", "lease_until", "lease_until"),
+    index_where_not_null("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
     sqlite_autoincrement=True,  # ids are never reused, so that a list's cursor stays valid
 )
 
@@ -373,10 +373,10 @@ deliveries = Table(
     Index("deliveries_by_outbox", "outbox"),
     Index("deliveries_by_message", "message_id"),
     Index("deliveries_by_connection", "environment", "connection_id", "id"),
-    where_set("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
-    where_set("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
-    where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
-    where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
+    index_where_not_null("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
+    index_where_not_null("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
+    index_where_not_null("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
+    index_where_not_null("deliveries_by_end", "ended_at", "state", "ended_at"),
     sqlite_autoincrement=True,  # ids are never reused: the order of the ids is the order of the events
 )
 
@@ -465,7 +465,7 @@ audit_records = Table(
     Index("audit_records_by_time", "at"),
     Index("audit_records_by_action", "action", "sequence"),
     Index("audit_records_by_connection", "connection_id", "sequence"),
-    where_set("audit_records_by_key", "key_id", "key_id", "sequence"),
+    index_where_not_null("audit_records_by_key", "key_id", "key_id", "sequence"),
 )
 
 # This table has a single row. A process that extends the chain locks the row, so only one process does so at a time.

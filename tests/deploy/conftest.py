@@ -37,5 +37,7 @@ async def balancer(
     name: str = request.param
     if program(name) is None:
         pytest.skip(f"{name} is not installed here: apt-get install {name}")
-    async with start_balancer(name, tmp_path_factory.mktemp(name), [f"127.0.0.1:{port}" for port in cluster.ports]) as running:
+    async with start_balancer(
+        name, tmp_path_factory.mktemp(name), [f"127.0.0.1:{port}" for port in cluster.ports]
+    ) as running:
         yield running

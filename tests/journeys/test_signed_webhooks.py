@@ -220,7 +220,7 @@ async def test_a_forged_plaid_token_is_refused(
         "too old": plaid.sign(iat=int(time.time()) - 400),
         "of tomorrow": plaid.sign(iat=int(time.time()) + 400),
         "no time": plaid.sign(iat=None),
-        "a time that is none": plaid.sign(iat="now"),
+        "a time that is not a number": plaid.sign(iat="now"),
         "a key that has ended": plaid.sign(kid="old"),
         "a key that Plaid does not have": plaid.sign(kid="x", key=other),
         "a key id that is a URL": plaid.sign(kid="https://evil.example/k", key=other),

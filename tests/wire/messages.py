@@ -32,10 +32,10 @@ def request(
     *,
     method: bytes = b"GET",
     version: bytes = b"HTTP/1.1",
-    ours: bytes = OURS,
+    gateway_fields: bytes = OURS,
 ) -> bytes:
-    """Return the bytes of a request. `fields`: whole header lines, written after `ours`."""
-    return method + b" " + target + b" " + version + b"\r\n" + ours + fields + b"\r\n" + body
+    """Return the bytes of a request. `fields`: whole header lines, written after `gateway_fields`."""
+    return method + b" " + target + b" " + version + b"\r\n" + gateway_fields + fields + b"\r\n" + body
 
 
 def upload(fields: bytes = b"", body: bytes = b"", *, method: bytes = b"POST", target: bytes = b"/proxy/x") -> bytes:

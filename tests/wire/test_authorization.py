@@ -26,7 +26,7 @@ ACCEPTED_KEY_LINES = table(
 @pytest.mark.parametrize("line", ACCEPTED_KEY_LINES)
 async def test_a_key_is_accepted_and_not_forwarded(bench: Bench, line: bytes) -> None:
     copy = b"X-Copy: %s\r\n" % SECRET
-    received, _ = await bench.passes(request(ours=HOST + line % SECRET + b"\r\n" + naming() + copy))
+    received, _ = await bench.passes(request(gateway_fields=HOST + line % SECRET + b"\r\n" + naming() + copy))
     assert received.head.all("authorization") == [b"Bearer " + CREDENTIAL]
     assert SECRET not in received.head.raw
 
@@ -61,12 +61,12 @@ REFUSED_KEY_LINES = table(
 
 @pytest.mark.parametrize(("line", "code"), REFUSED_KEY_LINES)
 async def test_without_one_valid_key_nothing_is_sent(bench: Bench, line: bytes, code: str) -> None:
-    response = await bench.refuses(request(ours=HOST + line + naming()), status=401, code=code, kept=True)
+    response = await bench.refuses(request(gateway_fields=HOST + line + naming()), status=401, code=code, kept=True)
     assert (response.head.one("www-authenticate") or b"").startswith(b"Bearer")
 
 
 async def test_a_key_in_the_query_is_ignored(bench: Bench) -> None:
-    message = request(b"/proxy/x?access_token=" + SECRET, ours=HOST + naming())
+    message = request(b"/proxy/x?access_token=" + SECRET, gateway_fields=HOST + naming())
     response = await bench.refuses(message, status=401, code="missing_auth_header", kept=True)
     assert "Authorization" in response.message
 
@@ -85,7 +85,7 @@ DUPLICATE_FIELDS = table(
 async def test_a_duplicate_field_that_selects_key_or_connection_is_refused(
     bench: Bench, key: bytes, names: bytes
 ) -> None:
-    response = await bench.refuses(request(ours=HOST + key + names), status=400, code="bad_framing")
+    response = await bench.refuses(request(gateway_fields=HOST + key + names), status=400, code="bad_framing")
     assert "was sent more than once" in response.message
 
 
@@ -115,9 +115,9 @@ INVALID_NAMES = table(
 )
 
 
-@pytest.mark.parametrize(("ours", "status", "code"), INVALID_NAMES)
-async def test_invalid_connection_name_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
-    response = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
+@pytest.mark.parametrize(("gateway_fields", "status", "code"), INVALID_NAMES)
+async def test_invalid_connection_name_is_reported(bench: Bench, gateway_fields: bytes, status: int, code: str) -> None:
+    response = await bench.refuses(request(gateway_fields=gateway_fields), status=status, code=code, kept=True)
     assert any(
         name in response.message for name in ("Provider-Config-Key", "Connection-Id", "integration", "connection")
     )
@@ -176,6 +176,6 @@ async def test_an_override_of_the_own_origin_keeps_its_path(bench: Bench, path: 
 
 
 async def test_a_refused_upload_closes_its_connection(bench: Bench) -> None:
-    message = request(b"/proxy/x", CHUNKED, b"5\r\nhel", method=b"POST", ours=HOST + naming())
+    message = request(b"/proxy/x", CHUNKED, b"5\r\nhel", method=b"POST", gateway_fields=HOST + naming())
     response = await bench.refuses(message, status=401, code="missing_auth_header")
     assert "Authorization" in response.message

@@ -144,7 +144,7 @@ async def test_a_body_after_a_bodiless_response_is_not_a_response(bench: Bench, 
 
 
 async def test_a_provider_that_does_not_listen_is_a_502(bench: Bench) -> None:
-    async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
+    async with bench.talk(request(fields=CLOSE, gateway_fields=HOST + KEY + naming(b"nowhere"))) as caller:
         response = await caller.response()
     assert (response.status, response.code) == (502, "upstream_unreachable")
     assert "could not be reached" in response.message

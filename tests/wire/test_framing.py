@@ -39,13 +39,13 @@ LINES = table(
     ("an empty line and then two spaces", b"\r\n" + request().replace(b"GET ", b"GET  ", 1), 400, "bad_framing"),
     ("a space after the version", request().replace(b"1.1\r", b"1.1 \r", 1), 400, None),
     ("a space before the method", b" " + request(), 400, None),
-    ("no Host", request(ours=NAMES), 400, "bad_framing"),
-    ("two Hosts", request(ours=HOST + HOST + NAMES), 400, "bad_framing"),
-    ("two Hosts, one of them ours", request(ours=b"Host: evil.example\r\n" + HOST + NAMES), 400, "bad_framing"),
-    ("a list in Host", request(ours=b"Host: gw.example, evil.example\r\n" + NAMES), 400, "bad_framing"),
-    ("a user in Host", request(ours=b"Host: a@gw.example\r\n" + NAMES), 400, "bad_framing"),
-    ("a path in Host", request(ours=b"Host: gw.example/x\r\n" + NAMES), 400, "bad_framing"),
-    ("a space in Host", request(ours=b"Host: gw example\r\n" + NAMES), 400, "bad_framing"),
+    ("no Host", request(gateway_fields=NAMES), 400, "bad_framing"),
+    ("two Hosts", request(gateway_fields=HOST + HOST + NAMES), 400, "bad_framing"),
+    ("two Hosts, one of them ours", request(gateway_fields=b"Host: evil.example\r\n" + HOST + NAMES), 400, "bad_framing"),
+    ("a list in Host", request(gateway_fields=b"Host: gw.example, evil.example\r\n" + NAMES), 400, "bad_framing"),
+    ("a user in Host", request(gateway_fields=b"Host: a@gw.example\r\n" + NAMES), 400, "bad_framing"),
+    ("a path in Host", request(gateway_fields=b"Host: gw.example/x\r\n" + NAMES), 400, "bad_framing"),
+    ("a space in Host", request(gateway_fields=b"Host: gw example\r\n" + NAMES), 400, "bad_framing"),
 )  # fmt: skip
 
 AMBIGUOUS_BODIES = table(

@@ -9,7 +9,7 @@ from tests.wire.recorder import ScriptedHttpResponse, ok, sends
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-BASED = request(ours=HOST + KEY + naming(b"based"))
+BASED = request(gateway_fields=HOST + KEY + naming(b"based"))
 
 STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", status, reason) for status, reason in (
     (b"200", b"OK"), (b"201", b"Created"), (b"202", b"Accepted"), (b"206", b"Partial Content"), (b"207", b"Multi-Status"),
@@ -159,18 +159,18 @@ REFERENCES = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "theirs", "ours"), REFERENCES)
+@pytest.mark.parametrize(("name", "reference", "rewritten"), REFERENCES)
 async def test_a_link_below_the_base_url_is_rewritten_to_the_gateway(
-    bench: Bench, name: bytes, theirs: bytes, ours: bytes
+    bench: Bench, name: bytes, reference: bytes, rewritten: bytes
 ) -> None:
     def fill_placeholders(text: bytes) -> bytes:
         authority = bench.recorder.authority
         result = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
         return result.replace(b"{us}", bench.public_url.encode())
 
-    said = ok(fields=name + b": " + fill_placeholders(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
+    said = ok(fields=name + b": " + fill_placeholders(reference) + b"\r\n").replace(b"200 OK", b"302 Found")
     response = await bench.responded(sends(said), BASED)
-    assert response.passed_on == [name + b": " + fill_placeholders(ours)]
+    assert response.passed_on == [name + b": " + fill_placeholders(rewritten)]
 
 
 FRAMED_BODIES = table(

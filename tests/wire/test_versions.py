@@ -13,7 +13,7 @@ V10 = b"HTTP/1.0"
 
 
 def request_for_host(host: bytes, target: bytes) -> bytes:
-    return request(target, ours=b"Host: " + host + b"\r\n" + NAMES)
+    return request(target, gateway_fields=b"Host: " + host + b"\r\n" + NAMES)
 
 
 TARGET_FORMS = table(
@@ -106,9 +106,11 @@ PREFLIGHTS = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "ours", "arrives"), PREFLIGHTS)
-async def test_options_gets_a_response_or_is_forwarded(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
-    async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
+@pytest.mark.parametrize(("fields", "gateway_fields", "arrives"), PREFLIGHTS)
+async def test_options_gets_a_response_or_is_forwarded(
+    bench: Bench, fields: bytes, gateway_fields: bytes, arrives: bool
+) -> None:
+    async with bench.talk(request(fields=fields, gateway_fields=gateway_fields, method=b"OPTIONS")) as caller:
         response = await caller.response()
     assert response.status == (200 if arrives else 204)
     assert len(bench.recorder.requests) == arrives
@@ -137,5 +139,5 @@ async def test_http_1_0_requests_and_responses_are_translated(
 
 
 async def test_http_1_0_without_host_is_accepted(bench: Bench) -> None:
-    received, _ = await bench.passes(request(version=V10, ours=NAMES), kept=False)
+    received, _ = await bench.passes(request(version=V10, gateway_fields=NAMES), kept=False)
     assert received.head.one("host") == bench.recorder.authority

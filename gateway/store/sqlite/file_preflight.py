@@ -23,8 +23,8 @@ from gateway.store.preflight_checks import (
     StoreRefused,
     check_keys,
     check_schema,
-    damages,
     keys_without_master,
+    reports_damage,
     sqlite_cause,
 )
 from gateway.vault import Keyring, WrappedKey
@@ -98,7 +98,7 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
         return None
     except (sqlite3.Error, OSError) as error:
         strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
-        if damages(error) and advice == OTHER_FILE_ADVICE:
+        if reports_damage(error) and advice == OTHER_FILE_ADVICE:
             what = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
             raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {advice}' if strange else ''}.") from error
         if strange:
@@ -123,7 +123,7 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
             if found == "ok":
                 return True
         except sqlite3.Error as error:
-            if not damages(error):
+            if not reports_damage(error):
                 return False
             found = str(error)
         if before == _stamp(path):

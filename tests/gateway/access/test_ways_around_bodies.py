@@ -96,7 +96,7 @@ MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
     ("two charsets", GOOD, {"Content-Type": "application/json; charset=utf-8; charset=utf-16"}, ""),
     ("bytes that are not UTF-8", GOOD.replace(b"{}", b'{"a":"\xff"}'), None, ""),
     ("half a surrogate pair", GOOD.replace(b"{}", b'{"a":"\\ud800"}'), None, ""),
-    ("a number that is none", GOOD.replace(b"{}", b'{"a":NaN}'), None, ""),
+    ("NaN, which is not a JSON number", GOOD.replace(b"{}", b'{"a":NaN}'), None, ""),
     ("a number beyond measure", GOOD.replace(b"{}", b'{"a":1e999}'), None, ""),
     ("nested beyond measure", GOOD.replace(b"{}", b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"), None, ""),
     ("compressed", gzip.compress(EVIL), {**JSON, "Content-Encoding": "gzip"}, ""),

@@ -287,7 +287,7 @@ async def test_a_token_is_not_sent_again_while_its_first_response_is_awaited(
     await wait_until(lambda: endpoint.seen)
     with pytest.raises(ExchangeLost, match="earlier request") as raised:
         await pair.parent.send(second_attempt(request_))
-    assert raised.value.sent, "what was asked before may have been done"
+    assert raised.value.sent, "the earlier request may have been sent"
     endpoint.free.set()
     assert (await asking).status == 200
     assert (len(endpoint.seen), body_of(entry)) == (1, endpoint.response)

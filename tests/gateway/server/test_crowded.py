@@ -142,7 +142,7 @@ async def test_connections_that_wait_for_their_clients_have_limited_memory_toget
 
 
 async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
-    """The client reads a little every 50 ms. In total, it takes many times the idle limit."""
+    """The client reads a little every 50 ms. The whole response takes many times as long as the idle limit."""
     server = await served(with_large(), answer_idle_s=0.5, head_s=0.4)
     sock = await client_that_does_not_read(server.port)
     loop, got = asyncio.get_running_loop(), 0

@@ -75,7 +75,7 @@ def test_reading_line_by_line_gives_the_same_head_as_field_by_field(
         try:
             result = parse_head(raw)
         except MalformedMessage as fault:
-            pytest.fail(f"{raw!r} was taken for plain, and is none: {fault}")
+            pytest.fail(f"{raw!r} is not a valid head, but was parsed as a plain head: {fault}")
         assert (head.status, head.length, head.chunked, head.keep_s) == (
             *(result.status, result.length, result.chunked, result.keep_s),
         )
@@ -83,7 +83,7 @@ def test_reading_line_by_line_gives_the_same_head_as_field_by_field(
         try:
             expected = head_bytes(result, method, mount, last=last)
         except MalformedResponse:
-            pytest.fail(f"{raw!r} was taken for plain, and cannot be passed on")
+            pytest.fail(f"{raw!r} cannot be passed on, but was parsed as a plain head")
         assert without_date(head_bytes(head, method, mount, last=last)) == without_date(expected)
 
 
