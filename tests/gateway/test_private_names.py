@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from packaging.requirements import Requirement
+from packaging.version import Version
 from sqlalchemy import Row
 
 TOP: Final = Path(__file__).parents[2]
@@ -51,6 +52,8 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
 }  # fmt: skip
 DOCUMENTED: Final = frozenset({"_asdict", "_exit"})  # of named tuples, and os._exit
 BOUNDED: Final = {"aiohttp": "3.15", "aiosqlite": "0.23", "SQLAlchemy": "2.2"}
+# The lowest version without a known vulnerability that concerns the gateway, and the vulnerability that it fixes.
+LOWEST: Final = {"aiohttp": ("3.14.3", "CVE-2026-69244: its C parser reads beyond the buffer of a malformed response")}
 
 
 @pytest.mark.parametrize("place", USED)
@@ -109,8 +112,18 @@ def test_private_modules_are_imported_only_from_packages_with_an_upper_version_b
     assert found == {"aiohttp"}
 
 
-def test_packages_whose_internals_are_used_have_an_upper_bound_on_minor_releases() -> None:
+def version_bounds() -> dict[str, set[str]]:
+    """Return the version bounds of each dependency in pyproject.toml, such as ``>=3.14.3``."""
     text = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
-    required = {item.name: item.specifier for item in map(Requirement, text)}
+    return {item.name: {str(bound) for bound in item.specifier} for item in map(Requirement, text)}
+
+
+def test_packages_whose_internals_are_used_have_an_upper_bound_on_minor_releases() -> None:
     for name, below in BOUNDED.items():
-        assert f"<{below}" in {str(item) for item in required[name]}, name
+        assert f"<{below}" in version_bounds()[name], name
+
+
+def test_vulnerable_versions_of_packages_are_not_allowed() -> None:
+    for name, (version, vulnerability) in LOWEST.items():
+        (bound,) = [bound for bound in version_bounds()[name] if bound.startswith(">=")]
+        assert Version(bound.removeprefix(">=")) >= Version(version), vulnerability
