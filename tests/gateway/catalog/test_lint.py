@@ -91,6 +91,16 @@ def test_a_warning_names_its_line(tmp_path: Path, text: str, result: str) -> Non
     assert any(str(warning).startswith(f"{tmp_path}/entry.yaml:{result}") for warning in found), list(map(str, found))
 
 
+def test_each_field_of_a_form_has_warnings_of_its_own(tmp_path: Path) -> None:
+    fields = "connection_config:\n  site: {}\n  area: {secret: true}\ncredentials:\n  apiKey: {}\n  account: {}\n"
+    found = [str(warning) for warning in lint([folder(tmp_path, entry=SOURCED + fields)])]
+    undescribed = "has no description, so the end user must guess where to find it"
+    assert [line for line in found if undescribed in line] == [
+        f"{tmp_path}/entry.yaml:{line}: setting '{name}' {undescribed}"
+        for line, name in ((12, "site"), (13, "area"), (15, "apiKey"), (16, "account"))
+    ]
+
+
 def test_a_fault_has_a_level_and_does_not_hide_warnings_of_other_files(tmp_path: Path) -> None:
     found = lint([folder(tmp_path, a=SOURCED.replace("docs:", "dosc:"), b=SOURCED.replace("[email]", "[e-mail]"))])
     assert [(each.level, each.where.rpartition("/")[2]) for each in found] == [
