@@ -351,6 +351,14 @@ def test_the_docs_list_the_members_of_a_line() -> None:
     assert listed == list(WHOLE_LINE)
 
 
+def test_the_docs_state_the_size_of_the_queue() -> None:
+    queued, extra = f"up to {MAX_QUEUED:,} in each worker", f"{MAX_EXTRA_FAILURES:,} more"
+    for page in ("operations.md", "call-log.md"):
+        text = " ".join((Path(__file__).parents[3] / "docs" / page).read_text().split())
+        assert queued in text, page
+        assert extra in text, page
+
+
 async def test_rows_are_not_queued_if_the_call_log_is_off(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(stored=False), RecordingStore()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.config_shape import FORMER, SECTIONS
 from gateway.config.model import FIXED
 from gateway.observe.metrics import FAMILIES
 
@@ -27,3 +28,9 @@ def test_page_lists_no_unknown_metric() -> None:
 @pytest.mark.parametrize("place", FIXED, ids=".".join)
 def test_page_lists_the_settings_that_need_a_restart(place: tuple[str, ...]) -> None:
     assert f"`{'.'.join(place)}`" in PAGE.partition("| needs a restart |")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("name", [key for key in SECTIONS[()].model_fields if (key,) not in FORMER])
+def test_page_says_of_each_section_whether_a_reload_changes_it(name: str) -> None:
+    table = PAGE.partition("| may change | needs a restart |")[2].partition("\n\n")[0]
+    assert re.search(rf"`{name}[`.]", table)
