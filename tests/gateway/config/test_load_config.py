@@ -269,3 +269,27 @@ def test_client_secret_whose_file_is_empty_is_a_fault(tmp_path: Path) -> None:
         "environments.dev.integrations.a.client_secret: is empty; write the secret into the file, or leave the key out "
         "(it came from ${file:secret})"
     )
+
+
+@pytest.mark.parametrize(
+    ("former", "result"),
+    [
+        ({}, (False, 3, None)),
+        ({"enabled": None, "keep_days": None, "max_rows": None}, (False, 3, None)),
+        ({"enabled": True}, (True, 3, None)),
+        ({"keep_days": 2}, (False, 2, None)),
+        ({"max_rows": 1000}, (False, 3, 1000)),
+    ],
+)
+def test_key_of_the_former_section_request_log_wins_over_call_log(
+    former: dict[str, Any], result: tuple[bool, float, int | None]
+) -> None:
+    section = {"enabled": False, "keep_days": 3, "max_bytes": 32 << 20, "sample": 0.5}
+    loaded = config(call_log=section, request_log=former).call_log
+    assert (loaded.enabled, loaded.keep_days, loaded.max_rows) == result
+    assert (loaded.max_bytes, loaded.sample) == (32 << 20, 0.5)
+
+
+def test_checkpoint_file_is_relative_to_the_configuration() -> None:
+    assert config(audit={"checkpoint_file": "../audit.jsonl"}).audit.checkpoint_file == Path("/srv/audit.jsonl")
+    assert config().audit.checkpoint_file is None
