@@ -112,6 +112,14 @@ async def test_the_admin_port_is_opened_in_addition_to_the_public_port() -> None
     assert public.fileno() == admin.fileno() == -1
 
 
+def test_each_port_listens_on_its_own_host() -> None:
+    addresses = server(admin_port=0, console_port=0)
+    addresses.host, addresses.metrics_host, addresses.console_host = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+    with sockets.listening_sockets(addresses) as found:
+        hosts = [sock.getsockname()[0] for sock in found if sock is not None]
+    assert hosts == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+
+
 def test_console_socket_is_found_by_its_name(
     monkeypatch: pytest.MonkeyPatch, two_sockets: tuple[socket.socket, int]
 ) -> None:
