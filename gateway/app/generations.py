@@ -96,6 +96,8 @@ def build_egress(config: EgressConfig) -> Egress:
         proxy=config.proxy,
         timeouts=Timeouts(**asdict(config.timeouts)),
         connections_per_host=config.limits.connections,
+        waiting=config.limits.waiting,
+        wait_s=config.limits.wait_s,
     )
 
 

@@ -20,7 +20,7 @@ from gateway import clock
 from gateway.egress.dial import Dialler, NameResolver
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, Scheme
-from gateway.egress.pool import Pool, PoolLoad
+from gateway.egress.pool import Pool, PoolLimits, PoolLoad
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
 from gateway.egress.tls import ClientTlsContexts, TlsSessions, prepare_context
@@ -128,8 +128,9 @@ class Egress:
     """Sends requests to providers.
 
     `proxy`: URL of the outbound proxy for https; None: no proxy. `connections_per_host`: maximum number of connections
-    to one origin. `tls`: the context that verifies servers; None: a context with the system's certificate authorities.
-    The pool of an origin is made at the first request to the origin.
+    to one origin. `waiting`, `wait_s`: maximum number of requests that wait for such a connection, and how long, in
+    seconds. `tls`: the context that verifies servers; None: a context with the system's certificate authorities. The
+    pool of an origin is made at the first request to the origin.
     """
 
     def __init__(
@@ -139,11 +140,13 @@ class Egress:
         proxy: str | None = None,
         timeouts: Timeouts | None = None,
         connections_per_host: int = 1000,
+        waiting: int = 5000,
+        wait_s: float = 10.0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.guard = guard
         self.timeouts = timeouts or Timeouts()
-        self._limit = connections_per_host
+        self._limits = PoolLimits(connections_per_host, waiting, wait_s)
         self._trust = tls
         self._tls: ssl.SSLContext | None = None
         self._sessions = TlsSessions()
@@ -314,7 +317,7 @@ class Egress:
         return Pool(
             origin,
             host_text if port == DEFAULT_PORTS[scheme] else f"{host_text}:{port}",
-            self._limit,
+            self._limits,
             dial,
             forget,
             self._sessions if scheme == "https" and identity is None else None,

@@ -6,6 +6,7 @@ The connection that became idle last is used first, so that surplus connections 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gateway.egress.egress_errors import CallNotAttempted, EgressError
@@ -13,8 +14,6 @@ from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import TlsSessions
 
 IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close an idle connection
-MAX_WAITING: Final = 5000
-WAIT_S: Final = 10.0
 CHECK_EVERY_S: Final = 5.0
 
 Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
@@ -33,26 +32,39 @@ class PoolLoad(NamedTuple):
     waiting: int
 
 
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """The limits of the connections to one origin.
+
+    `connections`: maximum number of connections, including connections that are being opened. `waiting`: maximum number
+    of requests that wait for a connection. `wait_s`: maximum wait of such a request, in seconds.
+    """
+
+    connections: int
+    waiting: int
+    wait_s: float
+
+
 class Pool:
     """The connections to one origin.
 
-    `host`: value of the Host header. `limit`: maximum number of connections, including connections that are being
-    opened. `dial`: opens a connection that this pool owns. `forget`: called when the last connection has closed and no
-    request waits. `sessions`: stores TLS sessions for resumption; None: no session is stored.
+    `host`: value of the Host header. `dial`: opens a connection that this pool owns. `forget`: called when the last
+    connection has closed and no request waits. `sessions`: stores TLS sessions for resumption; None: no session is
+    stored.
     """
 
     def __init__(
         self,
         origin: str,
         host: str,
-        limit: int,
+        limits: PoolLimits,
         dial: Dial,
         forget: Callable[["Pool"], None],
         sessions: TlsSessions | None = None,
     ) -> None:
         self.origin = origin
         self.host = host
-        self._limit = limit
+        self._limits = limits
         self._dial = dial
         self._forget = forget
         self._sessions = sessions
@@ -90,12 +102,12 @@ class Pool:
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
         """Return a connection for one request. After the request, the connection returns to this pool or closes.
 
-        `fresh`: return a new connection. Raises EgressError ``busy`` if no connection becomes free within `WAIT_S`
-        seconds, or if too many requests wait. Raises the error of `dial` if no connection can be opened.
+        `fresh`: return a new connection. Raises EgressError ``busy`` if no connection becomes free in time, or
+        if too many requests wait. Raises the error of `dial` if no connection can be opened.
         """
         connection = None if fresh else self.acquire_idle()
         if connection is None:
-            if len(self._open) + self._dialling < self._limit:
+            if len(self._open) + self._dialling < self._limits.connections:
                 self._dialling += 1
             else:
                 connection = await self._wait()
@@ -132,12 +144,12 @@ class Pool:
 
         Return None if there is a place for a new connection instead. The place is then counted in `_dialling`.
         """
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= self._limits.waiting:
             raise self._full_error(f"Too many requests wait for a connection to {self.origin}. Try again later.")
         waiter: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
         self._waiting.append(waiter)
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(self._limits.wait_s):
                 return await waiter
         except BaseException as fault:
             if waiter in self._waiting:
@@ -145,8 +157,10 @@ class Pool:
             elif waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._take_back_grant(waiter.result())
             if isinstance(fault, TimeoutError):
+                limits = self._limits
                 raise self._full_error(
-                    f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
+                    f"All {limits.connections} connections to {self.origin} were in use for {limits.wait_s:g} s. Try "
+                    "again later."
                 ) from fault
             raise
 
@@ -225,7 +239,7 @@ class Pool:
     def _grant_next_place(self) -> None:
         """Give a free place to a waiting request, if a place is free. Forget the pool if it is empty."""
         if self._open or self._dialling or self._waiting:
-            if len(self._open) + self._dialling < self._limit:
+            if len(self._open) + self._dialling < self._limits.connections:
                 self._give_to_waiting(None)
             return
         self._emptied.set()

@@ -120,22 +120,28 @@ def hold_response(asked: asyncio.Event, go: asyncio.Event) -> Script:
     return script
 
 
-async def test_waiting_time_and_queue_length_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"wait_s": 0.01}, "All 1 connections to .* were in use for 0.01 s"),
+        ({"waiting": 0}, "Too many requests wait for a connection"),
+    ],
+    ids=["wait_s", "waiting"],
+)
+async def test_waiting_time_and_queue_length_are_limited(limits: dict[str, float], message: str) -> None:
     asked, go = asyncio.Event(), asyncio.Event()
-    async with raw_provider(hold_response(asked, go)) as provider, open_egress(connections_per_host=1) as egress:
+    async with (
+        raw_provider(hold_response(asked, go)) as provider,
+        open_egress(connections_per_host=1, **limits) as egress,
+    ):
         first = asyncio.create_task(egress.send(request_to(provider)))
         await asked.wait()
-        monkeypatch.setattr(pools, "WAIT_S", 0.01)
-        with pytest.raises(EgressError, match="were in use") as late:
-            await egress.send(request_to(provider))
-        monkeypatch.setattr(pools, "MAX_WAITING", 0)
-        with pytest.raises(EgressError, match="Too many requests wait for a connection") as full:
+        with pytest.raises(EgressError, match=message) as refused:
             await egress.send(request_to(provider))
         go.set()
         assert await read_all(await first) == b"ok"
-        monkeypatch.undo()
         assert await read_all(await egress.send(request_to(provider))) == b"ok"
-    assert late.value.kind == full.value.kind == "busy"
+    assert refused.value.kind == "busy"
     assert provider.connections == 1
 
 
