@@ -285,3 +285,11 @@ def test_a_guessable_encryption_key_is_warned_of_and_not_shown(file: Path) -> No
     assert f"{file}:1: warning: encryption key 1 is one byte repeated" in result.stderr
     assert "gateway keys rotate" in result.stderr
     assert "AAAA" not in result.output
+
+
+@pytest.mark.parametrize("former", ["request_log: {keep_days: 2, max_rows: 1000}", "request_log:"])
+def test_former_name_of_the_call_log_section_causes_a_warning_with_its_line(file: Path, former: str) -> None:
+    result = check(file, f"{GOOD}{former}\n")
+    renamed = "request_log is renamed to call_log, and max_rows is replaced by max_bytes; the old settings still work"
+    assert (result.exit_code, result.stderr) == (0, f"{file}:8: warning: {renamed}\n")
+    assert check(file, f"{GOOD}call_log: {{keep_days: 2}}\n").stderr == ""
