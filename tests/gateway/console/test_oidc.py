@@ -287,6 +287,24 @@ async def test_a_key_that_the_provider_has_replaced_is_learned(
     assert (await sign_in(browser, running))[0] == 200
 
 
+async def test_settings_of_gateway_yaml_decide_the_claim_of_groups_and_the_length_of_a_session(
+    running: RunningGateway, browser: aiohttp.ClientSession
+) -> None:
+    async with identity_provider() as provider:
+        provider.groups = ["platform"]
+        provider.change = lambda claims: claims.update(roles=["support"])
+        console = {"enabled": True, "session_hours": 2, "operators": ["platform"], "viewers": ["support"]}
+        oidc = {"issuer": provider.url, "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+        running.document["console"] = {**console, "oidc": {**oidc, "scopes": ["openid", "x"], "groups_claim": "roles"}}
+        await running.restart()
+        async with browser.get(await callback(browser, running), allow_redirects=False) as response:
+            assert "Max-Age=7200" in "".join(response.headers.getall("Set-Cookie"))
+        async with browser.get(f"{running.url}/console/dev") as response:
+            assert (response.status, "(viewer)" in await response.text()) == (200, True)
+        (query,) = provider.authorize_queries
+        assert query["scope"] == "openid x"
+
+
 async def test_without_a_provider_there_is_no_such_page(running: RunningGateway) -> None:
     running.configure(console=ConsoleConfig(True, 12))
     for path in ("sign-in/oidc", "callback?code=x&state=x"):
@@ -341,6 +359,21 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     details = [item.as_json()["detail"] for item in reversed(found)]
     assert details == [{"role": role, "by": "identity_headers"} for role in ("operator", "viewer")]
+
+
+async def test_gateway_yaml_names_the_identity_headers(running: RunningGateway) -> None:
+    """The usual headers then count for nothing: a proxy that sets other headers may pass on those of a browser."""
+    named = {"trusted_proxies": ["127.0.0.1"], "user": "x-auth-name", "groups": "x-auth-teams"}
+    running.document["console"] = {"enabled": True, "operators": ["platform"], "identity_headers": named}
+    await running.restart()
+    ours = {"X-Auth-Name": "ada", "X-Auth-Teams": "platform"}
+    for headers, status in (
+        (ours, 200),
+        (identity_headers("platform"), 401),
+        ({"X-Auth-Name": "ada", "X-Forwarded-Groups": "platform"}, 403),
+    ):
+        async with running.http.get(f"{running.url}/console/dev", headers=headers) as response:
+            assert response.status == status
 
 
 async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
