@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.config.model import AuditConfig
 from gateway.events import audit_keeper
 from gateway.events.audit_keeper import AuditKeeper
-from gateway.records.audit import AuditAction, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry, CredentialUseCount, CredentialUseFilter, CredentialUseRef
 from gateway.store import Store, open_store
 from gateway.vault import Keyring, VaultError
 from tests.fakes.gateways import RunningGateway
@@ -93,6 +93,16 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
     assert taken == [sent[-1]]
     assert len(sent) >= 3
     assert taken[0] > sent[0]
+
+
+async def test_counts_of_uses_are_kept_for_uses_days(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
+    now = clock.now().replace(minute=0, second=0, microsecond=0)
+    use = CredentialUseRef("dev", "tracker", "c1", 1)
+    await store.uses.add_many([CredentialUseCount(now - timedelta(days=age), use, 1, 0) for age in (1, 9, 11, 50)])
+    await make_keeper(store, uses_days=10).once()
+    kept = await store.uses.find(CredentialUseFilter("dev", now - timedelta(days=100), now))
+    assert kept.calls == 2
 
 
 async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ async def webhook_gateway(settings: dict[str, Any], tracker: Tracker, tmp_path: 
     integrations |= {"hub": {"webhook_secret": SECRET}, "deaf": {"provider": "hub"}, "plain": {}}
     integrations["silent"] = {"provider": "hub", "webhook_secret": SECRET, "forward_webhooks": False}
     integrations["emptied"] = {"provider": "hub", "webhook_secret": "", "webhook_secret_previous": ""}
+    integrations["rotated"] = {"provider": "hub", "webhook_secret": "newer-secret", "webhook_secret_previous": SECRET}
     integrations["quiet"] = {"provider": "tracker", **CLIENT, "forward_webhooks": False}
     integrations["unsigned"] = {"provider": "tracker", **CLIENT}
     for key, provider in {"open": "tracker", "open-hub": "hub", "open-plain": "plain"}.items():
@@ -112,6 +113,12 @@ async def test_webhook_is_refused_if_the_integration_has_no_secret(
     assert (await post(webhook_gateway, PATH, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
     await receiver.wait_until_taken(1)
     assert [item.body for item in receiver.got] == [b"1"]
+
+
+async def test_former_secret_of_an_integration_is_accepted_too(webhook_gateway: RunningGateway) -> None:
+    for secret, status in (("newer-secret", 200), (SECRET, 200), ("another-secret", 401)):
+        signed = {"X_Hub_Signature_256": signature(b"{}", secret)}
+        assert (await post(webhook_gateway, "/webhook/dev/rotated", b"{}", **signed))[0] == status
 
 
 @pytest.mark.parametrize("key", ["open", "open-hub", "open-plain"])
