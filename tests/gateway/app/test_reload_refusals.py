@@ -31,9 +31,12 @@ def log_events() -> Iterator[list[dict[str, Any]]]:
         (("server", "notice_s"), 7),
         (("server", "admin_port"), 9100),
         (("server", "admin_port"), 0),
+        (("server", "admin_host"), "127.0.0.2"),
         (("server", "websocket_path"), "/ws"),
+        (("server", "limits"), {"connections": 7}),
         (("console", "port"), 9101),
         (("store", "url"), "sqlite:///other.db"),
+        (("store", "pool"), {"readers": 7}),
         (("tracing", "connection_ids"), True),
     ],
 )
@@ -51,6 +54,17 @@ async def test_setting_that_needs_a_restart_is_reported_and_kept(
         n for n, text in enumerate((running.folder / "gateway.yaml").read_text().splitlines(), 1) if place[1] in text
     )
     assert warning["where"].endswith(f"gateway.yaml:{line}")
+
+
+async def test_address_of_the_console_needs_a_restart(
+    running: RunningGateway, log_events: list[dict[str, Any]]
+) -> None:
+    running.document["console"] = {"port": 9101, "host": "127.0.0.2"}
+    assert await reload_gateway(running)
+    after = running.app[RUNTIME].generation.config.console
+    assert (after.port, after.host) == (None, None)
+    ignored = [event["setting"] for event in log_events if event["event"] == "needs_a_restart"]
+    assert ignored == ["console.port", "console.host"]
 
 
 async def test_faulty_file_changes_nothing_and_every_fault_is_reported(
