@@ -20,14 +20,14 @@ def explore(
 
     States that differ only in the order of their machines count as one state, because all machines behave alike.
     """
-    first = State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts, failovers)
-    came_by: dict[State, tuple[State, str] | None] = {canonical(first): None}
+    first = canonical(State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts, failovers))
+    came_by: dict[State, tuple[State, str] | None] = {first: None}
     found: dict[str, Finding] = {}
     waiting = deque([first])
 
     def record_finding(what: str, state: State, last: str = "") -> None:
         if what not in found:
-            found[what] = Finding(what, (*_trace(came_by, canonical(state)), *([last] if last else [])))
+            found[what] = Finding(what, (*_trace(came_by, state), *([last] if last else [])))
 
     while waiting:
         state = waiting.popleft()
@@ -39,8 +39,8 @@ def explore(
                 record_finding(SPENT, state, name)
             known = canonical(after)
             if known not in came_by:
-                came_by[known] = canonical(state), name
-                waiting.append(after)
+                came_by[known] = state, name
+                waiting.append(known)
     return len(came_by), list(found.values())
 
 
@@ -58,9 +58,11 @@ def canonical(state: State) -> State:
     def with_new_number(row: Row) -> Row:
         return row if row.machine is None else row._replace(machine=place[row.machine])
 
-    machines = tuple(state.machines[number] for number in order)
     copy = None if state.copy is None else with_new_number(state.copy)
-    machines = tuple(one._replace(seen=with_new_number(one.seen)) for one in machines)
+    machines = tuple(
+        machine if machine.seen.machine is None else machine._replace(seen=with_new_number(machine.seen))
+        for machine in (state.machines[number] for number in order)
+    )
     return state._replace(row=with_new_number(state.row), copy=copy, machines=machines)
 
 
