@@ -21,6 +21,8 @@ from aiohttp import web_app
 
 MAX_TRAVERSED: Final = 2_000  # objects that each collection may traverse; if more have survived, they are frozen
 
+THRESHOLDS: Final = (10_000, 20, 20)  # of the collections within a test, as in a gateway that serves
+
 MAX_FROZEN: Final = 1_000_000  # number of frozen objects after which all are traversed again
 
 _frozen = 0
@@ -36,6 +38,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)  # each test ends with a collection, so few are needed before
         gc.enable()
 
 
