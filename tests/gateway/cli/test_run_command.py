@@ -69,18 +69,18 @@ async def test_every_command_runs_on_postgresql(empty_database: str, tmp_path: P
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("command", ["keys status", "connections list"])
-def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, command: str) -> None:
+async def test_command_without_a_store_does_not_create_one(url: str, tmp_path: Path, command: str) -> None:
     file = write_config(tmp_path, url, KEY)
     before = sorted(tmp_path.iterdir())
     for _ in range(2):  # the first run must have written nothing
-        done = run_command(*command.split(" "), "-c", file)
-        assert done.exit_code == 1
-        assert ("does not exist" if url.startswith("sqlite") else "contains no gateway data") in done.stderr
-        assert "gateway serve" in done.stderr
+        done = await command_output(*command.split(" "), "-c", file)
+        assert done.code == 1
+        assert ("does not exist" if url.startswith("sqlite") else "contains no gateway data") in done.err
+        assert "gateway serve" in done.err
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) -> None:
+async def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) -> None:
     file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
     assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
     with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
@@ -93,10 +93,10 @@ def test_fault_is_also_json_and_has_the_words_of_the_database(tmp_path: Path) ->
         ("connections", "list", "-c", "missing.yaml"): "there is no such file",
     }
     for command, message in faults.items():
-        done = run_command(*command, "--json", *(() if "-c" in command else ("-c", file)))
-        assert done.exit_code == 1
-        assert message in done.stderr
-        (fault,) = json.loads(done.stdout)["faults"]
+        done = await command_output(*command, "--json", *(() if "-c" in command else ("-c", file)))
+        assert done.code == 1
+        assert message in done.err
+        (fault,) = json.loads(done.out)["faults"]
         assert message in fault["message"]
 
 
@@ -116,12 +116,12 @@ async def test_missing_column_on_postgresql_is_reported_like_any_fault(empty_dat
     )
 
 
-def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:
+async def test_wrong_environment_is_named_with_those_there_are(tmp_path: Path) -> None:
     file = write_config(tmp_path, f"sqlite:///{tmp_path / 'gateway.db'}", KEY)
-    assert run_command("keys", "create", "agent", "-c", file).exit_code == 0
-    done = run_command("keys", "list", "-c", file, "--environment", "prod")
-    assert done.exit_code == 2
-    assert "There is no environment 'prod'. Name the environment: --environment dev." in done.stderr
+    assert (await command_output("keys", "create", "agent", "-c", file)).code == 0
+    done = await command_output("keys", "list", "-c", file, "--environment", "prod")
+    assert done.code == 2
+    assert "There is no environment 'prod'. Name the environment: --environment dev." in done.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
