@@ -9,10 +9,13 @@ from tests.fakes.postgres import PASSWORD, PostgresServer
 
 
 class Cluster:
-    """A primary and a standby. `url(database)` connects to the primary, and after `fail_over` to the standby."""
+    """A primary and a standby. `url(database)` connects to the primary, and after `fail_over` to the standby.
 
-    def __init__(self) -> None:
-        self.primary = PostgresServer()
+    `like`: a server whose programs and initial files the primary and the standby use.
+    """
+
+    def __init__(self, like: PostgresServer) -> None:
+        self.primary = PostgresServer(like=like)
         self.standby: PostgresServer | None = None
         self._target = self.primary
         self._server: asyncio.Server | None = None
@@ -36,7 +39,7 @@ class Cluster:
     async def replicate(self) -> None:
         """Create a standby that has everything committed so far. The standby does not receive later commits."""
         port = self.primary.port
-        self.standby = await asyncio.to_thread(lambda: PostgresServer(copied_from=port))
+        self.standby = await asyncio.to_thread(lambda: PostgresServer(copied_from=port, like=self.primary))
 
     async def fail_over(self) -> None:
         """Kill the primary and promote the standby, which starts a new timeline."""

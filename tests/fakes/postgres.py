@@ -52,35 +52,46 @@ class PostgresServer:
     """A server that can be restarted on the same port with `stop` and `start`.
 
     `copied_from`: the port of a running server, if this server becomes its standby. None: the server is independent.
+    `like`: another server, whose programs and initial files this server uses. None: the server has its own.
     """
 
-    def __init__(self, settings: tuple[str, ...] = SETTINGS, *, copied_from: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: tuple[str, ...] = SETTINGS,
+        *,
+        copied_from: int | None = None,
+        like: "PostgresServer | None" = None,
+    ) -> None:
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="gw-pg-"))
         self._folder.chmod(0o755)
         self._owner: dict[str, Any] = {}
-        self._programs = _programs()
+        self.programs = like.programs if like is not None else _programs()
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            self._programs = _copy_programs(self._programs, self._folder / "programs")
+            if like is None:
+                self.programs = _copy_programs(self.programs, self._folder / "programs")
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
         self._data = self._folder / "data"
+        self.initial_files = like.initial_files if like is not None else self._folder / "initial_files"
         self._process: subprocess.Popen[bytes] | None = None
         self._has_run = False
         self.port = free_port()
-        if copied_from is None:
-            self._make()
-        else:
+        if copied_from is not None:
             self._copy(copied_from)
+            return
+        if like is None:
+            self._make()
+        self._run(["cp", "-a", self.initial_files, self._data])
 
     def _make(self) -> None:
         password = self._folder / "password"
         password.write_text(PASSWORD)
         command: list[str | Path] = [
-            self._programs / "initdb",
+            self.programs / "initdb",
             "-D",
-            self._data,
+            self.initial_files,
             "-U",
             "gateway",
             "--pwfile",
@@ -92,7 +103,7 @@ class PostgresServer:
 
     def _copy(self, port: int) -> None:
         source = f"host=127.0.0.1 port={port} user=gateway password={PASSWORD}"
-        self._run([self._programs / "pg_basebackup", "-D", self._data, "-d", source, "-R", "-c", "fast", "--no-sync"])
+        self._run([self.programs / "pg_basebackup", "-D", self._data, "-d", source, "-R", "-c", "fast", "--no-sync"])
 
     def _run(self, command: Sequence[str | Path]) -> None:
         ran = subprocess.run(command, capture_output=True, check=False, cwd="/", **self._owner)
@@ -117,7 +128,7 @@ class PostgresServer:
         place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._programs / "postgres", *place, *settings],
+                [self.programs / "postgres", *place, *settings],
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -181,7 +192,7 @@ class PostgresServer:
     def dump(self, url: str) -> str:
         """Return the database as SQL that any client can run: with INSERT instead of COPY, and without psql commands."""
         options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
-        command: list[str | Path] = [self._programs / "pg_dump", *options, "-d", url]
+        command: list[str | Path] = [self.programs / "pg_dump", *options, "-d", url]
         ran = subprocess.run(command, capture_output=True, check=True, cwd="/", **self._owner)
         return "".join(line for line in ran.stdout.decode().splitlines(True) if not line.startswith("\\"))
 
@@ -236,8 +247,9 @@ def _copy_programs(programs: Path, folder: Path) -> Path:
     package = programs.parents[1]
     for libraries in package.parent.glob(f"{package.name}.libs"):
         shutil.copytree(libraries, folder / libraries.name)
-    shutil.copytree(programs.parent, folder / package.name / programs.parent.name)
-    return folder / package.name / programs.parent.name / programs.name
+    installed = folder / package.name / programs.parent.name
+    shutil.copytree(programs.parent, installed, ignore=shutil.ignore_patterns("include"))
+    return installed / programs.name
 
 
 _LIBC = ctypes.CDLL(None)

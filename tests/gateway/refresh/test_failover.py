@@ -25,6 +25,7 @@ from gateway.vault import Keyring
 from tests.fakes.failover import Cluster
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
 
 COUNT = 20
@@ -34,8 +35,8 @@ Start = Callable[[], Awaitable[RunningGateway]]
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    made = Cluster()
+async def cluster(postgres_server: PostgresServer) -> AsyncIterator[Cluster]:
+    made = Cluster(postgres_server)
     await made.start()
     yield made
     await made.close()
