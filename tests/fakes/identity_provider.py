@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,6 +15,12 @@ from joserfc.jwk import RSAKey
 
 CLIENT_ID = "console"
 CLIENT_SECRET = "console-secret-0123456789"
+
+
+@cache
+def shared_key() -> RSAKey:
+    """Return the key of all providers of this process: to create an RSA key takes as long as a test."""
+    return RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"})
 
 
 @dataclass
@@ -28,7 +35,7 @@ class IdentityProvider:
     url: str = ""
     user: str = "ada"
     groups: list[str] = field(default_factory=lambda: ["platform"])
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"}))
+    key: RSAKey = field(default_factory=shared_key)
     change: Callable[[dict[str, Any]], Any] = lambda claims: None
     sign: Callable[["IdentityProvider", dict[str, Any]], str] | None = None
     issuer: str | None = None
