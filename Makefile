@@ -48,6 +48,7 @@ endef
 	@$(refuse_link)
 	@echo "make: setting up .venv with the test tools"
 	@$(call install,requirements-dev.lock)
+	@$(BIN)/pytest --collect-only -q > /dev/null 2>&1 || true  # compiles the tests, which each of the suite's processes would do
 	@touch .venv/.run $@
 
 run: venv  ## start the gateway with its built-in fake provider, and connect a demo user
