@@ -5,6 +5,7 @@ worker stays ready. The metrics of all workers are in shared memory.
 """
 
 import asyncio
+import logging
 import os
 import platform
 import resource
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import structlog
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.errors import MARK
 from gateway.observe.metrics import Metrics, Sample
@@ -38,6 +41,8 @@ STANDARD_NAMES: Final = {
     "process_start_time_seconds": "gateway_start_time_seconds",
 }
 """Maps the metric names that common dashboards use to the gateway's metrics. The values are totals of all processes."""
+
+log = structlog.get_logger(__name__)
 
 
 class Admin:
@@ -64,7 +69,8 @@ class Admin:
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_route("*", "/{path:.*}", _unknown)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        logger = AdminServerLog(logging.getLogger(__name__))
+        self._runner = web.AppRunner(app, access_log=None, logger=logger, handle_signals=False)
         await self._runner.setup()
         await web.SockSite(self._runner, self._listener, backlog=BACKLOG).start()
 
@@ -100,6 +106,17 @@ class Admin:
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
         return response
+
+
+class AdminServerLog(logging.LoggerAdapter[logging.Logger]):
+    """Logs what aiohttp's server reports in the gateway's own words: a malformed request in one line, a bug with its
+    traceback."""
+
+    def exception(self, msg: object, *_args: object, exc_info: Any = True, **_options: object) -> None:
+        if isinstance(exc_info, HttpProcessingError):
+            log.info("admin_request_refused", status=exc_info.code, reason=type(exc_info).__name__)
+        else:
+            log.error("admin_request_failed", detail=str(msg), exc_info=exc_info)
 
 
 def _responses(workers: Iterable[WorkerProcess], required: str) -> Iterator[Mapping[str, Any]]:

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+import structlog
 
 from gateway.observe.metrics_page import SharedPages
 from gateway.process.admin import DEAD_S, SILENT_S, Admin
 from gateway.process.workers import WorkerProcess, Workers
+from tests.fakes.raw import exchange
 
 READY = {"status": 200, "body": {"result": "ok"}}
 AWAY = {"status": 200, "body": {"result": "ok", "store": "away"}}
@@ -58,6 +60,16 @@ async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed_ad
     assert await probed_admin.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
     probed_admin.live(worker(1, READY))
     assert await probed_admin.ask("/ready") == (200, {"result": "ok"}, None)
+
+
+async def test_malformed_request_is_logged_in_one_line_of_the_gateway(
+    probed: ProbedAdmin, caplog: pytest.LogCaptureFixture
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        response = await exchange(probed.listener.getsockname()[1], b"GET /health HTTP/1.1\r\nno colon\r\n\r\n")
+    assert response.split(b" ", 2)[1] == b"400"
+    assert [(line["event"], line["status"]) for line in logs] == [("admin_request_refused", 400)]
+    assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
 
 
 async def test_one_ready_worker_of_several_is_enough(probed_admin: ProbedAdmin) -> None:
