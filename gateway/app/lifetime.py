@@ -252,7 +252,7 @@ def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["async
             since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
         ),
         "stay_alive": store.failover.write_heartbeats(),
-        "recover_refreshes": recover(store, refresher, runtime.exchange.release),
+        "recover_refreshes": recover(store, refresher, runtime.exchange.release, current),
         "keep_alive": _run_after_delay(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
         "keep_events": _run_after_delay(runtime.keeper.run),

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -16,6 +16,7 @@ from gateway.oauth.token_requests import OAuthEntry
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
+MIN_TOKEN_CHARS: Final = 8  # a shorter text, such as a number of seconds, is no token
 GRANT_GONE: Final = error_codes.GRANT_GONE
 REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, with any body
 
@@ -142,6 +143,33 @@ def _holds_token(provider: OAuthEntry, response: dict[str, Any]) -> bool:
     """Return whether the response has a usable token. If so, an ``error`` next to the token is ignored."""
     token, _ = _token_in(provider, response)
     return isinstance(token, str) and bool(token) and fits_header(token)
+
+
+def replaces_refresh_token(headers: Mapping[str, str], body: bytes, spent: Collection[str]) -> bool:
+    """Return whether the response seems to contain a refresh token that is not in `spent`.
+
+    The entry might name the wrong place of the token. So this function looks at any depth for a text of at least
+    `MIN_TOKEN_CHARS` characters, in a member whose name contains ``refresh``. Expiry times, URLs and sentences are ignored.
+    """
+    response = parse_object(headers, body)
+    return response is not None and any(text not in spent for text in _refresh_texts(response))
+
+
+def _refresh_texts(response: Mapping[str, Any]) -> Iterator[str]:
+    waiting: list[tuple[str, Any]] = list(response.items())
+    while waiting:  # no recursion: the provider chooses the depth
+        name, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += [(name, item) for item in value]
+        elif isinstance(value, str) and _may_be_refresh_token(name.lower(), value):
+            yield value
+
+
+def _may_be_refresh_token(name: str, text: str) -> bool:
+    is_other = "expir" in name or "://" in text or any(map(str.isspace, text))
+    return "refresh" in name and not is_other and len(text) >= MIN_TOKEN_CHARS
 
 
 _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})

@@ -3,7 +3,8 @@
 Only the replies to refreshes are written to the refresh journal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -19,7 +20,7 @@ from gateway.errors import ReconnectNeeded
 from gateway.generation import CurrentGeneration
 from gateway.journal import Entry, RecordedReply
 from gateway.journal.segment import call_name
-from gateway.oauth.token_responses import TokenRefused, TokenUnavailable
+from gateway.oauth.token_responses import TokenRefused, TokenUnavailable, replaces_refresh_token
 from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
@@ -32,38 +33,66 @@ class Attempt:
     """One attempt to refresh a credential.
 
     `entry`: how the journal records this attempt; None if there is no journal. `recorded`: journalled replies to calls
-    of earlier attempts. `has_sent`: whether this attempt has sent a call to a provider.
+    of earlier attempts. `spent`: the refresh tokens that the attempt sends. `has_sent`: whether this attempt has sent a
+    call to a provider.
     """
 
     def __init__(
-        self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[RecordedReply] = ()
+        self,
+        exchange: TokenExchange,
+        entry: Entry | None = None,
+        recorded: Sequence[RecordedReply] = (),
+        spent: Collection[str] = (),
     ) -> None:
         self._exchange = exchange
         self._entry = entry
         self._recorded = list(recorded)
+        self._spent = spent
         self._earlier = {earlier.attempt for earlier in recorded}
         self._lost = False
-        self._step = 0
+        self._step = 0  # the index of the dialogue's next call
+        self._reply: Reply | None = None  # the reply to the last call
         self.has_sent = False
 
+    @property
+    def has_unread_token(self) -> bool:
+        """Whether the journal has the last reply, and the reply seems to contain a new refresh token."""
+        journalled = self._entry is not None and self._exchange.journal_fault is None
+        return journalled and self._reply is not None and replaces_token(self._reply, self._spent)
+
     def recorded_reply(self, call: ProviderCall) -> Reply | None:
-        """Return the reply that an earlier attempt received to the same call; None if there is no such reply."""
-        for earlier in self._recorded:
-            if earlier.call == call_name(call):
-                self._recorded.remove(earlier)
-                return earlier.reply
-        return None
+        """Return the reply that an earlier attempt received to the same call; None if there is no such reply.
+
+        If the URL of the call has changed since then, a reply from the former URL is used if it contains a new refresh
+        token: the token that was sent is spent, so no URL accepts it.
+        """
+        at_this_url = (earlier for earlier in self._recorded if earlier.call == call_name(call))
+        at_former_url = (
+            earlier
+            for earlier in self._recorded
+            if earlier.step == self._step and replaces_token(earlier.reply, self._spent)
+        )
+        found = next(chain(at_this_url, at_former_url), None)
+        if found is None:
+            return None
+        self._recorded.remove(found)
+        self._step += 1
+        self._reply = found.reply
+        return found.reply
 
     async def send(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
         """Send the call and return its reply. Raises EgressError."""
         self.has_sent = True
-        step = self._step
+        step, self._reply = self._step, None
         self._step += 1
         try:
-            return await self._exchange.send(call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes)
+            self._reply = await self._exchange.send(
+                call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
+            )
         except ExchangeLost:
             self._lost = True
             raise
+        return self._reply
 
     def release(self) -> None:
         """Let the journal delete the records of this attempt and of earlier attempts, which are no longer needed.
@@ -72,8 +101,13 @@ class Attempt:
         """
         for attempt in self._earlier:
             self._exchange.release(attempt)
-        if self._entry is not None and self._step and not self._lost:
+        if self._entry is not None and self.has_sent and not self._lost:
             self._exchange.release(self._entry.attempt)
+
+
+def replaces_token(reply: Reply, spent: Collection[str]) -> bool:
+    """Return whether `reply` seems to contain a refresh token that replaces those in `spent`."""
+    return 200 <= reply.status < 300 and replaces_refresh_token(reply.headers, reply.body, spent)
 
 
 TIMEOUT_S: Final = 10.0

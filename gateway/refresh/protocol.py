@@ -57,6 +57,7 @@ from gateway.refresh.save_tokens import (
     has_same_credential,
     is_over,
     keep_lease,
+    refresh_tokens,
     repeat_last,
     save_after_lost_lease,
     token_digest,
@@ -164,6 +165,13 @@ log = structlog.get_logger(__name__)
 
 Release = Callable[[], None]
 
+KEPT: Final = (
+    "the response has a new refresh token, so it stays in the refresh journal until the catalog entry can read it"
+)
+UNREAD_FIX: Final = (
+    "correct `token_response` of the provider's catalog entry and reload; if the response is of no use, connect again"
+)
+
 
 class LeaseOver(Exception):
     """The lease expired before any request was sent, so another process might hold the lease now."""
@@ -208,17 +216,19 @@ class TokenSource:
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            resumed = self._attempt(row, replies)
+            resumed = self._attempt(row, kept, replies)
             try:
-                return resumed, await self._run_dialogue(mode.renew(kept, context), resumed)
-            except (TokenRefused, TokenUnavailable):
+                return resumed, await self._run_dialogue(row, mode.renew(kept, context), resumed)
+            except (TokenRefused, TokenUnavailable) as fault:
                 if resumed.has_sent:
                     raise  # the failure comes from the provider itself, not from an old reply in the journal
+                if isinstance(fault, TokenUnavailable) and fault.maybe_journalled:
+                    raise  # the token in the row is spent
         if not self._dialogues.exchange.available:  # not a failure of the token endpoint: other nodes can refresh now
             raise backoff.parent_ended()
-        fresh_attempt = self._attempt(row)
+        fresh_attempt = self._attempt(row, kept)
         try:
-            return fresh_attempt, await self._run_dialogue(mode.renew(kept, context), fresh_attempt)
+            return fresh_attempt, await self._run_dialogue(row, mode.renew(kept, context), fresh_attempt)
         except TokenRefused as fault:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
@@ -226,21 +236,31 @@ class TokenSource:
             # During a grace period, the provider still accepts the previous refresh token. Try that token, because the
             # provider might have lost the last rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
-            second = self._attempt(row)
-            return second, await self._run_dialogue(mode.renew({**kept, **before}, context), second)
+            older = {**kept, **before}
+            second = self._attempt(row, older)
+            return second, await self._run_dialogue(row, mode.renew(older, context), second)
 
-    def _attempt(self, row: Connection, replies: Sequence[RecordedReply] = ()) -> Attempt:
-        return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
+    def _attempt(
+        self, row: Connection, credential: Mapping[str, Any], replies: Sequence[RecordedReply] = ()
+    ) -> Attempt:
+        spent = [token for token in refresh_tokens(credential) if isinstance(token, str)]
+        return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies, spent)
 
-    async def _run_dialogue(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
+    async def _run_dialogue(
+        self, row: Connection, dialogue: Dialogue[dict[str, Any]], attempt: Attempt
+    ) -> dict[str, Any]:
         """Run `dialogue` and return its result. Release the attempt's journal records if the provider gave no token.
 
-        After any other error, the records stay until the intent is closed, because they might have the only copy of a
-        new token.
+        The records stay if the reply has a new refresh token that the catalog entry cannot read: a corrected entry
+        reads it later. After any other error, the records stay until the intent is closed, because they might have the
+        only copy of a new token.
         """
         try:
             return await self._dialogues.run(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
-        except (TokenRefused, TokenUnavailable):
+        except (TokenRefused, TokenUnavailable) as fault:
+            if isinstance(fault, TokenUnavailable) and fault.maybe_done and attempt.has_unread_token:
+                log.error("token_response_unreadable", **log_fields(row.ref), detail=fault.reason, fix=UNREAD_FIX)
+                raise TokenUnavailable(f"{fault.reason}; {KEPT}", maybe_done=True, maybe_journalled=True) from None
             attempt.release()
             raise
 

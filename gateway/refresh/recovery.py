@@ -9,6 +9,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import GatewayError
+from gateway.generation import CurrentGeneration
 from gateway.journal.reader import OpenRecord
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
@@ -131,14 +132,21 @@ NEVER: Final = datetime.min.replace(tzinfo=UTC)
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
-async def recover(store: Store, refresher: Refresher, release: Callable[[str], None]) -> None:
+async def recover(
+    store: Store, refresher: Refresher, release: Callable[[str], None], current: CurrentGeneration
+) -> None:
     """Find and finish unfinished refreshes, every `EVERY_S` seconds until the gateway stops.
 
     The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
-    the records of an attempt.
+    the records of an attempt. After a reload, refreshes that failed before are tried again at once: a corrected catalog
+    entry can read a recorded reply that the former entry could not read.
     """
     tried: dict[ConnectionRef, datetime] = {}
+    generation = current.generation
     while True:
+        if current.generation is not generation:
+            generation = current.generation
+            tried.clear()
         try:
             for row in await find_unfinished(store, refresher, release, tried):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)

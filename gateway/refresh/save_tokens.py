@@ -101,7 +101,7 @@ class RefreshedTokens:
     @property
     def rotates(self) -> bool:
         """Whether the provider replaced the refresh token, or that of the end user's grant (auth mode CUSTOM)."""
-        both = zip(_refresh_tokens(self.kept), _refresh_tokens(self.fresh), strict=True)
+        both = zip(refresh_tokens(self.kept), refresh_tokens(self.fresh), strict=True)
         return any(isinstance(before, str) and isinstance(after, str) and before != after for before, after in both)
 
     @property
@@ -119,7 +119,8 @@ class RefreshedTokens:
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
 
-def _refresh_tokens(credential: Mapping[str, Any]) -> tuple[Any, Any]:
+def refresh_tokens(credential: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the credential's refresh token, and that of the end user's grant (auth mode CUSTOM); None if absent."""
     user = credential.get("user")
     return credential.get("refresh_token"), user.get("refresh_token") if isinstance(user, Mapping) else None
 

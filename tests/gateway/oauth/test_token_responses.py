@@ -15,6 +15,7 @@ from gateway.oauth.token_responses import (
     expires_at,
     jwt_claims,
     read_response,
+    replaces_refresh_token,
 )
 from gateway.secret import Secret
 from tests.fakes.providers import provider
@@ -229,3 +230,20 @@ def test_an_item_of_a_list_is_found_by_one_of_its_members(path: str, result: str
         {"host": "x"},
     ]
     assert dig({"sub": "u", "accounts": accounts}, path) == result
+
+
+@pytest.mark.parametrize(
+    ("body", "replaces"),
+    [
+        ({"refresh_token": "new-token"}, True),
+        ({"data": [{"auth": {"refreshToken": "new-token"}}]}, True),
+        ({"refresh_token": "sent-token"}, False),
+        ({"refresh_token": None, "access_token": "new-token"}, False),
+        ({"refresh_expires_at": "2026-01-01T00:00:00Z", "refresh_url": "https://a.example/refresh"}, False),
+        ({"refresh_in": "3600"}, False),
+        ({"refresh_hint": "Please refresh the page."}, False),
+        ([], False),
+    ],
+)
+def test_new_refresh_token_is_found_wherever_it_is(body: Any, replaces: bool) -> None:
+    assert replaces_refresh_token({}, json.dumps(body).encode(), ["sent-token"]) is replaces

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
+import gateway
 from gateway import clock
 from gateway.auth.oauth2 import OAuth2
 from gateway.errors import InvalidRequest, Unavailable
@@ -19,7 +21,7 @@ from gateway.journal import Entry, ProcessMarker
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.decision import Holder
-from gateway.refresh.recovery import find_unfinished
+from gateway.refresh.recovery import find_unfinished, recover
 from gateway.refresh.save_tokens import token_digest
 from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -54,6 +56,10 @@ async def row_of(running: RunningGateway) -> Connection:
     row = await running.runtime.store.connections.get(REF)
     assert row is not None
     return row
+
+
+def count_failures(row: Connection) -> int:
+    return row.failure.attempts if row.failure is not None else 0
 
 
 async def left_open(running: RunningGateway) -> Connection:
@@ -264,6 +270,78 @@ async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracke
     assert (status, tracker.calls["refresh_token"]) == (200, 1)
     assert "elsewhere" not in token
     file.die()
+
+
+async def test_reply_with_a_new_refresh_token_is_used_after_the_token_url_changed(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    """The former URL has replaced the refresh token, so that no URL accepts the stored one."""
+    entry = await cut_off(running, tracker, later)
+    form = await tracker_responses(tracker)
+    file = JournalFile(entry.folder)
+    file.reply(entry, ProviderCall("https://former.example/token"), response_of(form))
+    assert await call_c1(running) == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    assert not tracker.grants[0].revoked
+    file.die()
+
+
+async def test_reply_that_the_entry_cannot_read_is_kept_until_a_corrected_entry_reads_it(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.02)
+    runtime, config = running.runtime, running.runtime.generation.config
+    wrong = tracker_entry(tracker.url, token_response={"token_path": "data.access_token"})
+    write_entry(running.folder, "tracker", wrong)
+    assert await gateway.reload(running.app, config)
+    await running.import_connection(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            async with running.call_proxy("c1") as response:
+                body = await response.json()
+            assert (response.status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
+            assert "stays in the refresh journal" in body["error"]["message"]
+    (first, *_) = [line for line in logs if line["event"] == "token_response_unreadable"]
+    assert (first["connection_id"], first["log_level"]) == ("c1", "error")
+    assert tracker.calls["refresh_token"] == 1, "the token is spent, and is not sent again"
+    assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(hours=1))
+    assert (await call_c1(running))[0] == 503
+    failures = count_failures(await row_of(running))
+    recovery = asyncio.create_task(recover(runtime.store, runtime.refresher, runtime.exchange.release, runtime.current))
+    async with asyncio.timeout(PATIENCE_S):
+        while count_failures(await row_of(running)) == failures:  # then the recovery waits for an hour
+            await asyncio.sleep(0.02)
+    write_entry(running.folder, "tracker", tracker_entry(tracker.url))
+    assert await gateway.reload(running.app, config)
+    async with asyncio.timeout(PATIENCE_S):
+        while (await row_of(running)).version == 1:
+            await asyncio.sleep(0.02)
+    recovery.cancel()
+    await asyncio.wait({recovery})
+    assert (await call_c1(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+    assert left(folder(running)) == []
+
+
+async def test_reply_without_a_new_refresh_token_is_not_kept(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider possibly has a fault that ends by itself, and still accepts the token that was sent."""
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
+    await running.import_connection(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    sent = tracker.grants[0].refresh_token
+    tracker.response = web.json_response({"access_token": None, "refresh_token": sent, "refresh_url": tracker.url})
+    assert (await call_c1(running))[0] == 503
+    assert left(folder(running)) == []
+    tracker.response = None
+    assert (await call_c1(running))[0] == 200
 
 
 async def test_a_refresh_waits_for_the_exchange_of_a_running_process(

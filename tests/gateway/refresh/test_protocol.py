@@ -352,7 +352,7 @@ async def test_recovery_continues_after_a_failed_sweep(
     no_file = store.journal.folder / "0123-1.journal"
     no_file.mkdir(parents=True)
     with structlog.testing.capture_logs() as logged:
-        recovering = asyncio.create_task(recover(store, refresher, print))
+        recovering = asyncio.create_task(recover(store, refresher, print, running.runtime.current))
         await wait_until(
             lambda: recovering.done() or len([event for event in logged if event["event"] == "recovery_failed"]) > 1
         )
@@ -377,7 +377,7 @@ async def test_recovery_continues_after_an_unexpected_error(
 
     with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
         patch.setattr(store.refreshes, "find_unsettled", failing)
-        recovering = asyncio.create_task(recover(store, refresher, print))
+        recovering = asyncio.create_task(recover(store, refresher, print, running.runtime.current))
         await wait_until(
             lambda: recovering.done() or len([event for event in logged if event["event"] == "recovery_failed"]) > 1
         )
@@ -437,7 +437,7 @@ async def test_refreshes_that_fail_again_and_again_do_not_keep_others_from_their
     started = list[str]()
     refresher = running.runtime.refresher
     monkeypatch.setattr(refresher, "start", lambda row, **_: started.append(row.ref.connection_id))
-    recovering = asyncio.create_task(recover(running.runtime.store, refresher, print))
+    recovering = asyncio.create_task(recover(running.runtime.store, refresher, print, running.runtime.current))
     await wait_until(lambda: recovering.done() or len(started) > 8)
     assert not recovering.done()
     recovering.cancel()
