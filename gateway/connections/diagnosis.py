@@ -234,8 +234,8 @@ def _moments(
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)
         for at, change in zip(latest, changes, strict=True)
     ]
-    if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
-        moments.append(TimelineMoment(row.last_refreshed_at, "last refreshed"))
+    if row.refreshed_at is not None and row.version > 1:
+        moments.append(TimelineMoment(row.refreshed_at, "last refreshed"))
     failure = row.failure
     if failure is not None and failure.attempts > 1:
         what = "call rejected" if failure.code == REJECTED else "refresh failed"

@@ -75,8 +75,8 @@ def summary(connection: Connection) -> dict[str, Any]:
         **listed_connection_json(connection),
         "reason": connection.state_reason,
         "last_refreshed_at": None
-        if connection.last_refreshed_at is None
-        else timestamp_with_offset(connection.last_refreshed_at),
+        if connection.refreshed_at is None
+        else timestamp_with_offset(connection.refreshed_at),
     }
 
 

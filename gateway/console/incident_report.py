@@ -214,8 +214,8 @@ async def _connection(runtime: Runtime, ref: ConnectionRef, counts: tuple[int, i
         "failed": counts[1],
         "state": "deleted" if connection is None else connection.state.value,
         "last_refreshed_at": None
-        if connection is None or connection.last_refreshed_at is None
-        else timestamp_with_offset(connection.last_refreshed_at),
+        if connection is None or connection.refreshed_at is None
+        else timestamp_with_offset(connection.refreshed_at),
     }
 
 

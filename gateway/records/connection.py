@@ -200,6 +200,14 @@ class Connection:
     def mark(self) -> Mark:
         return self.version, self.updated_at
 
+    @property
+    def refreshed_at(self) -> datetime | None:
+        """When the credential was last refreshed; None if it is still the credential that was granted or imported.
+
+        `last_refreshed_at` is then the time at which the credential was stored.
+        """
+        return None if self.last_refreshed_at == self.granted_at else self.last_refreshed_at
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
