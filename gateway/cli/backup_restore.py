@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from gateway.cli.options import as_json, config_file
-from gateway.cli.run_command import run_as_operator
+from gateway.cli.run_command import load_configuration, run_as_operator
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -28,10 +28,9 @@ def sqlite_file(file: Path, other_command: str, how: str = "") -> "tuple[Path, K
     `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `how`:
     a condition for the command.
     """
-    from gateway.config import load
     from gateway.vault import Keyring
 
-    config = load(file)
+    config, _ = load_configuration(file)
     _refuse_postgresql(config.store.url, other_command, how)
     from gateway.store.sqlite.file_preflight import sqlite_path
 

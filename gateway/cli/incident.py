@@ -104,7 +104,7 @@ def incident(
             )
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=delete_connections)
 
 
 def _print_report(incident: Mapping[str, Any], actions_done: Sequence[str]) -> None:

@@ -68,7 +68,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **opt
         return await _print(runtime, filters, as_json=as_json)
 
     try:
-        run(file, work, as_json=as_json)
+        run(file, work, as_json=as_json, needs_integrations=False)
     except KeyboardInterrupt:
         if not follow:
             raise

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,24 +23,27 @@ def run_on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", 
     """Open the store of the configuration `file`, run `work`, close the store, and exit.
 
     The exit code is the result of `work`. A fault is printed in one line, with exit code 1. An empty store is refused,
-    because the configuration then probably names the wrong store.
+    because the configuration then probably names the wrong store. An unset variable of an integration is only a
+    warning.
     """
     with exit_on_errors(as_json, file):
         code = asyncio.run(run_on_opened_store(file, work))
     sys.exit(code)
 
 
-def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
+def _load_and_check(
+    file: Path, *, may_create_store: bool = False, needs_integrations: bool = False
+) -> "tuple[Config, frozenset[tuple[str, ...]]]":
     """Load the configuration and check its store before heavy imports, to report a wrong key quickly.
 
-    `may_create_store`: the store may be empty, because this command may be the first that writes to the store. Raises
+    Return the configuration, and the places of the values that are left out. `may_create_store`: the store may be
+    empty, because this command may be the first that writes to the store. `needs_integrations`: as in `run`. Raises
     Faults and StoreRefused. Blocks.
     """
-    from gateway.config import load
     from gateway.store.preflight import POSTGRES, check_database, place_of
     from gateway.store.preflight_checks import StoreRefused
 
-    config = load(file)
+    config, left_out = load_configuration(file, needs_integrations=needs_integrations)
     if check_database(config.store) is None and not may_create_store:
         place = place_of(config.store)
         if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
@@ -51,7 +55,24 @@ def _load_and_check(file: Path, may_create_store: bool = False) -> "Config":
             f"{place} contains no gateway data. Correct store.url, restore a backup, or start a new gateway with "
             "`gateway serve`."
         )
-    return config
+    return config, left_out
+
+
+def load_configuration(file: Path, *, needs_integrations: bool = False) -> "tuple[Config, frozenset[tuple[str, ...]]]":
+    """Load the configuration; return it, and the places of the values that are left out. Raises Faults.
+
+    `needs_integrations`: as in `run`. Values that are left out are printed as warnings.
+    """
+    from gateway.config import Faults, load
+
+    try:
+        return load(file), frozenset()
+    except Faults as found:
+        if needs_integrations or found.readable is None or not found.readable.lacks_only_integration_values:
+            raise
+        for fault in found.faults:
+            print(f"gateway: {fault} (this command works without it)", file=sys.stderr)
+        return found.readable.config, found.readable.left_out
 
 
 async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
@@ -60,7 +81,7 @@ async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Await
     For a command that has its own event loop. Raises Faults, StartRefused and GatewayError.
     """
     # The check runs in a thread, because the check of PostgreSQL has its own event loop.
-    config = await asyncio.to_thread(_load_and_check, file)
+    config, _ = await asyncio.to_thread(_load_and_check, file)
     import os
 
     from gateway.observe import logs
@@ -118,29 +139,39 @@ Item = TypeVar("Item")
 
 
 def run(
-    file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, may_create_store: bool = False
+    file: Path,
+    work: "Callable[[Runtime], Awaitable[int]]",
+    *,
+    as_json: bool = False,
+    may_create_store: bool = False,
+    needs_integrations: bool = True,
 ) -> None:
     """Open the runtime of the configuration `file`, run `work`, close the runtime, and exit.
 
     The exit code is the result of `work`. A fault is printed in one line, with exit code 1.
     `may_create_store`: the store may be empty, because this command may be the first that writes to the store.
-    Otherwise an empty store is refused.
+    Otherwise an empty store is refused. `needs_integrations`: whether the command needs the integrations' secrets, for
+    example because it calls a provider. Otherwise an unset variable of an integration is only a warning.
     """
     with exit_on_errors(as_json, file):
-        code = asyncio.run(_on_runtime(file, work, may_create_store))
+        code = asyncio.run(
+            _on_runtime(file, work, may_create_store=may_create_store, needs_integrations=needs_integrations)
+        )
     sys.exit(code)
 
 
-async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", may_create_store: bool) -> int:
+async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", **options: bool) -> int:
     import os
 
     from gateway.app.generations import check_configuration
     from gateway.app.lifetime import open_runtime
+    from gateway.integrations.declared import examine_catalog
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     _set_operator()
-    given = check_configuration(await asyncio.to_thread(_load_and_check, file, may_create_store))
+    config, left_out = await asyncio.to_thread(partial(_load_and_check, file, **options))
+    given = check_configuration(config, examine_catalog(config, left_out))
     async with open_runtime(given) as runtime:
         return await work(runtime)
 

@@ -162,7 +162,8 @@ def exit_on_faults(as_json: bool = False, file: Path | None = None) -> Iterator[
 
 @contextmanager
 def exit_on_errors(as_json: bool, file: Path) -> Iterator[None]:
-    """Do the same as `exit_on_faults`, and also for a GatewayError and a ClickException, which click prints.
+    """Do the same as `exit_on_faults`, and also for a GatewayError, for a VaultError (a stored secret cannot be
+    decrypted), and for a ClickException, which click prints.
 
     For an error in the command's options, `LazyGroup` prints the line of JSON.
     """
@@ -179,6 +180,15 @@ def exit_on_errors(as_json: bool, file: Path) -> Iterator[None]:
             if as_json and not isinstance(error, click.UsageError):
                 print_fault_as_json(error.message)
             raise
+        except Exception as fault:
+            from gateway.vault import VaultError  # imported late, because most commands end without it
+
+            if not isinstance(fault, VaultError):
+                raise
+            if as_json:
+                print_fault_as_json(str(fault))
+            print(f"gateway: {fault}", file=sys.stderr)
+            sys.exit(1)
 
 
 def print_fault_as_json(message: str) -> None:

@@ -33,10 +33,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The valid part of a faulty configuration, which can be checked further. `left_out`: the places of the faults."""
+    """The valid part of a faulty configuration, which can be checked further.
+
+    `left_out`: the places of the faults. `lacks_only_integration_values`: whether each fault is a reference, such as
+    ``${NAME}``, that cannot be filled in below an integration. Commands that call no provider then work with `config`.
+    """
 
     config: "Config"
     left_out: frozenset[tuple[str, ...]]
+    lacks_only_integration_values: bool = False
 
 
 class Faults(Exception):

@@ -283,6 +283,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
     filled, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
+    below_integrations = all(place[:1] == ("environments",) and place[2:3] == ("integrations",) for place in faulty)
     shape, shape_findings = read_shape(filled, faulty, origins)
     findings = list(_with_database(findings, shape, base))
     faulty |= {finding.place for finding in shape_findings}
@@ -292,7 +293,9 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     left_out = frozenset({*faulty, *(finding.place for finding in rule_findings)})
     config = _build_config(shape, base, path, document, left_out)
     if faults:
-        raise Faults(faults, Readable(config, left_out))
+        others = document.findings or shape_findings or rule_findings
+        only_values = below_integrations and not others
+        raise Faults(faults, Readable(config, left_out, lacks_only_integration_values=only_values))
     return config
 
 

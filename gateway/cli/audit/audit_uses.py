@@ -79,4 +79,4 @@ def uses(
         print(f"{uses['from']} to {uses['to']}: {counted(uses['calls'], 'call')}, {uses['failed']:,} failed")
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)

@@ -132,7 +132,7 @@ def list_connections(
             print(f"There are more: --cursor {following}", file=sys.stderr)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 async def _find_lacking(
@@ -197,7 +197,7 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
             print(f"{name:<{width}}  {one_line(text)}")
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
         "state_reason": row.state_reason,
         "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
         "expires_at": timestamp_with_offset(row.expires_at) if row.expires_at else None,
-        "last_refreshed_at": timestamp_with_offset(row.last_refreshed_at) if row.last_refreshed_at else None,
+        "last_refreshed_at": timestamp_with_offset(row.refreshed_at) if row.refreshed_at else None,
         "refresh_failure": {"reason": failure.code, "provider_message": failure.message, "attempts": failure.attempts}
         if failure
         else None,
@@ -241,7 +241,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
         print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _text(body: dict[str, Any]) -> str:

@@ -64,7 +64,7 @@ def replay(
             print(f"gateway: there is no event {ids}, or it is being sent now", file=sys.stderr)
         return 1 if nothing else 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _moment(text: str, now: datetime) -> datetime:

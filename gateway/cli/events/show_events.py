@@ -105,7 +105,7 @@ def list_events(
         _print_deliveries(deliveries[:limit], more=len(deliveries) > limit, as_json=as_json)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool) -> None:
@@ -157,7 +157,7 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
         )
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 async def _event_json(runtime: "Runtime", deliveries: "list[Delivery]") -> dict[str, Any]:

@@ -41,4 +41,4 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
             print(f"for Standard Webhooks libraries: {standard}", file=sys.stderr)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)

@@ -9,6 +9,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from gateway.cli.terminal import exit_on_errors
+from gateway.vault import DamagedValue
 from tests.fakes.commands import command_output
 from tests.gateway.cli.command import run_command
 
@@ -131,3 +133,33 @@ def test_unreadable_configuration_is_a_fault_of_the_file(tmp_path: Path) -> None
     done = run_command("keys", "list", "--json", "-c", file)
     assert done.exit_code == 1
     assert "cannot be read" in json.loads(done.stdout)["faults"][0]["message"]
+
+
+def test_unset_variable_of_an_integration_is_a_warning_if_the_command_calls_no_provider(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'gateway.db'}"
+    file = Path(write_config(tmp_path, url, KEY))
+    assert run_command("keys", "create", "agent", "-c", str(file)).exit_code == 0
+    whole = json.loads(file.read_text())
+    github = {"provider": "github", "client_id": "${NOT_SET_ID}", "client_secret": "${NOT_SET_SECRET}"}
+    whole["environments"]["dev"]["integrations"] = {"github": github}
+    file.write_text(json.dumps(whole))
+    for command in ("connections list", "logs", "keys status", f"backup {tmp_path / 'copy.db'}"):
+        done = run_command(*command.split(" "), "-c", str(file))
+        assert done.exit_code == 0, done.stderr
+        assert "${NOT_SET_SECRET} is not set" in done.stderr
+    refused = run_command("connections", "refresh", "c1", "-c", str(file))
+    assert refused.exit_code == 1, "a refresh sends the secret"
+    assert "${NOT_SET_SECRET} is not set" in refused.stderr
+    whole["environments"]["dev"]["secret_keys"] = ["${NOT_SET_KEY}"]
+    file.write_text(json.dumps(whole))
+    assert run_command("keys", "status", "-c", str(file)).exit_code == 1
+
+
+def test_secret_that_cannot_be_decrypted_ends_a_command_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, exit_on_errors(True, tmp_path / "gateway.yaml"):
+        raise DamagedValue("the event cannot be decrypted")
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (1, "gateway: the event cannot be decrypted\n")
+    assert json.loads(out)["faults"] == [{"message": "the event cannot be decrypted"}]
