@@ -138,15 +138,15 @@ class KeyIssuer:
         log.info("key_revoked", key_id=key.id, environment=environment, name=key.name, keys=len(ended), by=revoked_by)
         return len(ended)
 
-    async def withdraw(self, key: MintedKey, replaced: MintedKey | None, withdrawn_by: str) -> None:
+    async def withdraw(self, key: MintedKey, withdrawn_by: str) -> None:
         """Revoke a new key that could not be shown to anybody, and undo its replacement of another key.
 
-        `replaced`: the record of the replaced key, read before `create`; None if the new key replaces none.
+        `key`: the record that `create` returned.
         """
-        await self._store.keys.withdraw(key, replaced, now=clock.now())
-        for one in (key, replaced):
-            if one is not None:
-                self._minted.forget(one.digest)
+        await self._store.keys.withdraw(key, now=clock.now())
+        self._minted.forget(key.digest)
+        if key.replaced is not None:
+            self._minted.forget(key.replaced.before.digest)
         log.info("key_revoked", key_id=key.id, environment=key.environment, name=key.name, keys=1, by=withdrawn_by)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:

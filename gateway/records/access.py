@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gateway.records.connection import ConnectionRef
 from gateway.secret import Secret
@@ -101,17 +101,26 @@ class KeyTerms:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MintedKey(KeyTerms):
     """A minted key as the store returns it. `calls`: the number of calls of its `budget` that are used, or that a
-    worker has reserved."""
+    worker has reserved. `replaced`: the key that the creation of this key replaced; None also if the key was read
+    later."""
 
     id: int
     calls: int = 0
     created_at: datetime
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
+    replaced: "ReplacedKey | None" = field(default=None, compare=False)
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class ReplacedKey(NamedTuple):
+    """A key that a new key replaced. `before`: its record until then. `ends_at`: when it ends since then."""
+
+    before: MintedKey
+    ends_at: datetime | None
 
 
 # ── A capability: a URL with which a client calls the API of one connection.

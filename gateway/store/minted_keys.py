@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, RowMapping, Select, delete, insert, or_, s
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Conflict, NotFound
-from gateway.records.access import KeyLimits, KeyTerms, MintedKey
+from gateway.records.access import KeyLimits, KeyTerms, MintedKey, ReplacedKey
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
@@ -93,8 +93,9 @@ class KeyStore:
             await _lock_keys(db, new.environment)
             if new.parent_id is not None:
                 await _check_parent(db, new.parent_id)
+            replaced = None
             if new.replaces is not None:
-                await self._replace(db, new, now)
+                replaced = await self._replace(db, new, now)
             else:
                 await self._check_name(db, new, now)
             row = {name: getattr(new, name) for name in _STORED} | {
@@ -109,7 +110,7 @@ class KeyStore:
                 await self._adopt(db, new.replaces, stored["id"], now)
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
             await record_change(db, changed_key(new.environment, new.digest), now)
-            return _key(stored)
+            return dataclasses.replace(_key(stored), replaced=replaced)
 
         return await self._transactions.write(write)
 
@@ -139,12 +140,14 @@ class KeyStore:
 
         return await self._transactions.write(write)
 
-    async def withdraw(self, key: MintedKey, replaced: MintedKey | None, *, now: datetime) -> None:
+    async def withdraw(self, key: MintedKey, *, now: datetime) -> None:
         """Revoke a new key that nobody received, and undo its replacement of another key.
 
-        `replaced`: the replaced key as it was before. It gets its former end back, and the keys minted from it.
+        `key`: the result of `add`. The replaced key gets back the keys minted from it, and its former end, unless its
+        end has been changed again.
         """
-        restored = {} if replaced is None else {"restored_key": replaced.id}
+        replaced = key.replaced
+        restored = {} if replaced is None else {"restored_key": replaced.before.id}
         entry = AuditEntry.of(AuditAction.KEY_REVOKED, key.environment, now, key_id=key.id, detail=restored)
 
         async def write(db: AsyncConnection) -> None:
@@ -153,10 +156,11 @@ class KeyStore:
             await self._trail.record(db, entry)
             await record_change(db, changed_key(key.environment, key.digest), now)
             if replaced is not None:
-                end = update(keys).where(keys.c.id == replaced.id).values(expires_at=replaced.expires_at)
+                before, unchanged = replaced.before, keys.c.expires_at.is_not_distinct_from(replaced.ends_at)
+                end = update(keys).where(keys.c.id == before.id, unchanged).values(expires_at=before.expires_at)
                 await db.execute(end)
-                await record_change(db, changed_key(key.environment, replaced.digest), now)
-                await self._adopt(db, key.id, replaced.id, now)
+                await record_change(db, changed_key(key.environment, before.digest), now)
+                await self._adopt(db, key.id, before.id, now)
 
         await self._transactions.write(write)
 
@@ -248,7 +252,8 @@ class KeyStore:
         found = (await db.execute(wanted)).all()
         await record_changes(db, [changed_key(row.environment, row.digest) for row in found], now)
 
-    async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
+    async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> ReplacedKey:
+        """Let the replaced key end when `new` says, if it does not end earlier. Raises NotFound."""
         mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
         old = (await db.execute(select(keys).where(*mine).with_for_update())).mappings().first()
         if old is None:
@@ -257,10 +262,12 @@ class KeyStore:
                 f"There is no active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
                 "/environment/api-keys.",
             )
-        until = new.replaced_ends_at or now
-        if old["expires_at"] is None or until < old["expires_at"]:
-            await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
-            await record_change(db, changed_key(new.environment, old["digest"]), now)
+        before, until = _key(old), new.replaced_ends_at or now
+        if before.expires_at is not None and before.expires_at <= until:
+            return ReplacedKey(before, before.expires_at)
+        await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
+        await record_change(db, changed_key(new.environment, before.digest), now)
+        return ReplacedKey(before, until)
 
 
 _STORED: Final = (

@@ -111,14 +111,13 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
 
         env = select_environment(runtime, environment)
         wish = _requested_key(options)
-        replaced = None if wish.replaces is None else await runtime.issuer.find(env, wish.replaces)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
         known = [integration.integration_id for integration in runtime.generation.integrations.list_in(env)]
         warnings = [*integration_warnings(wish.limits, env, known), *rule_warnings(wish.limits.rules)]
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:
-            raise await _withdraw(runtime, key, replaced, fault) from fault
+            raise await _withdraw(runtime, key, fault) from fault
         return 0
 
     run(file, work, as_json=as_json, may_create_store=True)
@@ -147,18 +146,16 @@ def _requested_key(options: dict[str, object]) -> "RequestedKey":
     )
 
 
-async def _withdraw(
-    runtime: "Runtime", key: "MintedKey", replaced: "MintedKey | None", fault: OSError
-) -> click.ClickException:
+async def _withdraw(runtime: "Runtime", key: "MintedKey", fault: OSError) -> click.ClickException:
     """Revoke a key that could not be printed, because nobody has it. Return the error to raise."""
     from gateway.errors import GatewayError
 
     why = f"the key could not be printed ({fault.strerror})"
     try:
-        await runtime.issuer.withdraw(key, replaced, "gateway keys create")
+        await runtime.issuer.withdraw(key, "gateway keys create")
     except GatewayError as error:
         return click.ClickException(f"{why} nor revoked ({error.message}): run `gateway keys revoke {key.id}`")
-    kept = "" if replaced is None else f", and key {replaced.id} is not replaced"
+    kept = "" if key.replaced is None else f", and key {key.replaced.before.id} is not replaced"
     return click.ClickException(
         f"{why}, so it is revoked{kept}: send the output to another place, and create a key again"
     )
@@ -225,7 +222,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
             print(f"There are more than {counted(limit, 'key')}: raise --limit to see the others.", file=sys.stderr)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
@@ -283,7 +280,7 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
             print(f"gateway: there is no key {key_id} in environment '{name}'", file=sys.stderr)
         return 1 if missing else 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, needs_integrations=False)
 
 
 def _revocation_text(count: int) -> str:

@@ -207,10 +207,23 @@ async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old
     child = await store.keys.add(replace(AGENT, digest="child", name="child", parent_id=old.id), now=NOW)
     new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
     last = await store.changes.log_end()
-    await store.keys.withdraw(new_key, old, now=NOW)
+    await store.keys.withdraw(new_key, now=NOW)
     assert await store.keys.get("d1") == old
     assert await store.keys.get("child") == child
     withdrawn = await store.keys.get("new")
     assert withdrawn is not None
     assert withdrawn.revoked_at == NOW
     assert set((await store.changes.since(last))[1]) == {changed_key("dev", name) for name in ("d1", "child", "new")}
+
+
+async def test_withdrawn_replacement_keeps_an_end_that_was_set_in_the_meantime(store: Store) -> None:
+    old = await store.keys.add(AGENT, now=NOW)
+    later = NOW + timedelta(days=1)
+    withdrawn = await store.keys.add(replace(AGENT, digest="new", replaces=old.id, replaced_ends_at=later), now=NOW)
+    soon = NOW + timedelta(hours=1)
+    kept = replace(AGENT, name="kept", digest="kept", replaces=old.id, replaced_ends_at=soon)
+    await store.keys.add(kept, now=NOW)
+    await store.keys.withdraw(withdrawn, now=NOW)
+    found = await store.keys.get("d1")
+    assert found is not None
+    assert found.expires_at == soon
