@@ -92,6 +92,8 @@ class RefreshJournal:
         # The key: an open attempt or a dead process's marker. The value: when this process first saw it (monotonic
         # seconds).
         self._seen: dict[str, float] = {}
+        # Dead files of other folders: what `stat` returned, and the heads of the replies.
+        self._elsewhere: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
 
     async def process_name(self) -> str | None:
         """Return this process's name; None without a marker file.
@@ -206,7 +208,10 @@ class RefreshJournal:
         overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
         useless, settled = await self._find_unneeded(dead, current, holding)
-        settled |= (await self._find_unneeded(await asyncio.to_thread(self._dead_files_elsewhere), current, holding))[1]
+        for about in await asyncio.to_thread(self._replies_elsewhere):
+            row = await _open_row(about, current)
+            if row is not None:
+                settled[row.ref] = row
         over = list[str]()
         for path in living:
             unneeded, overdue_replies = await self._overdue_attempts(path, current, overdue)
@@ -281,8 +286,25 @@ class RefreshJournal:
         files = {path: is_dead(path) for path in all_files(self.folder)}
         return [path for path, dead in files.items() if dead], [path for path, dead in files.items() if not dead]
 
-    def _dead_files_elsewhere(self) -> list[Path]:
-        return [path for folder in self._other_folders() for path in all_files(folder) if is_dead(path)]
+    def _replies_elsewhere(self) -> list[dict[str, Any]]:
+        """Return the heads of the replies in the dead files of other folders.
+
+        Each file is read once, because these files stay, and a dead process changes nothing in its file.
+        """
+        found: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
+        for path in (path for folder in self._other_folders() for path in all_files(folder)):
+            try:
+                status = path.stat()
+                state = status.st_ino, status.st_size, status.st_mtime_ns  # taken before the check for a dead process
+                known = self._elsewhere.get(path)
+                if known is not None and known[0] == state:
+                    found[path] = known
+                elif is_dead(path):
+                    found[path] = state, [about for about, sealed in read(path) if sealed]
+            except OSError:
+                continue  # the next call tries again: it can have a reply that is needed
+        self._elsewhere = found
+        return [about for _, heads in found.values() for about in heads]
 
     def _dead_markers(self) -> list[Path]:
         assert self.folder is not None

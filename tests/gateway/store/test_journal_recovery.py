@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.journal import Entry, JournalWriter
+from gateway.journal.reader import read
 from gateway.records.connection import Connection
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.store import Store, open_store, rotation
@@ -118,6 +119,37 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
     await linked.refreshes.release_lease(REF, owner="o")
     assert await linked.journal.sweep(linked.connections.get, fail_if_released) == []
     assert len(list(entry.folder.glob("*.journal"))) == 1, "the file can belong to another database"
+    await linked.close()
+
+
+async def test_dead_file_of_another_folder_is_read_once(
+    open_test_store: StoreOpener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recovery looks every few seconds, and files of other folders stay for ever."""
+    here = await open_test_store()
+    row = await claimed_connection(here)
+    link = tmp_path / "links" / "linked.db"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gateway.db")
+    entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+    linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
+    file, later_file = JournalFile(entry.folder), JournalFile(entry.folder)
+    file.die()
+    later_file.reply(entry, CALL, REPLY)
+    reads = list[Path]()
+
+    def counted(path: Path) -> Any:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr("gateway.store.journal_recovery.read", counted)
+    for _ in range(3):
+        assert await linked.journal.sweep(linked.connections.get, fail_if_released) == []
+    assert reads == [file.path], "the process of the other file is alive"
+    later_file.die()
+    for _ in range(3):
+        assert [found.ref for found in await linked.journal.sweep(linked.connections.get, fail_if_released)] == [REF]
+    assert reads == [file.path, later_file.path]
     await linked.close()
 
 
