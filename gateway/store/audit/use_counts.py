@@ -2,43 +2,72 @@
 
 The sums are written every few seconds (`gateway/observe/call_queue.py`). So a killed process loses the counts of the
 last few seconds. The audit chain does not contain the counts: there are too many counts, and a single count proves
-nothing.
+nothing. The first use in each hour also sets `last_fetched_at` of the connection, as a read through the API does.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ColumnElement, bindparam, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUsePage, CredentialUseRef
-from gateway.store.tables import credential_uses
+from gateway.records.connection import ConnectionRef
+from gateway.store.tables import UtcTime, connections, credential_uses
 from gateway.store.transactions import Transactions, inserting
 
 ROWS_PER_TRANSACTION: Final = (
     200  # rows per transaction; takes a few milliseconds, during which SQLite blocks other writers
 )
 HOUR_S: Final = 3600
+MAX_REMEMBERED: Final = 100_000  # connections whose `last_fetched_at` a process knows to be set; about 20 MB of memory
+
+_FETCHED: Final = connections.c.last_fetched_at
+_SET_FETCHED: Final = (
+    update(connections)
+    .where(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
+    .where(or_(_FETCHED.is_(None), bindparam("hour_start", type_=UtcTime) > _FETCHED))
+    .values(last_fetched_at=bindparam("now", type_=UtcTime))
+)
 
 
 class UseStore:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        # The connections whose `last_fetched_at` this process has set in this hour, so that it is set once an hour.
+        self._fetched_hour, self._fetched = 0, set[ConnectionRef]()
 
     async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
         """Add the counts to the stored sums. Raises Unavailable; some of the counts can then already be stored."""
         for at in range(0, len(counts), ROWS_PER_TRANSACTION):
             # All processes use the same order, so that no deadlock is possible.
-            rows = [_row(count) for count in sorted(counts[at : at + ROWS_PER_TRANSACTION])]
+            batch = sorted(counts[at : at + ROWS_PER_TRANSACTION])
+            rows, now = [_row(count) for count in batch], clock.now()
+            fetched = self._not_fetched_yet(batch, now)
+            touches = [_touch(ref, now) for ref in fetched]
 
-            async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
+            async def write(
+                db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, touches: Any = touches
+            ) -> None:
                 statement = inserting(db)(credential_uses)
                 added = {name: credential_uses.c[name] + statement.excluded[name] for name in ("calls", "failed")}
                 key = [column.name for column in credential_uses.primary_key]
                 await db.execute(statement.on_conflict_do_update(index_elements=key, set_=added), rows)
+                if touches:
+                    await db.execute(_SET_FETCHED, touches)
 
             await self._transactions.write(write)
+            if len(self._fetched) >= MAX_REMEMBERED:
+                self._fetched.clear()  # the statement changes nothing where the time is already set
+            self._fetched.update(fetched)
+
+    def _not_fetched_yet(self, counts: Sequence[CredentialUseCount], now: datetime) -> list[ConnectionRef]:
+        """Return the connections in `counts` whose `last_fetched_at` this process has not set in this hour, sorted."""
+        if self._fetched_hour != hour_of(now):
+            self._fetched_hour, self._fetched = hour_of(now), set()
+        return sorted({ConnectionRef(*count.use[:3]) for count in counts} - self._fetched)
 
     async def find(self, filters: CredentialUseFilter) -> CredentialUsePage:
         """Return the sums by connection and key, the most used first."""
@@ -100,6 +129,11 @@ def hour_of(at: datetime) -> int:
 def hour_at(number: int) -> datetime:
     """Return when the hour with this number begins."""
     return datetime.fromtimestamp(number * HOUR_S, UTC)
+
+
+def _touch(ref: ConnectionRef, now: datetime) -> dict[str, Any]:
+    where = {f"at_{name}": value for name, value in ref._asdict().items()}
+    return {**where, "now": now, "hour_start": hour_at(hour_of(now))}
 
 
 def _row(count: CredentialUseCount) -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from gateway import clock
 from gateway.records.audit import CredentialUseCount, CredentialUseFilter, CredentialUseRef
 from gateway.records.filters import single_or_any_set
 from gateway.store import Store
+from tests.gateway.store.conftest import REF, new
 
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
@@ -27,6 +31,28 @@ async def test_uses_of_a_key_in_a_period(store: Store) -> None:
     assert (page.calls, page.failed, page.connections) == (17, 3, 2)
     assert (await store.uses.find(use_filter(1, 2, key_ids=single_or_any_set(1), connection_id="a"))).calls == 10
     assert (await store.uses.find(use_filter(5, 9))).uses == []
+
+
+async def test_first_use_in_an_hour_sets_the_time_of_the_last_fetch(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.connections.put(new(), now=HOUR)
+    use = CredentialUseCount(HOUR, CredentialUseRef(*REF, 1), 1, 0)
+    seen = []
+    for minutes in (5, 50, 65):
+        now = HOUR + timedelta(minutes=minutes)
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        await store.uses.add_many([use])
+        row = await store.connections.get(REF)
+        assert row is not None
+        assert row.last_fetched_at is not None
+        seen.append(row.last_fetched_at - HOUR)
+    assert seen == [timedelta(minutes=5), timedelta(minutes=5), timedelta(minutes=65)]
+    await store.connections.touch_fetched(REF, now=HOUR + timedelta(hours=3))
+    await store.uses.add_many([use])
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.last_fetched_at == HOUR + timedelta(hours=3), "a later time stays"
 
 
 async def test_limit_hides_rows_but_keeps_their_calls_in_the_total(store: Store) -> None:
