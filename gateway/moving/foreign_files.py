@@ -225,11 +225,9 @@ KINDS: Final = ("bundle", "jsonl", "csv")
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
     """Return the kind of a file: a bundle by its first bytes, CSV by its ending .csv, otherwise JSON Lines.
 
-    Rewinds `source`.
+    Reads nothing from `source`, which can be a pipe.
     """
-    begins = source.read(len(MAGIC))
-    source.seek(0)
-    if begins == MAGIC:
+    if isinstance(source, io.BufferedReader) and source.peek(len(MAGIC)).startswith(MAGIC):
         return "bundle"
     return "csv" if path.suffix.lower() == ".csv" else "jsonl"
 

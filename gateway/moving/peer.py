@@ -16,6 +16,7 @@ from gateway.http.retry import seconds_until
 from gateway.http.strict_json import parse
 from gateway.moving.moved_connection import MovedConnection, SourceRefused, UnusableConnection, parse_connection
 from gateway.records.connection import ImportedHistory
+from gateway.records.states import ENDED
 from gateway.secret import Secret
 from gateway.timestamps import parse_time
 
@@ -260,22 +261,25 @@ class Peer:
 
         `only`: the keys of the integrations; empty: all integrations. All pages of the list are read before the first
         connection is read. Otherwise a connection that is created or deleted meanwhile would shift the pages, because
-        pages are counted from the newest connection.
+        pages are counted from the newest connection. A page of this gateway can end before `PAGE_SIZE` rows; its
+        `next_cursor` then continues the list. Nango has no cursors.
         """
         connections: dict[tuple[str, str], PeerConnection] = {}
         query = {"limit": str(PAGE_SIZE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
-        page = 0
+        page, place = 0, {"page": "0"}
         while True:
-            rows = _list_member(await self._get("/connections", {**query, "page": str(page)}), "connections")
+            body = await self._get("/connections", {**query, **place})
+            rows, cursor = _list_member(body, "connections"), body.get("next_cursor")
             new = [
                 connection
                 for connection in map(_connection_row, rows)
                 if (connection.integration_id, connection.connection_id) not in connections
             ]
             connections |= {(connection.integration_id, connection.connection_id): connection for connection in new}
-            if not new:
+            if not new or ("cursor" in place and not cursor):
                 break
             page += 1
+            place = {"cursor": cursor} if isinstance(cursor, str) and cursor else {"page": str(page)}
         selected = [connection for connection in connections.values() if not only or connection.integration_id in only]
         return selected[::-1]
 
@@ -332,9 +336,10 @@ def _connection_row(row: Any) -> PeerConnection:
     key, name = row.get("provider_config_key"), row.get("connection_id")
     if not isinstance(key, str) or not isinstance(name, str):
         raise SourceRefused("A connection of the list has no connection_id or provider_config_key.")
-    errors = row.get("errors")
+    errors, state = row.get("errors"), row.get("state")
     broken = isinstance(errors, list) and any(isinstance(e, dict) and e.get("type") == "auth" for e in errors)
-    return PeerConnection(key, name, broken)
+    # This gateway also has a state, and reports errors that pass by themselves. Nango has no state.
+    return PeerConnection(key, name, state in ENDED if isinstance(state, str) else broken)
 
 
 def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> MovedConnection:

@@ -18,7 +18,8 @@ class FakePeer:
     sent once. `dead`: IDs of connections that get 424.
 
     `max_page_size`: maximum number of rows per page, even if a request asks for more. `hidden_from_get`: IDs of
-    connections that appear in the list but get 404.
+    connections that appear in the list but get 404. `rows_before_cursor`: number of rows after which a page ends with a
+    `next_cursor`, as a page of this gateway does; None: no cursors.
     """
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class FakePeer:
     dead: set[str] = field(default_factory=set)
     hidden_from_get: set[str] = field(default_factory=set)
     max_page_size: int = 2000
+    rows_before_cursor: int | None = None
     calls: Counter[str] = field(default_factory=Counter)
     queries: list[dict[str, str]] = field(default_factory=list)
     at_once: int = 0
@@ -123,11 +125,14 @@ class FakePeer:
             row for row in self.connections[::-1] if not wanted or row["provider_config_key"] in wanted.split(",")
         ]
         hidden = ("credentials", "connection_config", "webhook_url_override", "updated_at", "last_fetched_at")
+        begin = int(request.query.get("cursor", page * limit))
+        end = begin + (limit if self.rows_before_cursor is None else min(limit, self.rows_before_cursor))
         rows = [
             {name: value for name, value in row.items() if name not in hidden} | {"created": row["created_at"]}
-            for row in newest_first[page * limit : (page + 1) * limit]
+            for row in newest_first[begin:end]
         ]
-        return web.json_response({"connections": rows})
+        has_cursor = self.rows_before_cursor is not None and end < len(newest_first)
+        return web.json_response({"connections": rows, **({"next_cursor": str(end)} if has_cursor else {})})
 
     async def _get(self, request: web.Request) -> web.Response:
         name, key = request.match_info["id"], request.query.get("provider_config_key")

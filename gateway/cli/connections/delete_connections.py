@@ -104,7 +104,8 @@ class DeletionReport:
         if report is not None:
             try:
                 # Only the owner can read the report, because it lists which users were connected to which providers.
-                self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
+                descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                self._out = os.fdopen(descriptor, "w", encoding="utf-8", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} already exists. Give another file.") from None
             except OSError as fault:

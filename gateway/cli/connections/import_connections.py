@@ -191,9 +191,9 @@ class FileSource:
             source = self._open_input(stack)
             at_stdin = self.source == "-"
             kind = self.kind or ("jsonl" if at_stdin else kind_of(Path(self.source), source))
-            if at_stdin and kind == "bundle":
+            if kind == "bundle" and (at_stdin or not source.seekable()):
                 raise click.UsageError(
-                    "A bundle is read twice, so that a damaged one is not imported. Give a file instead of stdin."
+                    "A bundle is read twice, so that a damaged one is not imported. Give a file instead of stdin or a pipe."
                 )
             if self.columns and kind != "csv":
                 raise click.UsageError("--column works only with CSV.")
@@ -243,7 +243,8 @@ def _report(file: Path) -> IO[str]:
     report of another run.
     """
     try:
-        return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        return os.fdopen(descriptor, "w", encoding="utf-8")
     except FileExistsError:
         raise click.UsageError(f"{file} already exists. Give another file for the report.") from None
     except OSError as fault:

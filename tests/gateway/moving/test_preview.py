@@ -24,6 +24,7 @@ def fill(peer: FakePeer) -> None:
     for n, key in enumerate(["tracker", "tracker", "second", "keys", "strange", "orphan"]):
         peer.add(f"c{n}", oauth(n), key=key)
     peer.connections[1]["errors"] = [{"type": "auth", "log_id": "x"}]
+    peer.connections[2] |= {"errors": [{"type": "auth", "log_id": "x"}], "state": "degraded"}
 
 
 async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(
@@ -41,6 +42,7 @@ async def test_preview_has_a_verdict_for_each_integration_and_the_callback_url(
     assert f"{place_url(gateway_folder)}/oauth/callback" in " ".join(result["tracker"]["todo"])
     assert "did you mean 'tracker'?" in result["strange"]["todo"][0]
     assert (result["tracker"]["connections"], result["tracker"]["broken_there"]) == (2, 1)
+    assert result["second"]["broken_there"] == 0, "a degraded connection of this gateway still works"
     assert ran.report["without_integration"] == {"orphan": 1}
     assert ran.report["connections"] == {"not_possible": 2, "reconnect": 1, "register_callback": 2, "works": 1}
     assert not any(path.startswith("/connections/") for path in peer.calls)
