@@ -184,7 +184,8 @@ _NOT_SET: Final = "is None; check that the environment variable is set"
 
 
 def checked_base_url(base_url: str | None) -> str:
-    """Return the gateway's base URL without slashes at its end. Raises ValueError if the URL is not valid."""
+    """Return the gateway's base URL without slashes at its end. Raises ValueError if the URL is not valid, or if it
+    ends with ``/proxy``, which the client adds."""
     if base_url is None:
         raise ValueError(f"base_url {_NOT_SET}")
     try:
@@ -196,7 +197,10 @@ def checked_base_url(base_url: str | None) -> str:
         raise ValueError(
             f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
-    return base_url.rstrip("/")
+    stripped = base_url.rstrip("/")
+    if stripped.endswith("/proxy"):
+        raise ValueError(f"'{base_url}' ends with /proxy, which the client adds; write '{stripped[: -len('/proxy')]}'")
+    return stripped
 
 
 def checked_key(secret_key: str | None) -> str:

@@ -93,6 +93,14 @@ def test_several_addresses_are_not_reported_as_tuples() -> None:
     assert "('" not in str(unreachable_error("http://localhost:1", several))
 
 
+@pytest.mark.parametrize("url", ["http://gw:3003/proxy", "https://gw.example.com/proxy/"])
+def test_url_of_the_proxy_is_refused_immediately(url: str) -> None:
+    """The client adds /proxy, so that the provider would get /proxy at the beginning of each path, and return 404."""
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match=r"ends with /proxy, which the client adds; write 'https?://gw[^/]*'"):
+            kind(url, "k" * 16)
+
+
 @pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])
 def test_invalid_url_is_refused_immediately(url: str) -> None:
     for kind in (Client, AsyncClient):
