@@ -86,12 +86,14 @@ def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Field
 
 _MAX_LINES: Final = 1024
 _LINE_BYTES: Final = 128
-_PASSES, _DROPPED, _TYPE, _DATE, _VARY, _LENGTH, _PLAIN_CHUNKED, _PLAIN_CLOSE, _KEEP_ALIVE, _NOT_PLAIN = range(10)
+_PASSES, _DROPPED, _TYPE, _DATE, _VARY, _LENGTH, _CODING = range(7)
+_PLAIN_CHUNKED, _PLAIN_CLOSE, _KEEP_ALIVE, _NOT_PLAIN = range(7, 11)
 _KIND_BY_NAME: Final = {
     "content-type": _TYPE,
     "date": _DATE,
     "vary": _VARY,
     "content-length": _LENGTH,
+    "content-encoding": _CODING,
     "transfer-encoding": _PLAIN_CHUNKED,
     "connection": _PLAIN_CLOSE,
     "keep-alive": _KEEP_ALIVE,
@@ -106,11 +108,11 @@ class PlainHead(ResponseHead):
     """A head of plain lines, not parsed into fields.
 
     `start`: the status line for the caller. `lines`: the header lines for the caller, without line ends. `media_type`:
-    the Content-Type line; empty if there is none. `has_date`: whether the provider sent the header Date. `vary`: the
-    Vary line, which `lines` does not contain; empty if there is none.
+    the Content-Type line; empty if there is none. `has_date`: whether the provider sent the header Date. `has_coding`:
+    whether it sent Content-Encoding. `vary`: the Vary line, which `lines` does not contain; empty if there is none.
     """
 
-    __slots__ = ("_raw", "has_date", "lines", "media_type", "start", "vary")
+    __slots__ = ("_raw", "has_coding", "has_date", "lines", "media_type", "start", "vary")
 
     def __init__(self, status: int, start: bytes, raw: bytes) -> None:
         self.status = status
@@ -118,7 +120,7 @@ class PlainHead(ResponseHead):
         self.length = None
         self.chunked = False
         self.keep_s = None
-        self.has_date = False
+        self.has_date = self.has_coding = False
         self.media_type = b""
         self.vary = b""
         self.lines: list[bytes] = []
@@ -139,6 +141,9 @@ class PlainHead(ResponseHead):
             self.lines.append(line)
         elif kind == _VARY and not self.vary and len(line) <= _LINE_BYTES:
             self.vary = line
+        elif kind == _CODING:
+            self.has_coding = True
+            self.lines.append(line)
         elif kind == _PLAIN_CHUNKED and not self.chunked:
             self.chunked = True
         elif kind == _PLAIN_CLOSE:

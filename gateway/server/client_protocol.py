@@ -593,7 +593,7 @@ class ClientProtocol(RequestHandler):
         has ended or must wait for memory.
         """
         fast_path, call = self._server.fast_path, InProcessClient(request, on_change)
-        return call if fast_path is not None and call.start(fast_path, request) else None
+        return call if fast_path is not None and call.start(fast_path) else None
 
     async def call_in_process(
         self, request: InProcessRequest, room: Room
@@ -609,7 +609,7 @@ class ClientProtocol(RequestHandler):
         begun = message.detach_call() if isinstance(message, FastMessage) else None
         if not isinstance(begun, InProcessClient):
             begun = InProcessClient(request)
-            if not begun.start(fast_path, request):
+            if not begun.start(fast_path):
                 return None
             begun.begin()
         return await wait_for_response(

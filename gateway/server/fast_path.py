@@ -147,16 +147,16 @@ class FastPath:
         admitted = None if head is None else self._admit(head)
         if head is None or admitted is None:
             return None
-        return self._begin(client, request_line, head, admitted, b"", request.body or b"")
+        head.request_id = request.request_id
+        return self._begin(client, request_line, head, admitted, b"", request.body or b"", request.tool)
 
     def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead[KnownHead] | None:
         head_id, traces = request.head_id, request.traces
-        values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
-        plain = (
-            request.message_head_id is not None
-            and request.connection_id.isprintable()
-            and all(map(PLAIN.fullmatch, values))
-        )
+        values: tuple[bytes, ...] = ()
+        plain = request.message_head_id is not None and request.connection_id.isprintable()
+        if traces:
+            values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
+            plain = plain and all(map(PLAIN.fullmatch, values))
         known = self.call_heads.get(head_id) if plain else None
         if known is not None:
             length = None if request.body is None else len(request.body)
@@ -188,10 +188,12 @@ class FastPath:
         admitted: Admitted,
         raw: bytes,
         rest: bytes,
+        tool: str | None = None,
     ) -> tuple[FastExchange, bytes, bytes] | None:
         """Prepare the exchange of an admitted request, and return what `start_exchange` returns.
 
         `request_line`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
+        `tool`: name of the MCP tool that makes the call, or None.
         """
         began, generation, caller, opened = admitted
         known = head.known
@@ -209,6 +211,7 @@ class FastPath:
         if arrived is None or outgoing is None:
             return None
         body, framed, behind = arrived
+        # The arguments are positional, because keyword arguments take three times as long.
         plan = FastPlan(
             began,
             route,
@@ -219,12 +222,14 @@ class FastPath:
             known.lines.options,
             known.mount,
             caller.access,
-            body=body,
-            decodes=wants_decoding(known.lines.options, opened),
-            declares_body=head.has_body or head.length is not None,
-            traceparent=head.traceparent if traced is None else traced.noted,
-            rule=rule or None,
-            trace=None if traced is None else traced.trace,
+            None,
+            body,
+            wants_decoding(known.lines.options, opened),
+            head.has_body or head.length is not None,
+            head.traceparent if traced is None else traced.noted,
+            rule or None,
+            None if traced is None else traced.trace,
+            tool,
         )
         connection = self._connection(plan)
         if connection is None:

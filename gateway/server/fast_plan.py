@@ -1,7 +1,6 @@
 """Holds the decisions about a fast path request, and records the finished request in the call log."""
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from gateway import clock
 from gateway.access.caller import Access, RateState
@@ -21,8 +20,6 @@ from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
 from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
 from gateway.server.strict_framing import RequestBodyFraming
-
-_CODING: Final = b"content-encoding:"
 
 
 @dataclass(slots=True)
@@ -94,7 +91,7 @@ class FastPlan:
         """Return a decoder if the response is to be decoded and has a supported content coding, else None."""
         if not self.decodes:
             return None
-        if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
+        if isinstance(head, PlainHead) and not head.has_coding:
             return None
         decoder = Decoder()
         return decoder if start_decoding(decoder, self.method, head.status, head.with_fields().fields) else None

@@ -5,7 +5,8 @@ The request has the head that a caller would send to ``/proxy``, so `FastPath` t
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, cast
+from functools import lru_cache
+from typing import ClassVar, Final, cast
 
 from multidict import CIMultiDict
 
@@ -30,11 +31,6 @@ class InProcessExchange(FastExchange):
     __slots__ = ()
     _client: "InProcessClient"
 
-    def __init__(self, client: "InProcessClient", *of_request: Any) -> None:
-        super().__init__(client, *of_request)
-        self._plan.request_id = client.request_id
-        self._plan.tool = client.tool
-
     def _head_for_client(self, head: ResponseHead, now: float, *, decoded: bool) -> bytes:  # noqa: ARG002  # its own
         """Give the client the parsed head instead of its bytes, because the client needs only a few fields."""
         if not isinstance(head, PlainHead) or decoded:
@@ -57,42 +53,37 @@ class InProcessExchange(FastExchange):
 class InProcessClient:
     """The caller of an in-process exchange, which collects the response.
 
-    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the response's body. `complete`: the
-    response is complete. `over`: the exchange has ended. `handover`: state from which the middleware chain continues
-    the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the fields of the
-    head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange; None before it
-    starts and after it has ended. `needs_room`: the exchange is paused until there is memory for more of the body.
-    `on_change`: called when the exchange has ended or needs room; None while a task waits in `wait_for_end`.
+    `complete`: the response is complete. `over`: the exchange has ended. `handover`: state from which the middleware
+    chain continues the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the
+    fields of the head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange;
+    None before it starts and after it has ended. `needs_room`: the exchange is paused until there is memory for more of
+    the body. `on_change`: called when the exchange has ended or needs room; None while a task waits in `wait_for_end`.
     """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
 
-    def __init__(self, request: InProcessRequest, on_change: Callable[[], None] | None = None) -> None:
-        self.request_id = request.request_id
-        self.tool = request.tool
-        self.limit_bytes = request.limit_bytes
-        self.on_change = on_change
-        self.head: ResponseHead | None = None
-        self.fields: Fields | None = None
-        self.body = bytearray()
-        self.complete = False
-        self.too_large = False
-        self.over = False
-        self.handover: FastPathHandover | None = None
-        self.exchange: InProcessExchange | None = None
-        self.needs_room = False
-        self._outgoing = b""
-        self._has_room = False
-        self._limit_s = request.limit_s
-        self._began = clock.monotonic()
-        self._changed: asyncio.Future[None] | None = None
+    # initial values, in the class because every call makes an object
+    head: ResponseHead | None = None
+    fields: Fields | None = None
+    body: bytes | bytearray = b""
+    complete = too_large = over = needs_room = False
+    handover: FastPathHandover | None = None
+    exchange: InProcessExchange | None = None
+    _outgoing = b""
+    _has_room = False
+    _changed: asyncio.Future[None] | None = None
 
-    def start(self, fast_path: FastPath, request: InProcessRequest) -> bool:
+    def __init__(self, request: InProcessRequest, on_change: Callable[[], None] | None = None) -> None:
+        self.on_change = on_change
+        self._request = request
+        self._began = clock.monotonic()
+
+    def start(self, fast_path: FastPath) -> bool:
         """Prepare the exchange; then `begin` sends it.
 
         Return False, without any effect, if the middleware chain must handle the request.
         """
-        started = fast_path.start_call(self, request)
+        started = fast_path.start_call(self, self._request)
         if started is None:
             return False
         assert isinstance(started[0], InProcessExchange)
@@ -126,7 +117,7 @@ class InProcessClient:
             else:
                 now = clock.monotonic()
                 exchange.enforce_time_limits(now)
-                if now - self._began >= self._limit_s:
+                if now - self._began >= self._request.limit_s:
                     raise TimeoutError
             timer = None if watched else loop.call_later(LOOK_S, self.wake)
             try:
@@ -164,8 +155,13 @@ class InProcessClient:
         """Add a piece of the body. Above `INLINE_BYTES`, pause the exchange until there is memory for more."""
         if self.too_large:
             return
-        self.body += piece
-        if len(self.body) > self.limit_bytes:
+        if not self.body:
+            self.body = piece  # most bodies have one piece
+        elif isinstance(self.body, bytearray):
+            self.body += piece
+        else:
+            self.body = bytearray(self.body) + piece
+        if len(self.body) > self._request.limit_bytes:
             self.too_large = True
             self.wake()
         elif len(self.body) > INLINE_BYTES and not self._has_room and self.exchange is not None:
@@ -196,7 +192,7 @@ class InProcessClient:
         if head is None:
             media_type = ""
         elif fields is None:
-            media_type = cast(PlainHead, head).media_type.decode("utf-8", "surrogateescape").partition(": ")[2]
+            media_type = _field_value(cast(PlainHead, head).media_type)
         else:
             media_type = next((value for name, value in fields if name.lower() == "content-type"), "")
         status = 0 if head is None else head.status
@@ -211,6 +207,11 @@ class InProcessClient:
             return CIMultiDict(self.fields)
         lines = (line.decode("utf-8", "surrogateescape") for line in cast(PlainHead, self.head).lines)
         return CIMultiDict((name, value) for name, _, value in (line.partition(": ") for line in lines))
+
+
+@lru_cache(maxsize=64)
+def _field_value(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape").partition(": ")[2]
 
 
 async def wait_for_response(

@@ -276,7 +276,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
 
     async def call() -> Any:
         client, path = InProcessClient(request), gateway.running.fast_path
-        if not client.start(path, request):
+        if not client.start(path):
             return None
         client.begin()
         return await wait_for_response(path, client, nothing, has_left=lambda: False, stopped=lambda: False)
