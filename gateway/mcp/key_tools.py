@@ -1,7 +1,7 @@
 """Finds the tools of a key and their connections, from the key's rules, the current integrations and the catalog."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -33,7 +33,8 @@ class KnownTools:
     integrations of the key's environment, each with the name of its catalog entry. `bases`: the path of the base URL of
     each integration that the key can use; None if the path is unknown. `tools`: the tools by name. `named`: the result
     of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates` if the key's limits alone give
-    it, else empty. `may_list`: whether the key is allowed to list connections.
+    it, else empty. `may_list`: whether the key is allowed to list connections. `chosen`: the connection of a call that
+    names none, by tool; only for tools that were called.
     """
 
     generation: Generation
@@ -44,6 +45,7 @@ class KnownTools:
     named: list[str] | None
     candidates: Mapping[str, str]
     may_list: bool
+    chosen: dict[str, str] = field(default_factory=dict)
 
 
 _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()

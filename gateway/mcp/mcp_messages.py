@@ -141,16 +141,16 @@ class McpReply:
 
     def content(self) -> bytes:
         """Return the body as JSON. A lone surrogate in a provider's text becomes a question mark."""
-        body = self.body or {}
-        result = body.get("result", {})
-        if STRUCTURED not in result:
+        body, known = self.body or {}, self.structured_json
+        result = body.get("result")
+        if result is None or STRUCTURED not in result:
             return compact_json(body)
-        known = self.structured_json
-        structured = compact_json(result[STRUCTURED]) if known is None else known.encode("utf-8", "replace")
-        others = result.copy()
-        del others[STRUCTURED]
-        before = compact_json({**body, "result": others})[:-2]
-        return b'%b%b"structuredContent":%b}}' % (before, b"," if others else b"", structured)
+        value = result.pop(STRUCTURED)  # written last, so that its known text can be used
+        before = compact_json(body)[:-2]
+        comma = b"," if result else b""
+        result[STRUCTURED] = value
+        structured = compact_json(value) if known is None else known.encode("utf-8", "replace")
+        return b'%b%b"structuredContent":%b}}' % (before, comma, structured)
 
     @property
     def is_large(self) -> bool:
@@ -181,7 +181,8 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         return RpcNotification("")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
         raise RpcError(INVALID_REQUEST, f"'method' must be text of at most {MAX_METHOD_CHARS} characters.")
-    _check_sent(routing, method, params)
+    if routing:
+        _check_sent(routing, method, params)
     if "id" not in message:
         _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification(method)
@@ -190,13 +191,12 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         raise RpcError(INVALID_REQUEST, "'id' must be text or a whole number.")
     if not isinstance(params, dict):
         raise RpcError(INVALID_REQUEST, "'params' must be an object.")
-    meta = params.get("_meta")
+    meta, revision = params.get("_meta"), routing.get(VERSION_HEADER, DEFAULT_REVISION)
     says_version = isinstance(meta, dict) and META_VERSION in meta
-    if says_version or routing.get(VERSION_HEADER) == MODERN or method == "server/discover":
+    if says_version or revision == MODERN or method == "server/discover":
         return _read_modern_request(request_id, method, params, routing)
     if method == "initialize":
         return RpcRequest(request_id, method, params)
-    revision = routing.get(VERSION_HEADER, DEFAULT_REVISION)
     _check_revision(revision)
     return RpcRequest(request_id, method, params, revision)
 
@@ -357,7 +357,7 @@ def result_reply(
     such time. `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
     """
     shown = dict(result)
-    if request.modern:
+    if request.revision == MODERN:
         shown.setdefault("resultType", "complete")
         if ttl_ms is not None:
             shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}

@@ -8,7 +8,7 @@ path that the provider's base URL contains becomes no argument.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -44,7 +44,8 @@ class RuleTool:
     `methods`: the methods that the tool can send; at least one. `path`: the path below the provider's base URL, as
     texts and arguments. The path of an operation can begin with ``${settings}`` of the connection. `integrations`: the
     integrations with a base URL that fits the rule. `details`: the catalog's details of an operation; None for a rule
-    with methods and a path. `pages`: whether the tool returns a list that the catalog entry can page.
+    with methods and a path. `pages`: whether the tool returns a list that the catalog entry can page. `own_names`: the
+    names of the arguments that not every tool has. `fixed_path`: the path; None if it has arguments.
     """
 
     name: str
@@ -54,6 +55,14 @@ class RuleTool:
     integrations: tuple[str, ...]
     details: ApiOperation | None = None
     pages: bool = False
+    own_names: frozenset[str] = field(init=False, compare=False, repr=False)
+    fixed_path: str | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        names = [argument.name for argument in self.arguments]
+        object.__setattr__(self, "own_names", frozenset([*names, "cursor"] if self.pages else names))
+        texts = [part for part in self.path if isinstance(part, str)]
+        object.__setattr__(self, "fixed_path", None if names else "".join(texts))
 
     @property
     def only_reads(self) -> bool:

@@ -28,6 +28,7 @@ _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some 
 _COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
 _COMMON_WITH_BODY: Final = _COMMON | {"body", "body_as"}
 _OF_API: Final = _COMMON_WITH_BODY | {"path"}
+_OPTIONS: Final = _COMMON | {"body_as", "cursor"}
 
 
 class UnfitArguments(Exception):
@@ -64,21 +65,23 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
-    others = arguments.keys() - (_COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY)
-    if others:
-        own = {argument.name for argument in tool.arguments}
-        _refuse_unknown_arguments(others, own | {"cursor"} if tool.pages else own)
+    _no_others(arguments.keys() - tool.own_names, _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY)
+    _refuse_unknown_arguments(
+        arguments.keys() - tool.own_names, _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY
+    )
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
-    path = "".join(
-        [
-            part
-            if isinstance(part, str)
-            else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
-            for part in tool.path
-        ]
-    )
+    path = tool.fixed_path
+    if path is None:
+        path = "".join(
+            [
+                part
+                if isinstance(part, str)
+                else _fill_argument(part.name, arguments.get(part.name), part.deep, part.optional)
+                for part in tool.path
+            ]
+        )
     return _call(str(method), path, arguments, tool.integrations)
 
 
@@ -114,13 +117,12 @@ def _fill_argument(name: str, value: Any, deep: bool, optional: bool) -> str:
 
 
 def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tuple[str, ...] | None) -> ToolCall:
+    if arguments.keys().isdisjoint(_OPTIONS):  # the usual call
+        target = _checked_target(path)
+        body, content_type = _json_body(arguments.get("body"))
+        return ToolCall(method, target, body, content_type, None, integrations, None, USUAL_BYTES)
     query = _query(arguments.get("query"))
-    target = path + ("&" if "?" in path else "?") + query if query else path
-    if not _TARGET.fullmatch(target) or len(target) > MAX_TARGET_CHARS:
-        raise UnfitArguments(
-            f"The path must have at most {MAX_TARGET_CHARS} visible ASCII characters, without '#' and '\\'. "
-            "Percent-encode others."
-        )
+    target = _checked_target(path + ("&" if "?" in path else "?") + query if query else path)
     body, content_type = _body(arguments)
     connection, select = arguments.get("connection"), arguments.get("select")
     if connection is not None and not isinstance(connection, str):
@@ -134,6 +136,15 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     if cursor is not None and not isinstance(cursor, str):
         raise UnfitArguments("'cursor' must be text, as returned with the previous page.")
     return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
+
+
+def _checked_target(target: str) -> str:
+    if not _TARGET.fullmatch(target) or len(target) > MAX_TARGET_CHARS:
+        raise UnfitArguments(
+            f"The path must have at most {MAX_TARGET_CHARS} visible ASCII characters, without '#' and '\\'. "
+            "Percent-encode others."
+        )
+    return target
 
 
 def _query(value: Any) -> str:
@@ -166,15 +177,24 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     body, body_as = arguments.get("body"), arguments.get("body_as", "json")
     if body_as not in ("json", "form"):
         raise UnfitArguments("'body_as' must be json or form.")
+    if body is None or body_as == "json":
+        return _json_body(body)
+    _not_encoded(body)
+    if not isinstance(body, dict):
+        raise UnfitArguments("A form's 'body' must be an object of names and values.")
+    return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
+
+
+def _json_body(body: Any) -> tuple[bytes | None, str | None]:
     if body is None:
         return None, None
+    _not_encoded(body)
+    return compact_json(body), "application/json"
+
+
+def _not_encoded(body: Any) -> None:
     if isinstance(body, str) and _is_encoded(body):
         raise UnfitArguments("'body' must be JSON, not JSON encoded as text.")
-    if body_as == "form":
-        if not isinstance(body, dict):
-            raise UnfitArguments("A form's 'body' must be an object of names and values.")
-        return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
-    return compact_json(body), "application/json"
 
 
 def _is_encoded(text: str) -> bool:

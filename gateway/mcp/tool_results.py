@@ -46,6 +46,9 @@ def provider_result(
     """
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
+    if select is None and not failed and shaped.whole and shaped.of_json:  # the usual response
+        usual = {"content": [text_block(shaped.text)], "isError": False, "structuredContent": shaped.value}
+        return ShapedResult(usual, False, shaped.text)  # `text` is `value` as compact JSON
     note = note_of(shaped, media_type, len(body), max_bytes)
     if select is not None and not failed and shaped.of_json and shaped.whole and shaped.value is None:
         note = SELECT_EMPTY

@@ -95,13 +95,13 @@ class ToolRun:
         return await self.run_call(prepared)
 
     def prepared_call(self, params: Mapping[str, Any]) -> "PreparedCall | None":
-        """Return the call if it can be sent without waiting.
+        """Return the call if it can be sent without waiting. The message must not be large.
 
         Return None, without any effect, if something must be awaited first, or if the call is unusual or has a fault.
         Then use `result`.
         """
         name, arguments, known = params.get("name"), params.get("arguments", {}), self._tools.cached_tools()
-        if known is None or self._request.outer.is_large or "requestState" in params:
+        if known is None or "requestState" in params:
             return None
         tool = known.tools.get(name) if isinstance(name, str) else None
         if tool is None or not isinstance(arguments, dict):
@@ -109,9 +109,13 @@ class ToolRun:
         try:
             call = call_of_rule(tool, arguments)
             select = None if call.select is None else parse_expression(call.select)
-            if call.connection is None and not known.candidates:
-                return None
-            connection = chosen_connection(call, known.candidates)
+            connection = known.chosen.get(tool.name) if call.connection is None else None
+            if connection is None:
+                if call.connection is None and not known.candidates:
+                    return None
+                connection = chosen_connection(call, known.candidates)
+                if call.connection is None:
+                    known.chosen[tool.name] = connection
             if not self._is_placed(tool, call, connection):
                 return None
             return self._prepare(tool, tool.name, call, connection, select)
@@ -176,8 +180,9 @@ class ToolRun:
         """
         if isinstance(tool.rule, OperationRule):
             return "${" not in call.target
-        opened = self._open_connection(connection)
-        integration = connection.partition("/")[0]
+        integration, _, connection_id = connection.partition("/")
+        request = self._request
+        opened = request.runtime.live.peek(ConnectionRef(request.environment, integration, connection_id))
         return (
             opened is not None
             and integration in tool.integrations
@@ -251,15 +256,18 @@ class ToolRun:
         """Return the result for the response to the call; None if shaping the response takes long."""
         if needs_thread(response.body, prepared.select):
             return None
-        unusable = self._unusable_result(prepared, response)
-        return unusable or self._add_links(prepared, response, _shape(*self._shape_arguments(prepared, response)))
+        if (unusable := self._unusable_result(prepared, response)) is not None:
+            return unusable
+        return self._add_links(prepared, response, _shape(prepared, response, self._page_facts(prepared, response)))
 
     async def _shape_response(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any]:
         if (unusable := self._unusable_result(prepared, response)) is not None:
             return unusable
-        arguments = self._shape_arguments(prepared, response)
-        is_slow = needs_thread(response.body, prepared.select)
-        shaped = await off_loop(self._request.caller.share, _shape, *arguments) if is_slow else _shape(*arguments)
+        facts, share = self._page_facts(prepared, response), self._request.caller.share
+        if needs_thread(response.body, prepared.select):
+            shaped = await off_loop(share, _shape, prepared, response, facts)
+        else:
+            shaped = _shape(prepared, response, facts)
         return self._add_links(prepared, response, shaped)
 
     def _unusable_result(self, prepared: "PreparedCall", response: CollectedResponse) -> dict[str, Any] | None:
@@ -275,25 +283,26 @@ class ToolRun:
             return failure("The provider's response broke off, so none of it is shown.")
         return None
 
-    def _shape_arguments(
-        self, prepared: "PreparedCall", response: CollectedResponse
-    ) -> "tuple[PreparedCall, CollectedResponse, tuple[Any, ...] | None]":
-        """Return the arguments of `_shape`."""
+    def _page_facts(self, prepared: "PreparedCall", response: CollectedResponse) -> tuple[Any, ...] | None:
+        """Return the arguments of `find_list`; None if the response is no page of a list."""
         if (
             prepared.lists is None
             or not 200 <= response.status < 300
             or (opened := self._open_connection(prepared.sent.connection)) is None
         ):
-            return prepared, response, None
+            return None
         fields = [(name, value) for name, value in response.headers().items()]
-        return prepared, response, (opened, prepared.sent.target, response.body, fields, self._request.shown_at)
+        return opened, prepared.sent.target, response.body, fields, self._request.shown_at
 
     def _add_links(
         self, prepared: "PreparedCall", response: CollectedResponse, made: "tuple[ShapedResult, _FoundList | None]"
     ) -> dict[str, Any]:
         """Return the result with links to the whole response, to the next page, and to grant missing scopes."""
-        (shaped, found_list), sent, media_type = made, prepared.sent, response.media_type
+        shaped, found_list = made
         self.structured_json = shaped.structured_json
+        if response.status < 300 and found_list is None and not shaped.keep:  # the usual response
+            return shaped.result
+        sent, media_type = prepared.sent, response.media_type
         if found_list is not None and prepared.lists is not None:
             self._record_next(shaped, sent, found_list, selected=prepared.select is not None, lists=prepared.lists)
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
@@ -367,7 +376,7 @@ def _shape(
 ) -> tuple[ShapedResult, _FoundList | None]:
     """Return the provider's response in the form of a result, and the list in it. No I/O.
 
-    `page_facts`: the arguments of `find_list`; None if the response is no page of a list.
+    `page_facts`: the result of `ToolRun._page_facts`.
     """
     body, lists, found_list = response.body, prepared.lists, None
     if page_facts is not None:
@@ -375,8 +384,8 @@ def _shape(
     if found_list is not None and lists is not None and lists.page.skip:
         body = without_shown(body, found_list[0], lists.page.skip)
     reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
-    arguments = response.status, reason, response.media_type, body, prepared.select, prepared.call.max_bytes
-    return provider_result(*arguments), found_list
+    max_bytes = prepared.call.max_bytes
+    return provider_result(response.status, reason, response.media_type, body, prepared.select, max_bytes), found_list
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
