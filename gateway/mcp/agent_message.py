@@ -12,6 +12,7 @@ from gateway.generation import Generation
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.records.trace import TRACEPARENT, TRACESTATE, CallTrace
+from gateway.runtime import Runtime
 
 if TYPE_CHECKING:
     from gateway.mcp.mcp_messages import RpcNotification, RpcRequest
@@ -49,9 +50,9 @@ def head_of(headers: Mapping[str, str]) -> MessageHead:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AgentMessage:
-    """A POST to the MCP endpoint.
+    """A POST to the MCP endpoint. The fast path's `FastMessage` is one.
 
     `authorization`: returns the value of the header Authorization; None if the client did not send the header. `mount`:
     the base path of the message's calls to the provider, ``/proxy`` or ``/c/<capability>``. `by_capability`: whether
@@ -62,6 +63,7 @@ class AgentMessage:
     """
 
     app: web.Application
+    runtime: Runtime
     generation: Generation
     caller: Caller
     request_id: str

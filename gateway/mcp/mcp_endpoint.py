@@ -27,7 +27,7 @@ from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.records.trace import TOOL_ERROR, McpTrace
-from gateway.runtime import generation_of
+from gateway.runtime import RUNTIME, generation_of
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
@@ -46,6 +46,7 @@ async def respond_to_mcp(request: web.Request) -> web.StreamResponse:
     response = await response_to(
         AgentMessage(
             request.app,
+            request.app[RUNTIME],
             generation_of(request),
             request[CALLER],
             request[REQUEST_ID],
@@ -141,14 +142,10 @@ class ReadyCall:
         call = prepared.call
         self.request = provider_request(request, prepared.sent, call.body, call.content_type)
 
-    @property
-    def message(self) -> AgentMessage:
-        return self._request.outer
-
-    def response_now(self, provider_response: CollectedResponse) -> McpResponse | None:
-        """Return the response to the message; None if making it takes long. Then use `response`."""
+    def content_now(self, provider_response: CollectedResponse) -> bytes | None:
+        """Return the JSON text of the response to the message; None if making it takes long. Then use `response`."""
         result = self._run.result_now(self._prepared, provider_response)
-        return None if result is None else McpResponse(200, self._reply(result).content())
+        return None if result is None else self._reply(result).content()
 
     async def response(self) -> McpResponse:
         """Make the call, or continue it if it has begun, and return the response to the message."""

@@ -6,7 +6,7 @@ from gateway.generation import Generation
 from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.mcp_messages import RpcRequest
 from gateway.records.trace import CallTrace
-from gateway.runtime import RUNTIME, Runtime
+from gateway.runtime import Runtime
 from gateway.vault import SealedTokens
 
 
@@ -25,7 +25,7 @@ class McpRequest:
 
     @property
     def runtime(self) -> Runtime:
-        return self.outer.app[RUNTIME]
+        return self.outer.runtime
 
     @property
     def shown_at(self) -> str:

@@ -11,7 +11,6 @@ from gateway.mcp.mcp_request import McpRequest
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.trace import TRACEPARENT, TRACESTATE
-from gateway.runtime import RUNTIME
 
 MAX_RESPONSE_BYTES: Final = 8 << 20  # maximum size of a provider's response, decoded
 COPIES_IN_MEMORY: Final = 3  # a response is in memory three times: as received, as values, and as the text to send
@@ -52,7 +51,7 @@ class ResponseMemory:
         if size > INLINE_BYTES and self._reserved is None:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
-            memory = outer.app[RUNTIME].page_memory
+            memory = outer.runtime.page_memory
             self._reserved = await memory.reserve(outer.caller.share, COPIES_IN_MEMORY * MAX_RESPONSE_BYTES, wait_s)
 
     def release(self) -> None:

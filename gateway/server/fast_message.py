@@ -16,7 +16,6 @@ unusual messages, and messages that must be refused, to the middleware chain wit
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -44,7 +43,7 @@ from gateway.proxy.collected_response import CollectedResponse, InProcessRequest
 from gateway.records.audit import current_actor
 from gateway.records.operation import current_request_id
 from gateway.records.proxied_call import PROXY_PATH, ExchangeRecord
-from gateway.records.trace import TRACESTATE, CallTrace, current_refresh, current_trace, logged_traceparent, trace_id_of
+from gateway.records.trace import TRACESTATE, current_refresh, current_trace, logged_traceparent, trace_id_of
 from gateway.runtime import RUNTIME, Runtime
 from gateway.server.known_heads import MAX_HEAD_LINES, ArrivedHead, KnownHead, KnownHeads, header_lines
 from gateway.server.request_lines import LineReader, RequestLines
@@ -55,7 +54,8 @@ if TYPE_CHECKING:
 MCP_PATH: Final = "/mcp"
 CAPABILITY_MCP_PATH: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rf"POST (?:/mcp|(/c/{CAPABILITY_FORM})/mcp) HTTP/1\.1\r\n".encode())
-_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
+_UNREFERRED: Final = f"{': '.join(REFERRER_POLICY)}\r\n"
+_JSON_HEAD: Final = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
 
 log = structlog.get_logger(__name__)
 
@@ -102,11 +102,12 @@ class KnownMessage(KnownHead):
     `fields`: the fields of the first message with this head.
     """
 
-    __slots__ = ("_mcp_at", "_tracestate_at", "fields")
+    __slots__ = ("_mcp_at", "_shared", "_tracestate_at", "fields")
 
     def __init__(self, mount: str, key: str, lines: RequestLines, fields: MessageHead) -> None:
         super().__init__(mount, key, lines)
         self.fields = fields
+        self._shared: MessageHead | None = None  # the fields of all messages with this head, if no value differs
         self._tracestate_at: int | None = None  # index of the value among the values that differ
         self._mcp_at: list[int | None] = []  # the same for each of `fields.mcp_fields`; empty if no value differs
 
@@ -125,14 +126,17 @@ class KnownMessage(KnownHead):
 
     def fields_of(self, arrived: "ArrivedHead[KnownMessage]") -> MessageHead:
         """Return the fields of a message with this head, with the message's own values."""
-        shared, values, state_at = self.fields, arrived.values, self._tracestate_at
+        values, state_at = arrived.values, self._tracestate_at
+        if not values and self._shared is not None and self._shared.head_id is self.head_id:
+            return self._shared
+        shared = self.fields
         mcp_fields = shared.mcp_fields
         if self._mcp_at:
             mcp_fields = [
                 field if place is None else (field[0], values[place].decode())
                 for field, place in zip(mcp_fields, self._mcp_at, strict=True)
             ]
-        return MessageHead(
+        made = MessageHead(
             shared.accept,
             shared.origin,
             shared.user_agent,
@@ -141,6 +145,8 @@ class KnownMessage(KnownHead):
             mcp_fields,
             self.head_id,
         )
+        self._shared = None if values else made
+        return made
 
 
 def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedHead[KnownMessage] | None:
@@ -173,8 +179,8 @@ class McpFastPath:
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
-        self._app = app
-        self._runtime: Runtime = app[RUNTIME]
+        self.app = app
+        self.runtime: Runtime = app[RUNTIME]
         self.reader = reader
         self.heads: KnownHeads[KnownMessage] = KnownHeads()
         self.write_batch = write_batch
@@ -212,7 +218,7 @@ class McpFastPath:
     def _caller(self, known: KnownMessage) -> Caller | None:
         """Return the caller if its key is in memory and may be used here; None if the middleware chain must decide."""
         by_capability = known.mount != PROXY_PATH
-        caller = self._runtime.current.generation.keys.find_known(known.key_digest)
+        caller = self.runtime.current.generation.keys.find_known(known.key_digest)
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.may_proxy:
             return None
@@ -225,37 +231,29 @@ class McpFastPath:
 
         Return True also for an unknown provider.
         """
-        generation, bound_to = self._runtime.current.generation, access.bound_connection
+        generation, bound_to = self.runtime.current.generation, access.bound_connection
         if bound_to is None:
             return True
         integration = generation.integrations.find(bound_to.environment, bound_to.integration_id)
         provider = generation.catalog.get(integration.provider) if integration is not None else None
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
-    def message(self, fast_message: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """Return the message in the form that `mcp_endpoint` expects."""
-        return AgentMessage(
-            self._app,
-            fast_message.generation,
-            fast_message.caller,
-            fast_message.request_id,
-            fast_message.fields,
-            fast_message.authorization,
-            body,
-            fast_message.mount,
-            fast_message.mount != PROXY_PATH,
-            fast_message.client,
-            fast_message.remote,
-            trace,
-        )
 
-
-class FastMessage:
+class FastMessage(AgentMessage):
     """A message to the MCP endpoint. The caller's connection calls the same methods as on a `FastExchange`.
 
-    `task`: the task that gets the response; None if the message has none. `call`: the call that began without a task;
-    None if there is none, and after a task has taken the call or the message has ended.
+    `body` is empty until the whole body has arrived. `task`: the task that gets the response; None if the message has
+    none. `call`: the call that began without a task; None if there is none, and after a task has taken the call or the
+    message has ended. `last`: whether the connection closes after the response.
     """
+
+    # initial values, in the class because every message makes an object
+    task: asyncio.Task[None] | None = None
+    call: MessageCall | None = None
+    last = False
+    _task_began = _over = _stopped = False
+    _ready: "ReadyCall | None" = None  # the message's call, if it began without a task; None after the end
+    _wake_call: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -265,37 +263,34 @@ class FastMessage:
         arrived: ArrivedHead[KnownMessage],
         caller: Caller,
     ) -> None:
+        known = arrived.known
         self._fast_path = fast_path
-        self._runtime = fast_path._runtime
-        self._head = head
+        self._lines = head
         self._received: list[bytes] = []
         self._awaited = arrived.length or 0
         self._began = clock.monotonic()
-        self._task_began = False
-        self._trace: CallTrace | None = None
-        self._ready: ReadyCall | None = None  # the message's call, if it began without a task; None after the end
-        self._over = False
-        self._stopped = False
-        self._wake_call: Callable[[], None] | None = None
-        self.call: MessageCall | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.client = client
-        self.fields = arrived.known.fields_of(arrived)
-        self.traceparent = arrived.traceparent
+        self.app = fast_path.app
+        self.runtime = fast_path.runtime
+        self.generation = fast_path.runtime.current.generation
         self.caller = caller
-        self.mount = arrived.known.mount
-        self.generation = self._runtime.current.generation
         self.request_id = arrived.request_id or new_id()
+        self.head = known.fields_of(arrived)
+        self.body = b""
+        self.mount = known.mount
+        self.by_capability = known.mount != PROXY_PATH
+        self.protocol: MessageClient = client
         peer = client.peername
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
-        self.last = False
+        self.trace = None
+        self.called = False
+        self.received = None
 
     def authorization(self) -> str | None:
         """Return the value of ``Authorization``.
 
         The field is read from the message again, because remembered heads do not contain the key.
         """
-        read = self._fast_path.reader.message(self._head.partition(b"\r\n")[2][:-4])
+        read = self._fast_path.reader.message(self._lines.partition(b"\r\n")[2][:-4])
         return None if read is None or not read.key else f"Bearer {read.key}"
 
     def begin(self, body: bytes) -> None:
@@ -303,53 +298,56 @@ class FastMessage:
         if body:
             self._received.append(body)
             self._awaited -= len(body)
-        if not self._awaited:
-            tracing = self._runtime.tracing
-            trace = self._trace = None if tracing is None else tracing.begin(self.traceparent, self._began)
-            if trace is not None:
-                trace.route = MCP_PATH if self.mount == PROXY_PATH else CAPABILITY_MCP_PATH
-            message = self._fast_path.message(self, b"".join(self._received), trace)
-            if not self._start_call(message):
-                self._continue_in_task(message)
+        if self._awaited:
+            return
+        self.body = b"".join(self._received)
+        tracing = self.runtime.tracing
+        trace = self.trace = None if tracing is None else tracing.begin(self.head.traceparent, self._began)
+        if trace is not None:
+            trace.route = CAPABILITY_MCP_PATH if self.by_capability else MCP_PATH
+        if not self._start_call():
+            self._continue_in_task()
 
-    def _start_call(self, message: AgentMessage) -> bool:
+    def _start_call(self) -> bool:
         """Begin the message's call to the provider without a task, if only the provider's response must be awaited.
 
         Return False, without any effect, for other messages. A traced message and the first use of a key also need a
         task: its context names the request in records.
         """
         access = self.caller.access
-        if message.trace is not None or access is None or self._runtime.minted.is_first_use(access):
+        if self.trace is not None or access is None or self.runtime.minted.is_first_use(access):
             return False
         try:
-            ready = _endpoint().ready_call(message)
-            call = None if ready is None else self.client.start_call(ready.request, self._call_changed)
+            ready = _endpoint().ready_call(self)
+            call = None if ready is None else self.protocol.start_call(ready.request, self._call_changed)
         except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
             return False
         if call is None:
             return False
-        message.called = True
+        self.called = True
         self._ready, self.call = ready, call
         call.begin()
         return True
 
     def _call_changed(self) -> None:
         """Send the response if the call has ended; otherwise, and after a fault, let a task continue."""
-        ready, call, response = self._ready, self.call, None
+        ready, call, content = self._ready, self.call, None
         assert ready is not None
         assert call is not None
         if call.over and call.handover is None:
-            with suppress(Exception):  # the same fault occurs in the task, which reports it
-                response = ready.response_now(call.response())
-        if response is None:
-            self._continue_in_task(ready.message)
+            try:
+                content = ready.content_now(call.response())
+            except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
+                content = None
+        if content is None:
+            self._continue_in_task()
         else:
-            self._send(ready.message, response)
+            self._send_json(content)
 
-    def _continue_in_task(self, message: AgentMessage) -> None:
+    def _continue_in_task(self) -> None:
         if self.call is not None:
             self.call.on_change = None
-        self.task = asyncio.get_running_loop().create_task(self._respond(message))
+        self.task = asyncio.get_running_loop().create_task(self._respond())
 
     # ── methods that the caller's connection calls, as on a `FastExchange`
 
@@ -380,7 +378,7 @@ class FastMessage:
         if self._awaited:
             self._hand_back()
         elif self.task is None and self._ready is not None:
-            self._continue_in_task(self._ready.message)
+            self._continue_in_task()
         elif self._wake_call is not None:
             self._wake_call()
 
@@ -418,15 +416,15 @@ class FastMessage:
     def _hand_back(self) -> None:
         self._end()
         self._fast_path.handed_back += 1
-        self.client.hand_back(b"".join((self._head, *self._received)))
+        self.protocol.hand_back(b"".join((self._lines, *self._received)))
 
     # ── the response
 
-    async def _respond(self, message: AgentMessage) -> None:
+    async def _respond(self) -> None:
         self._task_began = True
-        self._set_context(message.trace)
+        self._set_context()
         try:
-            response = await self._response(message)
+            response = await self._response()
         except asyncio.CancelledError:
             self._record_left()
             raise
@@ -435,62 +433,68 @@ class FastMessage:
         if response is None:
             self._hand_back()
         else:
-            self._send(message, response)
+            self._send(response)
 
-    def _send(self, message: AgentMessage, response: McpResponse | web.Response) -> None:
-        self._end()
-        own: list[tuple[str, str]] = [(REQUEST_ID_FIELD, self.request_id)]
-        if message.by_capability:
-            own.insert(0, REFERRER_POLICY)
+    def _send(self, response: McpResponse | web.Response) -> None:
         if isinstance(response, McpResponse) and response.status == 200 and response.content is not None:
-            data, mark = json_response_bytes(response.content, own, last=self.last), None
-            size = len(response.content)
-        else:
-            full = response.for_aiohttp() if isinstance(response, McpResponse) else response
-            full.headers.update(own)
-            data, mark, size = response_bytes(full, last=self.last), full.headers.get(MARK), full.content_length or 0
-        self._record_message(response.status, mark, size)
-        self.client.queue_piece(data, self._fast_path.write_batch)
-        self.client.response_sent(last=self.last)
+            self._send_json(response.content)
+            return
+        full = response.for_aiohttp() if isinstance(response, McpResponse) else response
+        if self.by_capability:
+            full.headers.update([REFERRER_POLICY])
+        full.headers[REQUEST_ID_FIELD] = self.request_id
+        mark, size = full.headers.get(MARK), full.content_length or 0
+        self._send_bytes(response_bytes(full, last=self.last), full.status, mark, size)
 
-    def _set_context(self, trace: CallTrace | None) -> None:
+    def _send_json(self, content: bytes) -> None:
+        own = f"{_UNREFERRED if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
+        self._send_bytes(json_response_bytes(content, own, last=self.last), 200, None, len(content))
+
+    def _send_bytes(self, data: bytes, status: int, mark: str | None, size: int) -> None:
+        """Send the response `data`. `mark`: the code of an error of the gateway. `size`: the length of its body."""
+        self._end()
+        self._record_message(status, mark, size)
+        self.protocol.queue_piece(data, self._fast_path.write_batch)
+        self.protocol.response_sent(last=self.last)
+
+    def _set_context(self) -> None:
         """Set the context for logs and audit, as the first middlewares of the chain do."""
-        traceparent = self.traceparent
+        trace, traceparent = self.trace, self.head.traceparent
         # set even if None, because the task can have the context of another request
         current_trace.set(trace)
         current_refresh.set(None)
         current_trace_id.set(trace_id_of(trace, traceparent))
         current_request_id.set(self.request_id)
         current_actor.set(self.caller.actor(self.remote or ""))
-        self._runtime.minted.record_first_use(self.caller, self.remote or "")
+        self.runtime.minted.record_first_use(self.caller, self.remote or "")
 
-    async def _response(self, message: AgentMessage) -> McpResponse | web.Response | None:
+    async def _response(self) -> McpResponse | web.Response | None:
         """Return the response.
 
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """
         try:
-            coming = _endpoint().response_to(message) if self._ready is None else self._ready.response()
+            coming = _endpoint().response_to(self) if self._ready is None else self._ready.response()
             response: McpResponse = await coming
             return response
         except Exception as fault:
-            if not message.called:
+            if not self.called:
                 return None
             shaped = fault if isinstance(fault, GatewayError) else unhandled_error(self.request_id)
             if shaped is not fault:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
             self.last = self.last or shaped.close
-            trace_id = trace_id_of(message.trace, self.traceparent)
-            return refusal(shaped, trace_id, json_rpc=accepts_stream(message.head.accept))
+            trace_id = trace_id_of(self.trace, self.head.traceparent)
+            return refusal(shaped, trace_id, json_rpc=accepts_stream(self.head.accept))
 
     def _record_left(self) -> None:
         self._record_message(*unfinished_result(stopped=self._stopped), 0)
 
     def _record_message(self, status: int, error: str | None, bytes_out: int) -> None:
         """Record the message as `middleware.access_log` records a request that is not proxied."""
-        path = MCP_PATH if self.mount == PROXY_PATH else mask_secrets_in_path(self.mount + MCP_PATH)[:MAX_PATH_CHARS]
-        trace = self._trace
-        self._runtime.call_queue.record(
+        path = mask_secrets_in_path(self.mount + MCP_PATH)[:MAX_PATH_CHARS] if self.by_capability else MCP_PATH
+        trace, key = self.trace, self.caller.key
+        self.runtime.call_queue.record(
             # The arguments are positional, because keyword arguments take three times as long.
             ExchangeRecord(
                 clock.now(),
@@ -509,8 +513,8 @@ class FastMessage:
                 None,
                 None,
                 None,
-                None if self.caller.key is None else self.caller.key.id,
-                logged_traceparent(trace, self.traceparent),
+                None if key is None else key.id,
+                logged_traceparent(trace, self.head.traceparent),
                 None,
                 0,
                 trace,
@@ -525,16 +529,16 @@ def _endpoint() -> ModuleType:
     return mcp_endpoint
 
 
-def json_response_bytes(content: bytes, own: list[tuple[str, str]], *, last: bool) -> bytes:
+def json_response_bytes(content: bytes, own: str, *, last: bool) -> bytes:
     """Return the bytes of a 200 response with the JSON text `content`, equal to the result of `response_bytes`.
 
-    `own`: header fields of this response. `last`: whether the connection closes after this response.
+    `own`: header lines of this response, each with its CRLF. `last`: whether the connection closes after this response.
     """
-    fields = "".join([f"{name}: {value}\r\n" for name, value in own])
     server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
     close = "Connection: close\r\n" if last else ""
-    rest = f"Date: {rfc822_formatted_time()}\r\nServer: {server}\r\n{close}\r\n"
-    return b"%b%bContent-Length: %d\r\n%b%b" % (_JSON_HEAD, fields.encode(), len(content), rest.encode(), content)
+    length, date = len(content), rfc822_formatted_time()
+    lines = f"{_JSON_HEAD}{own}Content-Length: {length}\r\nDate: {date}\r\nServer: {server}\r\n{close}\r\n"
+    return lines.encode() + content
 
 
 def response_bytes(response: web.Response, *, last: bool) -> bytes:
