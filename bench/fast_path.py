@@ -6,6 +6,7 @@ generator, no second process. Two versions can be compared even on a busy machin
 
 ``--shape`` chooses the request and the response. ``--beside`` measures a second shape alternately with the first, and
 prints the median of the ratios. ``--profile`` shows where the time is spent (cProfile, which itself costs much).
+``--bytecodes`` counts the bytecodes of one request, which other work on the machine cannot change.
 """
 
 import argparse
@@ -20,9 +21,11 @@ import secrets
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import FrameType
 from typing import Any, Final
 
 import aiohttp
@@ -269,6 +272,10 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
         stage.set_response_shape(shape)
         await stage.run_shape(shape, stage.requests(shape, REQUESTS_PER_FIGURE))
     await stage.write_records()
+    if measure.bytecodes:
+        for shape in shapes:
+            print_bytecodes(stage, shape)
+        return
     before, batches = stage.fast_path.taken, measure.requests // TOGETHER
     profile = cProfile.Profile(time.process_time) if measure.profile else None
     ratios = []
@@ -293,6 +300,31 @@ async def measure_stage(stage: Stage, measure: argparse.Namespace) -> None:
         )
     if profile is not None:
         pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(60)
+
+
+def print_bytecodes(stage: Stage, shape: str) -> None:
+    """Print how many bytecodes one request of this shape executes, and the functions with the most bytecodes."""
+    counts: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _arg: Any) -> Any:
+        if frame.f_code.co_filename == __file__:
+            return None
+        name = f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}"
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counts[name] += event == "opcode"
+        calls[name] += event == "call"
+        return count
+
+    stage.set_response_shape(shape)
+    requests = stage.requests(shape, 1)
+    sys.settrace(count)
+    try:
+        stage.run(requests)
+    finally:
+        sys.settrace(None)
+    sys.stdout.write(f"{shape}: {counts.total()} bytecodes in {calls.total()} calls of functions\n")
+    sys.stdout.writelines(f"{number:6d} in {calls[name]} of {name}\n" for name, number in counts.most_common(40))
 
 
 async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Profile | None) -> float:
@@ -326,6 +358,7 @@ def main() -> int:
     parser.add_argument("--shape", choices=SHAPES, default="get")
     parser.add_argument("--beside", choices=SHAPES, help="a second shape, measured in turns with the first")
     parser.add_argument("--profile", action="store_true", help="print a cProfile report")
+    parser.add_argument("--bytecodes", action="store_true", help="print the number of bytecodes of one request")
     asked = parser.parse_args()
     logs.setup("info", terminal=False)
     gc.collect()
