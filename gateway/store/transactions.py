@@ -85,6 +85,7 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
+NOTIFY_EVERY_S: Final = 0.02  # the minimum time between two notifications, so that one covers a burst of commits
 MAX_TRIES: Final = 8  # maximum number of tries; a try fails if another process replaces the data key in the meantime
 # a key in a connection's `info`; if set, other processes are notified after the commit
 NOTIFIES: Final = "gateway_notifies"
@@ -297,7 +298,7 @@ class Transactions:
         return row
 
     def _notify_others(self) -> None:
-        """Notify other processes. All commits during a running notification share the next one."""
+        """Notify other processes. All commits until `NOTIFY_EVERY_S` after a notification share the next one."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notify_processes(), name="notify_others")
@@ -310,6 +311,7 @@ class Transactions:
             self._notify_again = False
             with suppress(Unavailable):  # no error: other processes look for changes at least once a second
                 await self._notify(self)
+            await clock.sleep(NOTIFY_EVERY_S)
 
     def _on_task_ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)

@@ -97,7 +97,7 @@ def _give_up_useless(context: ExceptionContext) -> None:
 
 
 CHANNEL: Final = "gateway_changes"
-TOGETHER_S: Final = 0.01  # the wait after a notification, so that one read covers a burst of notifications
+TOGETHER_S: Final = 0.05  # the wait after a notification, so that one read covers a burst of notifications
 # The limit after the start, so that an attempt that hangs does not outlast an outage by much. At the start, the limit
 # is `store.pool.connect_s`.
 MAX_CONNECT_S: Final = 2.0

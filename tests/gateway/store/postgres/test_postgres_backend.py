@@ -6,14 +6,17 @@ This holds if transactions commit out of order, and if the listener is disconnec
 import asyncio
 from typing import Self
 
+import asyncpg
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
 from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import record_change
+from gateway.store.postgres.postgres_backend import CHANNEL
 from gateway.store.tables import connections
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
@@ -127,6 +130,33 @@ async def test_many_writers_at_once_are_all_reported(open_test_store: StoreOpene
     writing = asyncio.gather(*(stores[n % 3].connections.put(new(ref), now=NOW) for n, ref in enumerate(refs)))
     await asyncio.wait_for(asyncio.gather(writing, read_until_all_seen()), PATIENCE_S)
     assert sorted(seen) == sorted(refs)
+
+
+async def test_commits_soon_after_a_notification_share_the_next_one(
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notified, pause_over = list[object](), asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        await pause_over.wait()
+
+    monkeypatch.setattr(clock, "sleep", pause)
+    listener = await asyncpg.connect(database)
+    await listener.add_listener(CHANNEL, lambda *notification: notified.append(notification))
+    for ref in REFS[:5]:
+        await store.connections.put(new(ref), now=NOW)
+    async with asyncio.timeout(PATIENCE_S):
+        while not notified:
+            await asyncio.sleep(0)
+        pause_over.set()
+        while len(notified) < 2:
+            await asyncio.sleep(0)
+        await store.connections.put(new(REFS[5]), now=NOW)
+        while len(notified) < 3:
+            await asyncio.sleep(0)
+    await listener.fetchval("SELECT 1")  # every notification of a commit before this statement has arrived
+    assert len(notified) == 3
+    await listener.close()
 
 
 async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
