@@ -65,7 +65,6 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
-    _no_others(arguments.keys() - tool.own_names, _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY)
     _refuse_unknown_arguments(
         arguments.keys() - tool.own_names, _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY
     )

@@ -147,7 +147,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
                 previous=spent,
                 previous_until=now + grace if spent and grace else None,
                 rotates=row.rotates or pair.rotates,
-                uid=row.uid,
+                seen=row,
                 note=pair.note,
             )
         except Exception as fault:  # noqa: BLE001 (no error may lose the pair)

@@ -10,14 +10,12 @@ import asyncio
 from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     CursorResult,
     Executable,
-    RowMapping,
     Table,
     bindparam,
     delete,
@@ -30,9 +28,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store.backend import ChangeWatch
-from gateway.store.connection_rows import AT, ref_parameters
-from gateway.store.tables import changes, connections
-from gateway.store.transactions import NOTIFIES, Transactions
+from gateway.store.tables import changes
+from gateway.store.transactions import NOTIFIES, Transactions, driver_of
 
 # ── The last statement of a transaction. On SQLite, the commit shares this statement's trip to the driver's thread.
 
@@ -45,14 +42,8 @@ async def execute_last(db: AsyncConnection, statement: Executable, parameters: M
     returns.
     """
     if db.dialect.name == "sqlite":
-        _driver(db).commit_with_next()
+        driver_of(db).commit_with_next()
     return await db.execute(statement, parameters)
-
-
-def _driver(db: AsyncConnection) -> Any:
-    connection = db.sync_connection
-    assert connection is not None, "a transaction has a connection"
-    return connection.connection.driver_connection
 
 
 # ── Refreshes that this process has written itself. The process need not read these rows again from the change log.
@@ -124,12 +115,6 @@ LOOK_BACK: Final = 10_000  # a new reader looks for missing ids among this many 
 MAX_IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
-_NOTED_COLUMNS: Final = ("environment", "integration_id", "connection_id")
-NOTED_ROW: Final = insert(changes).from_select(
-    ["at", *_NOTED_COLUMNS],
-    select(connections.c.updated_at, *(connections.c[name] for name in _NOTED_COLUMNS)).where(AT),
-)
-"""Adds an entry for one row (parameters: `ref_parameters`) to the log. The entry's time is the row's `updated_at`."""
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
 AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
 RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
@@ -198,42 +183,6 @@ async def record_changes(db: AsyncConnection, refs: Iterable[ConnectionRef], now
     if entries:
         db.info[NOTIFIES] = True
         await db.execute(NOTED, entries)
-
-
-async def update_and_record(
-    db: AsyncConnection,
-    update: Executable,
-    parameters: Mapping[str, Any],
-    ref: ConnectionRef,
-    now: datetime,
-    *,
-    ends: bool,
-) -> tuple[RowMapping | None, int]:
-    """Run `update`. If the update changes a row, add `ref` to the log.
-
-    Returns the changed row (None if no row was changed) and the entry's id. `update` must change at most one row, set
-    its `updated_at` to `now`, and return it. `ends`: whether, after a change, the transaction runs no other statement
-    and raises nothing. SQLite then needs only one trip to the driver's thread for the whole transaction.
-    """
-    follow_up = None
-    if db.dialect.name == "sqlite":
-        follow_up = _driver(db).follow_next(_noted_row(), ref_parameters(ref), ends=ends)
-    row = (await db.execute(update, parameters)).mappings().one_or_none()
-    if row is None:
-        return None, 0
-    if follow_up is None:
-        return row, await record_change(db, ref, now, ends=ends)
-    db.info[NOTIFIES] = True
-    return row, follow_up.row_id
-
-
-@cache
-def _noted_row() -> str:
-    """Return `NOTED_ROW` as text for SQLite's own driver, with named parameters."""
-    # imported here, because the import costs 2 MB and PostgreSQL does not need it
-    from sqlalchemy.dialects import sqlite
-
-    return str(NOTED_ROW.compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 class ChangeLog:

@@ -373,7 +373,7 @@ class SealedRows:
         self.vault = vault
         self.keys = keys
 
-    async def records(self, rows: Iterable[RowMapping]) -> list[Connection]:
+    async def records(self, rows: Iterable[RowMapping | Mapping[str, Any]]) -> list[Connection]:
         """Return the connections in `rows`, with their data keys loaded."""
         stored = [connection_of(row) for row in rows]
         await self.learn(stored)

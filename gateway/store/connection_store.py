@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
 from sqlalchemy import Row, and_, bindparam, delete, exists, insert, select, update
@@ -42,7 +43,7 @@ from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection, delete_sessions
 from gateway.store.stored_integrations import hold_integration
 from gateway.store.tables import connect_sessions, connection_history, connections
-from gateway.store.transactions import insert_if_absent
+from gateway.store.transactions import CompiledQuery, insert_if_absent
 from gateway.vault import DamagedValue, UnknownKey
 
 # ── The past of a moved connection: its dates, state and failure, as the former gateway recorded them.
@@ -97,10 +98,16 @@ class ConnectionStore:
 
     async def get(self, ref: ConnectionRef) -> Connection | None:
         """Return the stored connection; None if it does not exist."""
-        async with self._transactions.read() as db:
-            rows = (await db.execute(WHOLE_ROW, ref_parameters(ref))).mappings().all()
-        found = await self._rows.records(rows)
-        return found[0] if found else None
+        query = self._whole_row
+        row = await self._transactions.fetch_row(query.bind(ref_parameters(ref)))
+        if row is None:
+            return None
+        (found,) = await self._rows.records([query.values(row)])
+        return found
+
+    @cached_property
+    def _whole_row(self) -> CompiledQuery:
+        return CompiledQuery(WHOLE_ROW, self._transactions.dialect)
 
     async def list(self, environment: str, filters: ListFilter) -> list[Connection]:
         """Return the connections of `environment` that match `filters`, the newest first. Raises InvalidRequest."""

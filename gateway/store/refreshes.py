@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     DateTime,
+    Dialect,
     Interval,
     Row,
     RowMapping,
@@ -24,19 +25,20 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    null,
     or_,
     select,
-    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
-from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure, Sealed
 from gateway.records.states import REJECTED, HistoryNote, State, StateTrigger, trigger_for_failure
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import OwnChanges, execute_last, record_change, update_and_record
+from gateway.store.changes import OwnChanges, execute_last, record_change
 from gateway.store.connection_rows import (
     AT,
     NO_FAILURE,
@@ -58,7 +60,7 @@ from gateway.store.failover import Failover
 from gateway.store.history import BEFORE, record_note, record_trigger
 from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
-from gateway.store.transactions import OneStatement
+from gateway.store.transactions import CompiledStatement, OneTrip
 
 # ── The statements of a refresh. Each statement is built only once, because building it costs more than running it.
 #
@@ -67,67 +69,53 @@ from gateway.store.transactions import OneStatement
 _REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
 SAVED_COLUMNS: Final[dict[str, Any]] = {
     **dict.fromkeys(_REPLACED_COLUMNS),
-    **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
+    **NO_PREVIOUS,
     **life_columns(Lifespan()),
 }
-"""Every column that a save sets."""
+"""Every column to which a save gives a value."""
+CLEARED_COLUMNS: Final[dict[str, Any]] = NO_FAILURE | NO_LEASE | NO_INTENT
+"""Every column that a save sets to NULL."""
 _FENCED: Final = and_(
     AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
 )
-SAVE_WITHOUT_STATE_CHANGE: Final = (
+_TO: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
+SAVE_ROW: Final = (
     update(connections)
     .where(
         _FENCED,
         connections.c.uid == bindparam("row_uid"),
+        connections.c.updated_at == bindparam("seen_updated_at"),
         connections.c.state == State.ACTIVE.value,
         connections.c.state_since.is_not(None),
+        STILL_NEWEST,
     )
-    .returning(*connections.c)
+    .values(dict.fromkeys(CLEARED_COLUMNS, null()) | {name: bindparam(_TO + name) for name in SAVED_COLUMNS})
+    .returning(connections.c.environment, connections.c.integration_id, connections.c.connection_id)
 )
-"""Saves a refresh that changes no state and needs no event. One statement writes the row and returns it."""
-_TO: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
-_SAVE_ROW: Final = (
-    SAVE_WITHOUT_STATE_CHANGE.where(STILL_NEWEST)
-    .values({name: bindparam(_TO + name) for name in SAVED_COLUMNS})
-    .cte("renewed")
-)
-_INSERT_CHANGE: Final = (
-    insert(changes)
-    .from_select(
-        ["at", "environment", "integration_id", "connection_id"],
-        select(
-            bindparam("noted_at", type_=UtcTime),
-            _SAVE_ROW.c.environment,
-            _SAVE_ROW.c.integration_id,
-            _SAVE_ROW.c.connection_id,
-        ),
-    )
-    .returning(changes.c.id)
-    .cte("noted")
-)
-SAVE_REFRESH: Final = select(_SAVE_ROW, _INSERT_CHANGE.c.id.label("change_id")).join_from(
-    _SAVE_ROW, _INSERT_CHANGE, true()
-)
-"""A refresh's whole transaction on PostgreSQL: checks the data key, writes the row, adds the change log entry."""
-_INSERT_AUDIT: Final = (
-    insert(audit_pending)
-    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_SAVE_ROW))
-    .returning(audit_pending.c.id)
-    .cte("recorded")
-)
-SAVE_REFRESH_AND_AUDIT: Final = SAVE_REFRESH.add_cte(_INSERT_AUDIT)
-"""The same statement as `SAVE_REFRESH`, with an additional record of the audit trail."""
+"""Saves a refresh that changes no state and needs no event, if the row has not changed since the caller read it.
+
+So the caller knows the row after the save, and the database need not return it.
+"""
+_AUDIT_BODY: Final = bindparam("audit_body", type_=Text)
+_NOTED_AT: Final = bindparam("noted_at", type_=UtcTime)
 
 
-def _refresh_statement(
-    place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime, entry: AuditEntry | None = None
-) -> OneStatement[tuple[Connection, int | None] | None]:
-    """Return one statement that saves a refresh. The result is the row, and the id of the change log entry."""
-    values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
-    statement = SAVE_REFRESH
-    if entry is not None:
-        statement, values = SAVE_REFRESH_AND_AUDIT, {**values, "audit_body": entry.body()}
-    return OneStatement(statement, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
+def _statements_of_save(*, one: bool, audited: bool) -> list[ReturningInsert[Any] | ReturningUpdate[Any]]:
+    """Return the statements that save a refresh: write the row, an audit record if `audited`, and a change log entry.
+
+    The last statement returns the id of the change log entry. `one`: whether one statement does it all.
+    """
+    if not one:
+        row: dict[str, Any] = {name: bindparam(f"at_{name}") for name in ConnectionRef._fields}
+        change = insert(changes).values(at=_NOTED_AT, **row).returning(changes.c.id)
+        audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
+        return [SAVE_ROW, audit, change] if audited else [SAVE_ROW, change]
+    saved = SAVE_ROW.cte("renewed")
+    noted = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *saved.c))
+    if audited:
+        audited_save = insert(audit_pending).from_select(["body"], select(_AUDIT_BODY).select_from(saved))
+        noted = noted.add_cte(audited_save.returning(audit_pending.c.id).cte("recorded"))
+    return [noted.returning(changes.c.id)]
 
 
 SELECT_LEASED: Final = select(connections).where(_FENCED).with_for_update()
@@ -151,16 +139,16 @@ user connects again. Two statements, so that both read the index in its order.
 """
 
 
-class LeaseStatements:
-    """The statements for leases.
+class RefreshStatements:
+    """The statements for leases, and those that save a refresh.
 
-    The statements use the database's time: computed in SQL on PostgreSQL, by `clock` on SQLite. `timeline`: the SQL
-    expression that returns the database's timeline; None if the database has none. A claim names the timeline that this
-    node knows. So no claim succeeds between a failover and the time when this node notices it.
+    The statements for leases use the database's time: computed in SQL on PostgreSQL, by `clock` on SQLite. `timeline`:
+    the SQL expression that returns the database's timeline; None if the database has none. A claim names the timeline
+    that this node knows. So no claim succeeds between a failover and the time when this node notices it.
     """
 
-    def __init__(self, *, by_database: bool, timeline: str | None) -> None:
-        self._by_database = by_database
+    def __init__(self, dialect: Dialect, *, timeline: str | None) -> None:
+        self._by_database = by_database = dialect.name == "postgresql"
         until = connections.c.lease_until
         seen = and_(
             connections.c.version == bindparam("seen_version"),
@@ -177,13 +165,38 @@ class LeaseStatements:
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
         self.claim_seen: Final[Update] = claim.where(seen, free)
         """Claims the lease like `claim`, but only if the row, its intent and its lease owner have not changed."""
-        self.claim_at_once: Final = claim.where(seen, free, STILL_NEWEST).returning(connections.c.uid)
-        """Claims the lease like `claim_seen` and checks the data key, in one transaction. Returns a row on success."""
+        at_once = claim.where(seen, free, STILL_NEWEST).values(
+            {name: bindparam(_TO + name) for name in ("lease_owner", "intent_digest", "intent_at")}
+        )
+        self._claim_at_once = CompiledStatement(at_once.returning(connections.c.uid), dialect)
+        self._save_at_once = {
+            audited: [
+                CompiledStatement(part, dialect) for part in _statements_of_save(one=by_database, audited=audited)
+            ]
+            for audited in (False, True)
+        }
         self.take: Final[Update] = claim.where(seen)
         """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
         mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
         self.hold: Final[Update] = mine.values(lease_until=self._time_expression("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
+
+    def claim_at_once(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
+        """Claim the lease like `claim_seen`, write `columns` and check the data key, in one trip."""
+        return OneTrip([self._claim_at_once.bind({**values, **_to(columns)})], lambda _row: True)
+
+    def save_at_once(
+        self,
+        values: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        now: datetime,
+        saved: Connection,
+        entry: AuditEntry | None,
+    ) -> OneTrip[tuple[Connection, int | None] | None]:
+        """Save a refresh in one trip. The result is the row `saved`, and the id of the change log entry."""
+        parameters = {**values, **_to(columns), "noted_at": now, "audit_body": entry.body() if entry else None}
+        statements = [part.bind(parameters) for part in self._save_at_once[entry is not None]]
+        return OneTrip(statements, lambda row: (saved, row[0]), notifies=True)
 
     def value(self, delta: timedelta) -> timedelta | datetime:
         """Return the value of a time parameter: the time `delta` from now."""
@@ -218,6 +231,28 @@ class SavedCredential:
     previous_until: datetime | None
     rotates: bool
 
+    def row_after(self, seen: Connection, columns: Mapping[str, Any]) -> Connection:
+        """Return the row `seen` after a save of `columns`, which `columns` returned, without a change of its state."""
+
+        def sealed(column: str) -> Sealed:
+            return replace(seen.credential, ciphertext=columns[column], column=column, version=self.version)
+
+        return replace(
+            seen,
+            version=self.version,
+            credential=sealed("credential"),
+            expires_at=self.expires_at,
+            updated_at=self.now,
+            last_refreshed_at=self.now,
+            rotates=self.rotates,
+            life=self.life,
+            failure=None,
+            lease=None,
+            intent=None,
+            previous=None if self.previous is None else sealed(PREVIOUS),
+            previous_until=None if self.previous is None else self.previous_until,
+        )
+
     def columns(self, rows: SealedRows, uid: str) -> dict[str, Any]:
         """Return the values of `SAVED_COLUMNS`, with the secrets sealed for the row `uid`."""
         ref, version, now = self.ref, self.version, self.now
@@ -243,9 +278,6 @@ class RefreshStore:
         self._outbox = outbox
         self._own = own
         self._failover = failover
-        # True after this process has compiled the save of a refresh. Done before the first token call, so that the save
-        # after this call is fast.
-        self._rehearsed = False
 
     async def save_refreshed(
         self,
@@ -260,40 +292,38 @@ class RefreshStore:
         previous: str | None = None,
         previous_until: datetime | None = None,
         rotates: bool = False,
-        uid: str | None = None,
+        seen: Connection | None = None,
         note: HistoryNote | None = None,
     ) -> Connection | None:
         """Replace the credential of `version`, and end lease and intent.
 
         When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
         sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
-        token, in this refresh or an earlier one. `uid`: the row's `uid` from an earlier read, which saves a query; None
-        if unknown. `note`: an entry for the history, if the refresh has dropped a part of the credential; else None.
+        token, in this refresh or an earlier one. `seen`: the row from an earlier read; if the row has not changed
+        since, it is not read again. None if unknown. `note`: an entry for the history, if the refresh has dropped a
+        part of the credential; else None.
 
-        Returns None if the fence refuses the write: the row was deleted or created again, its credential was replaced,
-        or another owner holds the lease.
+        Returns None if the fence refuses the write: the row was deleted or, if `seen` is given, created again, its
+        credential was replaced, or another owner holds the lease.
         """
         mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}
         entry = _audit_entry(ref, now)
         new = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
-        def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
+        def at_once() -> OneTrip[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if uid is None or key is None or note is not None:
+            if seen is None or note is not None or key is None:
                 return None
-            columns, recorded = new.columns(self._rows, uid), self._trail.entry_if_all_recorded(entry)
-            return _refresh_statement(mine | key | {"row_uid": uid}, columns, now, recorded)
+            columns, recorded = new.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
+            values = {**mine, **key, "row_uid": seen.uid, "seen_updated_at": seen.updated_at}
+            return self._statements.save_at_once(values, columns, now, new.row_after(seen, columns), recorded)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
-            if uid is not None and note is None:
-                values = {**mine, "row_uid": uid, **new.columns(self._rows, uid)}
-                done = await self._save_without_state(db, ref, values, now, entry)
-                if done is not None:
-                    return done
             held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
-            if held is None or (uid is not None and held.uid != uid):
+            if held is None or (seen is not None and held.uid != seen.uid):
                 return None
-            saved = await self._save_with_state(db, ref, held, new.columns(self._rows, held.uid), now, entry)
+            columns = {**CLEARED_COLUMNS, **new.columns(self._rows, held.uid)}
+            saved = await self._save_with_state(db, ref, held, columns, now, entry)
             if note is not None:
                 await record_note(db, saved.id, saved.state, note, now=now)
             return saved, None
@@ -307,21 +337,6 @@ class RefreshStore:
         if change_id is not None:
             self._own.record(change_id, saved.mark)
         return saved
-
-    async def _save_without_state(
-        self, db: AsyncConnection, ref: ConnectionRef, values: dict[str, Any], now: datetime, entry: AuditEntry
-    ) -> tuple[Connection, int] | None:
-        """Write `values`, and return the row and the id of its change log entry.
-
-        Return None, without any effect, if the row's state must change, or if the fence refuses the write.
-        """
-        row, change_id = await update_and_record(
-            db, SAVE_WITHOUT_STATE_CHANGE, values, ref, now, ends=not self._trail.all_refreshes
-        )
-        if row is None:
-            return None
-        await self._trail.record_refresh(db, entry, news=False)
-        return connection_of(row), change_id
 
     async def _save_with_state(
         self,
@@ -415,9 +430,8 @@ class RefreshStore:
         await self._transactions.write(lambda db: db.execute(old.values(NO_PREVIOUS)))
 
     @cached_property
-    def _statements(self) -> LeaseStatements:
-        by_database = self._transactions.dialect.name == "postgresql"
-        return LeaseStatements(by_database=by_database, timeline=self._failover.sql)
+    def _statements(self) -> RefreshStatements:
+        return RefreshStatements(self._transactions.dialect, timeline=self._failover.sql)
 
     async def lease_refresh(
         self,
@@ -443,30 +457,29 @@ class RefreshStore:
         exists, or the database failed over.
         """
         claim, timeline = self._statements.claim, self._failover.timeline
-        values: dict[str, Any] = {**ref_parameters(ref), "lease_owner": owner}
+        values: dict[str, Any] = ref_parameters(ref)
+        columns: dict[str, Any] = {"lease_owner": owner}
         if self._failover.sql is not None:
             values["timeline"] = timeline
         if seen is not None:
             claim = self._statements.take if from_holder else self._statements.claim_seen
             values |= _seen_values(seen)
         if intent is not None:
-            values |= {"intent_digest": intent, "intent_at": _first_claim_at(seen, intent)}
+            columns |= {"intent_digest": intent, "intent_at": _first_claim_at(seen, intent)}
 
         async def write(db: AsyncConnection) -> bool:
-            if not self._rehearsed and intent is not None:
-                await self._rehearse(db)
-            return (await execute_last(db, claim, values | times())).rowcount == 1
+            return (await execute_last(db, claim, values | columns | times())).rowcount == 1
 
         def times() -> dict[str, Any]:
             """Return the lease times. Called just before the write, because the write can wait in a queue."""
             ends = {"lease_for": self._statements.value(ttl)}
             return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
 
-        def at_once() -> OneStatement[bool] | None:
+        def at_once() -> OneTrip[bool] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if seen is None or from_holder or key is None or not self._rehearsed:
+            if seen is None or from_holder or key is None:
                 return None
-            return OneStatement(self._statements.claim_at_once, values | times() | key, lambda _row: True)
+            return self._statements.claim_at_once(values | times() | key, columns)
 
         if intent is None:
             return await self._transactions.write(write)
@@ -477,19 +490,6 @@ class RefreshStore:
         )
         # after a failover, the database has possibly lost the claim
         return claimed and timeline == self._failover.timeline
-
-    async def _rehearse(self, db: AsyncConnection) -> None:
-        """Compile and prepare the statement that saves a refresh: execute it once, for a row that does not exist."""
-        self._rehearsed = True
-        nobody = {**ref_parameters(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
-        if self._transactions.takes_one_statement:
-            entry = self._trail.entry_if_all_recorded(_audit_entry(ConnectionRef("", "", ""), clock.now()))
-            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
-            await db.execute(refresh.statement, refresh.parameters)
-        else:
-            values = nobody | SAVED_COLUMNS
-            where = ConnectionRef("", "", "")
-            await update_and_record(db, SAVE_WITHOUT_STATE_CHANGE, values, where, clock.now(), ends=False)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Let the lease end `ttl` from now, even if it has already expired.
@@ -530,6 +530,11 @@ def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
     """
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)
+
+
+def _to(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that write `columns`."""
+    return {_TO + name: value for name, value in columns.items()}
 
 
 def _seen_values(seen: Connection) -> dict[str, Any]:

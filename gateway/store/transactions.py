@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from sqlalchemy import Connection, Dialect, Executable, RowMapping, Table
+from sqlalchemy import ClauseElement, Dialect, Select, Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from gateway import clock
 from gateway.errors import Unavailable
@@ -22,21 +23,28 @@ from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, r
 
 
 CloseLeft = Callable[[], Awaitable[None]]
+Bound = tuple[str, Sequence[Any]]
+"""The text of a statement, and its arguments in order."""
+FetchRow = Callable[[AsyncConnection, Bound], Awaitable[Sequence[Any] | None]]
+"""Runs a statement that returns at most one row, and returns this row."""
+RunInOneTrip = Callable[[AsyncConnection, Sequence[Bound]], Awaitable[Sequence[Any] | None]]
+"""Runs the statements of a `OneTrip`, and returns the row of the last; None if the first has returned no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
     """The engines of one database.
 
-    `writes_at_once`: how many write transactions may be open at the same time. `takes_one_statement`: whether one
-    statement can read and write several tables. `close_left`: functions that close the connections that were in use
-    during `dispose`.
+    `writes_at_once`: how many write transactions may be open at the same time. `fetch_row`: runs a query on a
+    connection of `reader`. `run_in_one_trip`: runs a `OneTrip` on a connection of `writer`. `close_left`: functions
+    that close the connections that were in use during `dispose`.
     """
 
     writer: AsyncEngine
     reader: AsyncEngine
     writes_at_once: int
-    takes_one_statement: bool = False
+    fetch_row: FetchRow
+    run_in_one_trip: RunInOneTrip
     close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
@@ -125,22 +133,62 @@ class MissingMasterKey(Unavailable):
         self.wait_for_key = wait_for_key
 
 
-@dataclass(frozen=True, slots=True)
-class OneStatement(Generic[T]):
-    """A transaction's work as a single statement.
+class CompiledStatement:
+    """A statement that is compiled once, and that the driver runs itself.
 
-    A single statement saves the round trips for BEGIN, the fence, the change log entry and COMMIT. The statement either
-    does everything and returns one row, or changes nothing and returns no row. `result`: converts the row to the result
-    of the work.
+    For each execution, SQLAlchemy takes more CPU time than the driver.
     """
 
-    statement: Executable
-    parameters: Mapping[str, Any]
-    result: Callable[[RowMapping], T]
+    def __init__(self, statement: ClauseElement, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        assert isinstance(compiled, SQLCompiler)
+        self._text = compiled.string
+        self._arguments = [
+            (name, bind.required, bind.value, bind.type.dialect_impl(dialect).bind_processor(dialect))
+            for name, bind in ((name, compiled.binds[name]) for name in compiled.positiontup or ())
+        ]
+
+    def bind(self, parameters: Mapping[str, Any]) -> Bound:
+        """Return the statement with its arguments. `parameters` may have more members than the statement needs."""
+        arguments = []
+        for name, required, value, convert in self._arguments:
+            given = parameters[name] if required else value
+            arguments.append(given if convert is None else convert(given))
+        return self._text, arguments
+
+
+class CompiledQuery(CompiledStatement):
+    """A query of columns that is compiled once, and that the driver runs itself."""
+
+    def __init__(self, query: Select[Any], dialect: Dialect) -> None:
+        super().__init__(query, dialect)
+        self._columns = [
+            (column.name, column.type.dialect_impl(dialect).result_processor(dialect, None))
+            for column in query.selected_columns
+        ]
+
+    def values(self, row: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of a row by the names of their columns."""
+        return {
+            name: value if convert is None else convert(value)
+            for (name, convert), value in zip(self._columns, row, strict=True)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OneTrip(Generic[T]):
+    """A transaction's work as statements that need one trip to the database, with BEGIN and COMMIT.
+
+    The first statement returns one row, or changes nothing and returns no row; then the other statements do not run. On
+    PostgreSQL, there is only one statement. `result`: converts the row of the last statement to the result of the work.
+    """
+
+    statements: Sequence[Bound]
+    result: Callable[[Sequence[Any]], T]
     notifies: bool = False
 
 
-AtOnce = Callable[[], OneStatement[T] | None] | None
+AtOnce = Callable[[], OneTrip[T] | None] | None
 
 
 Access = Literal["read", "write"]
@@ -191,11 +239,6 @@ class Transactions:
     def dialect(self) -> Dialect:
         return self._engines.writer.dialect
 
-    @property
-    def takes_one_statement(self) -> bool:
-        """Whether one statement can read and write several tables. True on PostgreSQL, false on SQLite."""
-        return self._engines.takes_one_statement
-
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
         """Run `work` in one transaction and commit it. Waits at most `queue_s` seconds for its turn.
 
@@ -204,8 +247,8 @@ class Transactions:
         check fails, the fence raises FenceFailed, and `before` runs again. If `before` raises MissingMasterKey, other
         writes run until the key arrives.
 
-        `at_once`: returns one statement that does the work of `work` in the usual case, or None. The statement is tried
-        first. If it returns no row, `work` runs.
+        `at_once`: returns statements that do the work of `work` in the usual case, or None. They are tried first. If
+        they return no row, `work` runs.
 
         The write continues if the caller is cancelled. A transaction cut in the middle would leave its connection in an
         unknown state, and a refreshed token that is not stored is lost. The write's task has the name of the caller's
@@ -227,6 +270,11 @@ class Transactions:
             async with self._engines.reader.connect() as db:
                 self.waits.record("read", clock.monotonic() - asked_at)
                 yield db
+
+    async def fetch_row(self, bound: Bound) -> Sequence[Any] | None:
+        """Return the row of a query that returns at most one row."""
+        async with self.read() as db:
+            return await self._engines.fetch_row(db, bound)
 
     async def close(self) -> None:
         """Wait for running writes, then close every connection."""
@@ -257,13 +305,13 @@ class Transactions:
             self._turn.release()
 
     async def _run_alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
-        """Run `before`, then the fence and `work`, or the single statement. The write already has its turn."""
+        """Run `before`, then the statements of `at_once`, or the fence and `work`. The write already has its turn."""
         self.check()
         for _ in range(MAX_TRIES):
             fence = await before() if before is not None else None
-            one_statement = at_once() if at_once is not None and self.takes_one_statement else None
-            if one_statement is not None and (row := await self._one_row(one_statement)) is not None:
-                return one_statement.result(row)
+            one_trip = at_once() if at_once is not None else None
+            if one_trip is not None and (row := await self._run_in_one_trip(one_trip)) is not None:
+                return one_trip.result(row)
             try:
                 return await self.begin(work if fence is None else with_fence(fence, work))
             except FenceFailed:
@@ -287,13 +335,13 @@ class Transactions:
             self._notify_others()
         return done
 
-    async def _one_row(self, one_statement: OneStatement[T]) -> RowMapping | None:
+    async def _run_in_one_trip(self, one_trip: OneTrip[T]) -> Sequence[Any] | None:
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.connect() as db:
-                row = await db.run_sync(_execute_alone, one_statement)
+                row = await self._engines.run_in_one_trip(db, one_trip.statements)
         if row is not None:
             self.damage.record_commit()
-        if row is not None and one_statement.notifies and self._notify is not None:
+        if row is not None and one_trip.notifies and self._notify is not None:
             self._notify_others()
         return row
 
@@ -320,14 +368,11 @@ class Transactions:
             task.exception()
 
 
-def _execute_alone(connection: Connection, one_statement: OneStatement[Any]) -> RowMapping | None:
-    """Execute the statement as a transaction of its own, and return its row.
-
-    AUTOCOMMIT is set for this execution only. An engine with AUTOCOMMIT would cost more, because SQLAlchemy prepares
-    listeners for the engine's event with each connection.
-    """
-    connection.execution_options(isolation_level="AUTOCOMMIT")
-    return connection.execute(one_statement.statement, one_statement.parameters).mappings().one_or_none()
+def driver_of(db: AsyncConnection) -> Any:
+    """Return the driver's own connection."""
+    connection = db.sync_connection
+    assert connection is not None, "the connection is open"
+    return connection.connection.driver_connection
 
 
 def with_fence(fence: Fence, work: Work[T]) -> Work[T]:

@@ -55,7 +55,7 @@ def arm() -> None:
     from gateway.refresh import protocol
     from gateway.refresh.auth_exchange import Attempt
     from gateway.store.refreshes import RefreshStore
-    from gateway.store.sqlite.sqlite_driver import FollowUp
+    from gateway.store.sqlite import sqlite_driver
 
     def wrap(owner: Any, name: str, *, before: str = "", after: str = "") -> None:
         function = getattr(owner, name)
@@ -74,13 +74,16 @@ def arm() -> None:
     wrap(Attempt, "send", after="response in memory")
     wrap(protocol, "commit", before="before the commit")
     wrap(RefreshStore, "save_refreshed", after="after the commit")
-    insert = FollowUp.run
+    run = sqlite_driver.run_statements
 
-    def insert_or_die(follow_up: FollowUp, db: sqlite3.Connection) -> None:
+    def run_or_die(statements: Any, db: sqlite3.Connection) -> Any:
+        row = run(statements[:1], db)
+        if row is None or len(statements) == 1:
+            return row
         die_if_ordered("inside the commit")  # at this point, the row is written, but its change log entry is not
-        insert(follow_up, db)
+        return run(statements[1:], db)
 
-    FollowUp.run = insert_or_die  # type: ignore[method-assign]
+    sqlite_driver.run_statements = run_or_die
 
 
 def arm_workers() -> None:

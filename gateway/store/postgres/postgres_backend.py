@@ -8,7 +8,7 @@ LISTEN.
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -18,8 +18,8 @@ import asyncpg
 import structlog
 from sqlalchemy import NullPool, event, func, select
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway import clock
 from gateway.config import PoolConfig
@@ -32,7 +32,7 @@ from gateway.store.database_faults import DatabaseUnavailable, raised_as_unavail
 from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
 from gateway.store.postgres.server_preflight import examine
 from gateway.store.postgres.sqlstates import USELESS_AFTER
-from gateway.store.transactions import Engines, Transactions, as_json
+from gateway.store.transactions import Bound, Engines, Transactions, as_json, driver_of
 from gateway.vault import Keyring
 
 # ── Engines for PostgreSQL: one pool for reads and one pool for writes, so that reads never wait for writes.
@@ -47,7 +47,30 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
     """
     reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
     writer = _engine(url, pool, size=pool.writers, read_only=False)
-    return Engines(writer, reader, writes_at_once=pool.writers, takes_one_statement=True)
+    return Engines(writer, reader, pool.writers, fetch_row, run_in_one_trip)
+
+
+async def run_in_one_trip(db: AsyncConnection, statements: Sequence[Bound]) -> Sequence[Any] | None:
+    """Run the only statement as a transaction of its own, and return its row."""
+    (bound,) = statements
+    return await fetch_row(db, bound)
+
+
+async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
+    """Run the statement as a transaction of its own, and return its row.
+
+    If the connection cannot be used any more, SQLAlchemy runs the statement again. It fails again, and SQLAlchemy then
+    replaces all connections of the pool.
+    """
+    text, arguments = bound
+    driver = driver_of(db)
+    try:
+        row: Sequence[Any] | None = await driver.fetchrow(text, *arguments)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as fault:
+        if driver.is_closed() or getattr(fault, "sqlstate", None) in USELESS_AFTER:
+            await db.exec_driver_sql(text, tuple(arguments))
+        raise DBAPIError(text, None, fault, hide_parameters=True) from fault
+    return row
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
@@ -193,7 +216,7 @@ def _measure_clock_offset(sent_at: datetime, received: datetime, database: datet
 TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # ASCII "gateway", then the lock's number
 
 
-NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
+NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '')"
 
 
 async def notify(transactions: Transactions) -> None:
@@ -202,8 +225,7 @@ async def notify(transactions: Transactions) -> None:
     The notification is a statement of its own, after the commit. PostgreSQL commits only one notifying transaction at a
     time in the whole cluster. With a synchronous standby, each of these commits also waits for the standby.
     """
-    async with transactions.read() as db:
-        await db.execute(NOTIFY)
+    await transactions.fetch_row((NOTIFY, ()))
 
 
 async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend:

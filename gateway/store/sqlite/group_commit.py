@@ -8,7 +8,7 @@ writes are not affected. No caller gets a result before the commit has ended.
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.database_faults import DatabaseDamage, DatabaseUnavailable, raised_as_unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
-from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, T, Transactions, Work, with_fence
+from gateway.store.transactions import CROWDED, AtOnce, Before, FenceFailed, OneTrip, T, Transactions, Work, with_fence
 
 MAX_WRITES_PER_COMMIT: Final = 64
 # After this time the batch commits, because other processes wait for the lock. The remaining writes wait for the next
@@ -38,6 +38,7 @@ class WaitingWrite:
 
     work: Work[Any]
     before: Before | None
+    at_once: AtOnce[Any]
     outcome: "asyncio.Future[Any]"
     asked_at: float
     late_at: float
@@ -75,11 +76,12 @@ class GroupCommit(Transactions):
     _leading: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
 
-    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:  # noqa: ARG002 (only PostgreSQL uses it)
+    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         asked_at = loop.time()
         late_at = asked_at + self._queue_s
-        write = WaitingWrite(work, before, loop.create_future(), asked_at, late_at, task.get_name() if task else "")
+        name = task.get_name() if task else ""
+        write = WaitingWrite(work, before, at_once, loop.create_future(), asked_at, late_at, name)
         if self._leading is None:
             self._waiting = deque()
             self._leading = asyncio.create_task(self._run_waiting())
@@ -118,7 +120,7 @@ class GroupCommit(Transactions):
     async def _by_itself(self, write: WaitingWrite) -> None:
         _set_task_name(write.name)
         try:
-            result = await self._run_alone(write.work, write.before)
+            result = await self._run_alone(write.work, write.before, write.at_once)
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
             _unless_cancelled(fault)
             write.finish(fault)
@@ -132,7 +134,7 @@ class GroupCommit(Transactions):
         failed: frozenset[WaitingWrite] = frozenset()
         try:
             self.check()
-            works = [(write, work) for write in writes if (work := await _prepare_write(write, ended)) is not None]
+            works = [(write, work) for write in writes if (work := await self._prepare_write(write, ended)) is not None]
             failed = frozenset(ended)
             with raised_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _share_connection(db) as driver:
@@ -148,6 +150,30 @@ class GroupCommit(Transactions):
         for write, result in ended.items():
             write.finish(result)
         self._wait_again(to_retry)
+
+    async def _prepare_write(self, write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
+        """Run the write's `before`. Return the work for the transaction, or None if `before` failed."""
+        try:
+            fence = await write.before() if write.before is not None else None
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
+            _unless_cancelled(fault)
+            ended[write] = fault
+            return None
+        work = write.work if fence is None else with_fence(fence, write.work)
+        return work if write.at_once is None else self._in_one_trip_or(write.at_once, work)
+
+    def _in_one_trip_or(self, at_once: Callable[[], OneTrip[Any] | None], work: Work[Any]) -> Work[Any]:
+        """Return a function that runs the statements of `at_once` or, if they return no row, `work`."""
+
+        async def run(db: AsyncConnection) -> Any:
+            one_trip = at_once()
+            if one_trip is not None:
+                row = await self._engines.run_in_one_trip(db, one_trip.statements)
+                if row is not None:
+                    return one_trip.result(row)
+            return await work(db)
+
+        return run
 
     async def _parts(
         self,
@@ -195,17 +221,6 @@ class GroupCommit(Transactions):
         if write in self._waiting:  # a write that already runs is no longer in the queue
             self._waiting.remove(write)
             write.finish(DatabaseUnavailable(CROWDED))
-
-
-async def _prepare_write(write: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """Run the write's `before`. Return the work for the transaction, or None if `before` failed."""
-    try:
-        fence = await write.before() if write.before is not None else None
-    except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (raised to the write's own caller)
-        _unless_cancelled(fault)
-        ended[write] = fault
-        return None
-    return write.work if fence is None else with_fence(fence, write.work)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, event
 from sqlalchemy.engine import Connection
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway import clock
 from gateway.http.json_depth import parse_stored_json
@@ -26,8 +26,8 @@ from gateway.store.preflight_checks import DISK_FULL, StoreRefused
 from gateway.store.sqlite.file_preflight import check_file, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
-from gateway.store.sqlite.sqlite_driver import Connector
-from gateway.store.transactions import CloseLeft, Engines, as_json
+from gateway.store.sqlite.sqlite_driver import Connector, run_statements
+from gateway.store.transactions import Bound, CloseLeft, Engines, as_json, driver_of
 from gateway.vault import Keyring
 
 # ── The engines for SQLite: one connection writes, and several read. Nothing else opens the file.
@@ -54,7 +54,17 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
         path, connections=READERS, wait_s=READ_WAIT_FACTOR * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
     )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
-    return Engines(writer, reader, writes_at_once=1, close_left=(close_readers, close_writers))
+    return Engines(writer, reader, 1, fetch_row, run_in_one_trip, close_left=(close_readers, close_writers))
+
+
+async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
+    row: Sequence[Any] | None = await driver_of(db).trip(partial(run_statements, [bound]))
+    return row
+
+
+async def run_in_one_trip(db: AsyncConnection, statements: Sequence[Bound]) -> Sequence[Any] | None:
+    row: Sequence[Any] | None = await driver_of(db).run_all(statements)
+    return row
 
 
 def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:

@@ -2,16 +2,15 @@
 
 A trip wakes the thread and then the event loop, and both wait for Python's interpreter lock.
 Under load, a trip costs several times as much as SQLite itself. So one trip runs a statement, fetches all rows and
-closes the cursor. A statement such as BEGIN shares the trip of the next statement. A commit, and an insert that depends
-on a statement's result, share the trip of that statement.
+closes the cursor. A statement such as BEGIN shares the trip of the next statement. A commit shares the trip of the last
+statement. If no code of the gateway runs between its statements, a whole transaction is one trip.
 """
 
 import asyncio
 import sqlite3
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,25 +19,6 @@ from urllib.parse import quote
 import aiosqlite
 
 CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which this driver does not use
-
-
-@dataclass(slots=True)
-class FollowUp:
-    """An insert that runs after another statement, in the same trip, if that statement returned a row.
-
-    `ends`: whether the trip then also commits. `row_id`: the id of the inserted row; None if the insert did not run.
-    """
-
-    statement: str
-    parameters: Mapping[str, Any]
-    ends: bool
-    row_id: int | None = None
-
-    def run(self, db: sqlite3.Connection) -> None:
-        """Run the insert. Commit if `ends` is set. Blocks."""
-        self.row_id = db.execute(self.statement, self.parameters).lastrowid
-        if self.ends:
-            db.commit()
 
 
 class OneTripCursor:
@@ -71,7 +51,7 @@ class OneTripCursor:
         """Do nothing, because SQLite's own cursor is already closed."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
-        result = await self._connection.trip(partial(_run, statement, self._connection.take_follow_up()))
+        result = await self._connection.trip(partial(_run, statement))
         self.description, self._rows, self.rowcount, self.lastrowid = result
 
 
@@ -83,7 +63,6 @@ class OneTripConnection(aiosqlite.Connection):
         self._thread.daemon = True  # SQLAlchemy sets this only for the connections that it creates itself
         self._ahead: list[str] = []
         self._last = False
-        self._follow_up: FollowUp | None = None
         self._cut = False
         self.shared = False  # true: several writes share the transaction, so no single write may commit
 
@@ -104,18 +83,14 @@ class OneTripConnection(aiosqlite.Connection):
         """
         self._last = not self.shared
 
-    def follow_next(self, statement: str, parameters: Mapping[str, Any], *, ends: bool) -> FollowUp:
-        """Run the insert `statement` after the next statement and in the same trip, if that statement returns a row.
+    async def run_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | None:
+        """Run the first statement and, if it returns a row, the other statements. Return the row of the last one.
 
-        `ends`: whether to commit after the insert. No commit happens if other writes share the transaction.
+        The statements are a transaction of their own, unless other writes share the transaction.
         """
-        self._follow_up = FollowUp(statement, parameters, ends and not self.shared)
-        return self._follow_up
-
-    def take_follow_up(self) -> FollowUp | None:
-        """Return the insert to run after the present statement, and forget it; None if there is none."""
-        follow_up, self._follow_up = self._follow_up, None
-        return follow_up
+        run = run_statements if self.shared else _run_alone
+        row: Sequence[Any] | None = await self.trip(partial(run, statements))
+        return row
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run `work` in the connection's thread and return its result."""
@@ -144,7 +119,6 @@ class OneTripConnection(aiosqlite.Connection):
         """Forget the statements that would share the trip of a next statement, because there is none."""
         self._ahead.clear()
         self._last = False
-        self._follow_up = None
 
 
 class Connector:
@@ -194,15 +168,35 @@ def _run_statements(
     return made
 
 
+def run_statements(statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.Connection) -> Sequence[Any] | None:
+    """Run the first statement and, if it returns a row, the other statements. Return the row of the last one. Blocks."""
+    row: Sequence[Any] | None = None
+    for text, arguments in statements:
+        rows = db.execute(text, arguments).fetchall()
+        if not rows:
+            return None
+        row = rows[0]
+    return row
+
+
+def _run_alone(statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.Connection) -> Sequence[Any] | None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        row = run_statements(statements, db)
+        db.commit()
+    except BaseException:
+        db.rollback()
+        raise
+    return row
+
+
 def _run(
-    statement: Callable[[sqlite3.Cursor], object], follow_up: FollowUp | None, db: sqlite3.Connection
+    statement: Callable[[sqlite3.Cursor], object], db: sqlite3.Connection
 ) -> tuple[Any, Sequence[Any], int, int | None]:
     cursor = db.cursor()
     try:
         statement(cursor)
         rows = cursor.fetchall() if cursor.description else ()
-        if follow_up is not None and rows:
-            follow_up.run(db)
         # SQLite knows the row count only after the last row
         return cursor.description, rows, cursor.rowcount, cursor.lastrowid
     finally:

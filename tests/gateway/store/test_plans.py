@@ -10,20 +10,29 @@ from sqlalchemy.dialects import sqlite
 from gateway.records.connection import ConnectionRef
 from gateway.store import ListFilter, LogPosition, Store
 from gateway.store.connection_rows import list_query
+from gateway.store.transactions import CompiledStatement
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
 @sqlite_only
-async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
+async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     others = [ConnectionRef("dev", "github", f"o{n}") for n in range(3)]
     seen, _ = await store.connections.put(new(), now=NOW)
     for ref in others:
         await store.connections.put(new(ref=ref), now=NOW)
     asked: list[tuple[str, Any]] = []
 
+    bind = CompiledStatement.bind
+
     def record_statement(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         asked.append((statement, parameters))
 
+    def record_bound(compiled: CompiledStatement, parameters: Any) -> Any:
+        statement, arguments = bind(compiled, parameters)
+        asked.append((statement, tuple(arguments)))
+        return statement, arguments
+
+    monkeypatch.setattr(CompiledStatement, "bind", record_bound)
     event.listen(Engine, "before_cursor_execute", record_statement)
     await store.connections.get(REF)
     await store.connections.marks([REF, *others])
@@ -32,7 +41,10 @@ async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
     assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
     assert await store.refreshes.extend_lease(REF, owner="a", **lease)
     saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}
-    assert await store.refreshes.save_refreshed(REF, owner="a", version=1, **saved)
+    row = await store.refreshes.save_refreshed(REF, owner="a", version=1, seen=seen, **saved)
+    assert row is not None
+    assert await store.refreshes.lease_refresh(REF, owner="b", **lease)
+    assert await store.refreshes.save_refreshed(REF, owner="b", version=2, **saved)
     event.remove(Engine, "before_cursor_execute", record_statement)
 
     plans = []
@@ -41,7 +53,7 @@ async def test_no_refresh_statement_scans_a_table(store: Store) -> None:
             if statement.startswith(("SELECT", "UPDATE", "DELETE")):
                 plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
                 plans.append((statement, [step[3] for step in plan]))
-    assert len(plans) > 6
+    assert len(plans) > 8
     assert [
         item for item in plans if any(step.startswith(("SCAN connections", "SCAN changes")) for step in item[1])
     ] == []

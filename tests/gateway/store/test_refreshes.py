@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -9,6 +10,7 @@ from sqlalchemy.engine import Engine
 
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.store import Store
+from gateway.store.transactions import CompiledStatement
 from gateway.vault.seal import KEY_ID
 from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
@@ -16,14 +18,21 @@ TTL = timedelta(seconds=60)
 
 
 @pytest.fixture
-async def statements() -> AsyncIterator[list[str]]:
-    """Yield a list with the first words of each statement."""
+async def statements(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]]:
+    """Yield a list that grows with each statement, through SQLAlchemy or without it."""
     sent: list[str] = []
+    bind = CompiledStatement.bind
 
     def note(_db: object, _cursor: object, statement: str, *_rest: object) -> None:
         if "pg_notify" not in statement:  # this statement runs after the commit, and concurrent commits share it
             sent.append(statement)
 
+    def note_bound(compiled: CompiledStatement, parameters: Any) -> Any:
+        bound = bind(compiled, parameters)
+        sent.append(bound[0])
+        return bound
+
+    monkeypatch.setattr(CompiledStatement, "bind", note_bound)
     event.listen(Engine, "before_cursor_execute", note)
     yield sent
     event.remove(Engine, "before_cursor_execute", note)
@@ -43,7 +52,7 @@ async def save_refreshed(store: Store, row: Connection, owner: str) -> Connectio
         now=NOW,
         previous=f"token {row.version}",
         previous_until=NOW + TTL,
-        uid=row.uid,
+        seen=row,
     )
 
 
@@ -57,19 +66,14 @@ async def claim_and_save(store: Store, row: Connection, owner: str = "a") -> Con
     return after
 
 
-async def test_on_postgresql_claim_and_save_are_one_statement_each(
+async def test_claim_and_save_are_one_statement_each_and_on_sqlite_one_more_for_the_change_log(
     store: Store, backend: str, statements: list[str]
 ) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    row = await claim_and_save(
-        store, row
-    )  # the first refresh of a process also prepares statements that later refreshes use
     statements.clear()
     await claim_refresh(store, row, "b")
     await save_refreshed(store, row, "b")
-    # two for the claim and two for the row, each with its data key; the driver adds the row to the change log
-    apart = 4
-    assert len(statements) == {"sqlite": apart, "postgresql": 2}[backend], statements
+    assert len(statements) == {"sqlite": 3, "postgresql": 2}[backend], statements
 
 
 async def test_others_see_a_renewal_in_the_change_log(open_test_store: StoreOpener) -> None:
@@ -98,6 +102,17 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     after = await store.connections.get(REF)
     assert after is not None
     assert (after.version, after.lease and after.lease.owner) == (row.version, "quick")
+
+
+async def test_a_renewal_keeps_an_edit_made_after_the_claim(store: Store) -> None:
+    row, _ = await store.connections.put(new(), now=NOW)
+    row = await claim_and_save(store, row)
+    assert await claim_refresh(store, row, "b")
+    await store.edits.set_metadata([REF], {"team": "b"}, merge=False, now=NOW + TTL)
+    after = await save_refreshed(store, row, "b")
+    assert after is not None
+    assert after == await store.connections.get(REF)
+    assert (after.version, after.metadata) == (row.version + 1, {"team": "b"})
 
 
 async def test_a_renewal_is_sealed_by_the_newest_data_key(open_test_store: StoreOpener) -> None:

@@ -460,7 +460,7 @@ async def refresh_connection(store: Store, round_: int) -> None:
         credential={"type": "API_KEY", "apiKey": f"k{round_}"},
         expires_at=None,
         now=clock.now(),
-        uid=row.uid,
+        seen=row,
     )
     assert saved is not None
 

@@ -9,14 +9,16 @@ from typing import Self
 import asyncpg
 import pytest
 from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
+from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
 from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import record_change
-from gateway.store.postgres.postgres_backend import CHANNEL
+from gateway.store.postgres.postgres_backend import CHANNEL, fetch_row, postgres_engines
 from gateway.store.tables import connections
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
@@ -217,3 +219,27 @@ async def test_missing_part_of_the_schema_says_what_to_do(store: Store, damage: 
 
     with pytest.raises(Unavailable, match=f"{lacks}, as after an incomplete restore; restore a complete backup"):
         await store.transactions.write(read_damaged)
+
+
+async def test_all_connections_are_replaced_when_one_turns_out_to_be_read_only(database: str) -> None:
+    """After a failover, each connection to the former primary is useless. Only the first statement must fail."""
+    engines = postgres_engines(database, PoolConfig())
+    async with engines.writer.connect() as one, engines.writer.connect() as other:
+        for db in (one, other):
+            await fetch_row(db, ("SELECT set_config('default_transaction_read_only', 'on', false)", []))
+    with pytest.raises(DBAPIError, match="read-only"):
+        async with engines.writer.connect() as db:
+            await fetch_row(db, ("INSERT INTO environments VALUES ($1, now())", ["new"]))
+    async with engines.writer.connect() as one, engines.writer.connect() as other:
+        for db in (one, other):
+            assert await fetch_row(db, ("SELECT current_setting('default_transaction_read_only')", [])) == ("off",)
+    await engines.dispose()
+
+
+async def test_failed_statement_leaves_its_connection_usable(database: str) -> None:
+    engines = postgres_engines(database, PoolConfig())
+    async with engines.writer.connect() as db:
+        with pytest.raises(DBAPIError):
+            await fetch_row(db, ("SELECT 1 / $1::int", [0]))
+        assert await fetch_row(db, ("SELECT 1", [])) == (1,)
+    await engines.dispose()

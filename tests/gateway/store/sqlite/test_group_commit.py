@@ -110,6 +110,35 @@ async def test_the_last_statement_of_a_write_does_not_commit_the_batch(
     assert len(commits) == 2, "none had to be done again by itself"
 
 
+async def test_refreshes_that_wait_are_committed_together_and_a_fenced_one_changes_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
+) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
+    rows = [(await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW))[0] for n in range(3)]
+    lease, saved = {"ttl": timedelta(seconds=30), "intent": "digest"}, {"expires_at": None, "now": NOW}
+    async with hold_writes(store) as tasks:
+        tasks += [
+            asyncio.create_task(store.refreshes.lease_refresh(row.ref, owner="a", seen=row, **lease))  # type: ignore[arg-type]
+            for row in rows
+        ]
+    assert [task.result() for task in tasks] == [True, True, True]
+    commits.clear()
+    async with hold_writes(store) as tasks:
+        tasks += [
+            asyncio.create_task(
+                store.refreshes.save_refreshed(row.ref, owner=owner, version=1, credential={}, seen=row, **saved)  # type: ignore[arg-type]
+            )
+            for row, owner in zip(rows, "aba", strict=True)
+        ]
+    assert len(commits) == 2, "that of what held them up, and theirs"
+    assert [task.result() is not None for task in tasks] == [True, False, True]
+    for row, task in zip(rows, tasks, strict=True):
+        stored = await store.connections.get(row.ref)
+        assert stored is not None
+        assert stored.version == (1 if task.result() is None else 2)
+        assert task.result() in (None, stored)
+
+
 async def test_lock_is_released_between_batches(
     store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:

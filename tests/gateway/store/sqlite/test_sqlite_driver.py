@@ -68,20 +68,20 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
 
 
 @sqlite_only
-async def test_claim_and_refresh_without_state_change_need_two_round_trips_each(
+async def test_claim_and_refresh_without_state_change_need_one_round_trip_each(
     store: Store, round_trips: list[Any]
 ) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
-    for version in (1, 2):  # the first claim of a process also prepares statements that later claims use
+    for version in (1, 2):
         before = len(round_trips)
         assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
         claimed = len(round_trips)
-        item = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
+        item = await store.refreshes.save_refreshed(REF, owner="a", version=version, seen=seen, **saved)
         assert item is not None
         seen = item
-    assert (claimed - before, len(round_trips) - claimed) == (2, 2)
+        assert (claimed - before, len(round_trips) - claimed) == (1, 1)
 
 
 async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, round_trips: list[Any]) -> None:
@@ -95,45 +95,35 @@ async def test_commit_shares_the_trip_of_the_last_statement(engines: Engines, ro
     assert len(round_trips) == before, "nothing is left to commit"
 
 
-async def test_an_insert_shares_the_trip_of_the_statement_that_it_follows(
-    engines: Engines, round_trips: list[Any]
-) -> None:
-    insert, update = (
-        "INSERT INTO things (name) VALUES (:name)",
-        text("UPDATE things SET id = 7 WHERE id = 1 RETURNING id"),
-    )
+UPDATE = "UPDATE things SET name = name || '!' WHERE id = ? RETURNING id"
+INSERT = "INSERT INTO things (name) VALUES (?) RETURNING id"
 
-    async def write(name: str) -> int | None:
-        async with engines.writer.begin() as db:
-            driver: Any = (await db.get_raw_connection()).driver_connection
-            follow_up = driver.follow_next(insert, {"name": name}, ends=True)
-            await db.execute(update)
-            row_id: int | None = follow_up.row_id
-            return row_id
 
-    assert await write("too early") is None, "the update changes no row, so the insert must not run"
-    async with engines.writer.begin() as db:
-        await db.execute(text(insert), {"name": "a"})
+async def run_all(engines: Engines, *statements: tuple[str, list[Any]]) -> Any:
+    async with engines.writer.connect() as db:
+        return await engines.run_in_one_trip(db, statements)
+
+
+async def names(engines: Engines) -> list[str]:
+    async with engines.reader.connect() as db:
+        return list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars())
+
+
+async def test_statements_without_code_between_them_are_one_trip(engines: Engines, round_trips: list[Any]) -> None:
+    assert await run_all(engines, (UPDATE, [1]), (INSERT, ["too early"])) is None, "the first statement changed no row"
     before = len(round_trips)
-    assert await write("b") == 8
-    assert len(round_trips) - before == 1, "update, insert and commit"
-    async with engines.reader.connect() as db:
-        assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "b"]
+    assert await run_all(engines, (INSERT, ["a"])) == (1,)
+    assert await run_all(engines, (UPDATE, [1]), (INSERT, ["b"])) == (2,)
+    assert len(round_trips) - before == 2, "each with its commit"
+    assert await names(engines) == ["a!", "b"]
 
 
-async def test_an_insert_that_fails_undoes_the_statement_that_it_follows(engines: Engines) -> None:
-    async def write() -> None:
-        async with engines.writer.begin() as db:
-            driver: Any = (await db.get_raw_connection()).driver_connection
-            driver.follow_next("INSERT INTO things (name) VALUES (:name)", {"name": "a!"}, ends=True)
-            await db.execute(text("UPDATE things SET name = name || '!' RETURNING id"))
-
-    async with engines.writer.begin() as db:
-        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
-    with pytest.raises(IntegrityError):
-        await write()
-    async with engines.reader.connect() as db:
-        assert list((await db.execute(text("SELECT name FROM things"))).scalars()) == ["a"]
+async def test_statement_that_fails_undoes_those_before_it(engines: Engines) -> None:
+    await run_all(engines, (INSERT, ["a"]))
+    with pytest.raises(sqlite3.IntegrityError):
+        await run_all(engines, (UPDATE, [1]), (INSERT, ["a!"]))
+    assert await names(engines) == ["a"]
+    assert await run_all(engines, (UPDATE, [1])) == (1,), "the connection is not in the middle of a transaction"
 
 
 async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> None:
