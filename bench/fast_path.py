@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -56,7 +57,10 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "turns", "trace", "post", "ids", "headers", "events", "bursts", "agent", "agent-ids", "minted")
+SHAPES: Final = (
+    *("get", "turns", "trace", "post", "ids", "headers", "events", "bursts"),
+    *("close", "agent", "agent-ids", "minted"),
+)
 MESSAGES: Final = ("agent", "agent-ids")  # the shapes that are messages to the MCP endpoint
 AGENT_BODY: Final = json.dumps(BODY)  # body of the call that the shape `agent` sends
 BURST: Final = 7  # events that arrive in one read
@@ -78,6 +82,9 @@ class DiscardingTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def abort(self) -> None:
         pass
 
@@ -87,8 +94,10 @@ class DiscardingTransport(asyncio.Transport):
 class Stage:
     """A gateway with one client. Connection `c0` has a provider that does not exist."""
 
-    def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
-        self.fast_path, self.runtime, self.client = fast_path, runtime, client
+    def __init__(
+        self, fast_path: FastPath, runtime: Runtime, new_client: Callable[[], ClientProtocol], key: str, agent: str
+    ) -> None:
+        self.fast_path, self.runtime, self.new_client, self.client = fast_path, runtime, new_client, new_client()
         self.caller, self.provider = DiscardingTransport(), DiscardingTransport()
         self.names = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\n"
         self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
@@ -107,6 +116,8 @@ class Stage:
             key = f"{self.agent}Provider-Config-Key: {INTEGRATION}\r\n"
         elif shape == "headers":
             extra = "".join(f"X-Extra-{number}: {'h' * 244}\r\n" for number in range(28))
+        elif shape == "close":
+            extra = "Connection: close\r\n"
         elif shape not in ("get", "turns", "trace"):
             extra, body = "Content-Type: application/json\r\nContent-Length: 300\r\n", "x" * 300
         made = []
@@ -184,9 +195,24 @@ class Stage:
             while not self.client.idle:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
+    async def run_connections(self, requests: list[bytes]) -> None:
+        """Make each request on a connection of its own, which the gateway closes after the response."""
+        responded = self.connection.data_received
+        for request in requests:
+            client = self.new_client()
+            client.connection_made(self.caller)
+            await asyncio.sleep(0)
+            client.data_received(request)
+            for piece in self.response:
+                responded(piece)
+            client.connection_lost(None)
+            await asyncio.sleep(0)
+
     async def run_shape(self, shape: str, requests: list[bytes]) -> None:
         if shape in MESSAGES:
             await self.run_messages(requests)
+        elif shape == "close":
+            await self.run_connections(requests)
         else:
             self.run(requests)
 
@@ -246,7 +272,7 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
         for number in range(IN_TURN if measure.shape == "turns" else 1):
             await runtime.live.open_connection("bench", INTEGRATION, f"c{number}")
         server: Any = runner.server
-        stage = Stage(server.fast_path, runtime, server(), key, agent)
+        stage = Stage(server.fast_path, runtime, server, key, agent)
         await stage.open()
         freeze_startup_objects()
         await measure_stage(stage, measure)

@@ -6,12 +6,14 @@ Ordinary proxied requests go to the fast path (`FastPath.start_exchange`), and m
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import structlog
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.tcp_helpers import tcp_keepalive
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
@@ -77,12 +79,13 @@ class ClientProtocol(RequestHandler):
         "_client_closed",
         "_discards_input",
         "_fast_exchange",
+        "_handler_started",
         "_head_bytes",
         "_held",
         "_held_back",
+        "_is_new",
         "_line",
         "_odd_line",
-        "_parser_unused",
         "_parts",
         "_queued",
         "_refused",
@@ -112,7 +115,8 @@ class ClientProtocol(RequestHandler):
         self._line: bytes | None = b""  # received part of the request line; None after the line is complete
         self._odd_line = False
         self._held = b""  # bytes that wait, because too many requests are queued or a request is on the fast path
-        self._parser_unused = True  # aiohttp has received no bytes yet, and its handler might not have started
+        self._handler_started = False  # whether aiohttp's handler waits for messages; only the chain needs it
+        self._is_new = True  # whether `enforce_time_limits` has not been called yet
         self._discards_input = False  # whether the bytes that follow are discarded
         self.head_since = 0.0
         # Not None while the client gets time to read the last response. Done when the client has disconnected.
@@ -131,8 +135,11 @@ class ClientProtocol(RequestHandler):
     @property
     def idle(self) -> bool:
         """Whether the connection is between two requests, or before the first request."""
-        waits = self._waiter is not None and not self._messages
-        return waits and self._client_closed is None and not self.on_fast_path
+        return self._waits_for_message and self._client_closed is None and not self.on_fast_path
+
+    @property
+    def _waits_for_message(self) -> bool:
+        return (self._waiter is not None or not self._handler_started) and not self._messages
 
     @property
     def held_bytes(self) -> int:
@@ -150,8 +157,14 @@ class ClientProtocol(RequestHandler):
         return self._fast_exchange is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        """Wait for the first request. Unlike aiohttp's method, start no task and no timer, and set no socket option.
+
+        The event loop has already set TCP_NODELAY. `enforce_time_limits` replaces the timer and sets SO_KEEPALIVE.
+        """
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
+        self._server.connection_made(self, self.transport)
         self.head_since = self._loop.time()
+        self._next_keepalive_close_time = self.head_since + self._keepalive_timeout
         if self._server.full:
             self._refuse_connection()
 
@@ -209,12 +222,25 @@ class ClientProtocol(RequestHandler):
 
         `now`: the loop's time. `begun_by`: a request head is late if the wait for it began before this time.
         """
+        is_new, self._is_new = self._is_new, False
+        if is_new:
+            self._probe_client()
         if self._fast_exchange is not None:
             self._fast_exchange.enforce_time_limits(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
             self._cut_if_unread(now)
-        elif 0.0 < self.head_since < begun_by and self.idle:
+        elif (
+            (0.0 < self.head_since < begun_by or now >= self._next_keepalive_close_time)
+            and self.idle
+            and not is_new  # if the process was blocked, the bytes of a new connection are not read yet
+        ):
             self.force_close()
+
+    def _probe_client(self) -> None:
+        """Let the kernel check that the client still exists. Connections that soon close do without this."""
+        if self.transport is not None and not self.transport.is_closing():
+            with suppress(OSError):  # the client has just reset the connection
+                tcp_keepalive(self.transport)
 
     def _cut_if_unread(self, now: float) -> None:
         """Close the connection if the client reads nothing of a response for too long.
@@ -285,8 +311,7 @@ class ClientProtocol(RequestHandler):
         if self._queued:
             self.send_queued()  # send these bytes before any bytes that `data` causes
         fast_path = self._server.fast_path
-        waits = self._waiter is not None or self._parser_unused
-        if fast_path is not None and waits and not self._messages and self._between_messages and data:
+        if fast_path is not None and data and self._waits_for_message and self._between_messages:
             started = fast_path.start_exchange(self, data) or fast_path.mcp_fast_path.start_message(self, data)
             if started is not None:
                 self._fast_exchange, self.head_since = started[0], 0.0
@@ -343,7 +368,9 @@ class ClientProtocol(RequestHandler):
     #       ▸ _admit  checks the head (`check_head`) and the limits; afterwards aiohttp handles the request
 
     def _read(self, data: bytes) -> None:
-        self._parser_unused = False
+        if not self._handler_started and self.transport is not None and not self._discards_input:
+            self._handler_started = True
+            self._task_handler = self._server.context.run(self._loop.create_task, self.start())
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)

@@ -1,6 +1,7 @@
 """Replaces aiohttp's runner: exact bytes, strict framing, limits, and a drain that lets streams finish."""
 
 import asyncio
+import contextvars
 import math
 from collections.abc import Iterator
 from typing import Any, Final
@@ -50,6 +51,8 @@ class GatewayServer(Server):
 
     `draining`: whether every response closes its connection. `refused_connections`: number of connections above the
     limit `max_connections` that are being refused now. `fast_path`: None if the application has no fast path.
+    `context`: the context in which connections handle requests, so that no connection inherits the trace of another
+    request.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class GatewayServer(Server):
     ) -> None:
         super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
         self.app = app
+        self.context = contextvars.copy_context()
         self.draining = False
         self.head_bytes = head_bytes
         self.answer_idle_s = answer_idle_s
@@ -123,7 +127,8 @@ class GatewayServer(Server):
                 connection.announce_end()
 
     def _plan(self) -> None:
-        self._overdue_timer = self._loop.call_later(min(1.0, self._head_s / 4), self._close_overdue)
+        interval_s = min(1.0, self._head_s / 4, self._options["keepalive_timeout"])
+        self._overdue_timer = self._loop.call_later(interval_s, self._close_overdue)
 
     def _close_overdue(self) -> None:
         """Close connections that exceed a time limit, and let the fast path forget old request heads.

@@ -32,7 +32,7 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
             "_buffer_paused", "_close", "_current_request", "_force_close", "_keepalive_timeout", "_lingering_time", "_loop",
             "_make_error_handler", "_manager", "_max_msg_queue_size", "_messages", "_msg_queue_resume_size",
             "_next_keepalive_close_time", "_parser", "_paused", "_payload_parser", "_process_keepalive", "_reading_paused",
-            "_request_count", "_resume_transport_reading", "_upgraded", "_waiter",
+            "_request_count", "_resume_transport_reading", "_task_handler", "_upgraded", "_waiter",
         }),
     ),
     "aiohttp.web_protocol": (lambda: aiohttp.web_protocol, frozenset({"_ErrInfo"})),

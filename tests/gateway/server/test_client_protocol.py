@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 
 import pytest
 from aiohttp import web
@@ -12,7 +13,7 @@ from gateway.server import runner
 from gateway.server.runner import refuse_inflated, refuse_without_c_parser
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange, parsed
-from tests.gateway.server.conftest import Served
+from tests.gateway.server.conftest import Served, Shown, served
 from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 LAST = b"Connection: close\r\n"
@@ -88,6 +89,38 @@ async def test_one_connection_serves_many_chunked_uploads(server: Served) -> Non
             body = b"upload %d \r\n\r\n with empty lines \r\n\r\n" % n
             client.send(echo(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)))
             assert (await client.response()).body == body
+
+
+def handlers() -> int:
+    """Return how many of aiohttp's handlers run, which is at most one for each client connection."""
+    return sum("RequestHandler.start" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+
+async def test_a_handler_starts_with_the_first_request_that_needs_it(server: Served) -> None:
+    async with dial(server.port) as client, dial(server.port), asyncio.timeout(PATIENCE_S):
+        while server.runner.client_connections < 2:
+            await asyncio.sleep(0)
+        assert handlers() == 0
+        client.send(get(b"/one"))
+        assert (await client.response()).body == b"/one"
+        assert handlers() == 1
+        client.send(get(b"/two"))
+        assert (await client.response()).body == b"/two"
+        assert handlers() == 1
+
+
+async def test_the_kernel_probes_the_clients_of_connections_that_stay_open(shown: Shown) -> None:
+    serving = await served(shown, head_s=0.2)
+    async with dial(serving.port) as client:
+        client.send(get(b"/wait"))
+        await asyncio.wait_for(shown.entered.wait(), PATIENCE_S)
+        (connection,) = serving.runner.servers[0].connections
+        assert connection.transport is not None
+        sock = connection.transport.get_extra_info("socket")
+        async with asyncio.timeout(PATIENCE_S):
+            while not sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE):
+                await asyncio.sleep(0)
+    await serving.runner.cleanup()
 
 
 async def test_pipelined_requests_get_responses_in_order(server: Served) -> None:

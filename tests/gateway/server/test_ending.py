@@ -1,7 +1,9 @@
 """How client connections end: late heads, idle connections, clients that disconnect, and a server that stops."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -61,11 +63,31 @@ async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick_server: S
         assert (await client.response()).body == b"/again"
 
 
+async def test_after_a_blocked_turn_the_bytes_of_a_new_connection_are_read_before_it_is_late(
+    steady_server: Served,
+) -> None:
+    async with dial(steady_server.port) as client, asyncio.timeout(PATIENCE_S):
+        while not steady_server.runner.client_connections:
+            await asyncio.sleep(0)
+        connection: Any
+        (connection,) = steady_server.runner.servers[0].connections
+        connection.enforce_time_limits(0.0, begun_by=math.inf)
+        client.send(get(b"/one"))
+        assert (await client.response()).status == 200
+
+
 async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
     serving = await served(shown, keep_alive_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/one"))
         assert (await client.response()).status == 200
+        assert await client.until_closed() == b""
+    await serving.runner.cleanup()
+
+
+async def test_a_connection_without_a_request_is_closed_after_a_while(shown: Shown) -> None:
+    serving = await served(shown, keep_alive_s=0.05, head_s=1000.0)
+    async with dial(serving.port) as client:
         assert await client.until_closed() == b""
     await serving.runner.cleanup()
 
