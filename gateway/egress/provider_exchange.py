@@ -36,13 +36,15 @@ class ProviderExchange(Protocol):
     """A response whose head has arrived.
 
     `length`: the declared Content-Length, or None. `headers`: the header fields with their order, duplicates and case.
-    In `headers` and `reason`, bytes that are not UTF-8 are lone surrogates.
+    In `headers` and `reason`, bytes that are not UTF-8 are lone surrogates. `held_bytes`: number of bytes of the body
+    that have arrived and that `read` has not returned yet.
     """
 
     status: int
     reason: str
     headers: Fields
     length: int | None
+    held_bytes: int
 
     @property
     def peer(self) -> str | None:

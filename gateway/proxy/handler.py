@@ -79,9 +79,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             body = await body_of(request, exchange)
             if upgrade is None and is_shaped(request, exchange):
                 response, content = await shaped_response(request, exchange, body, watch, attempts.count)
-                await response.prepare(request)
-                await response.write(content)
-                await response.write_eof()
+                await _write_whole(content, response, request)
                 return response
             response = _head(request, exchange, body, attempts.count)
             if upgrade is not None:
@@ -139,6 +137,11 @@ async def _pass_on(
         return
     content = await filtered_whole(request, body, watch)
     response.length_of(content)
+    await _write_whole(content, response, request)
+
+
+async def _write_whole(content: bytes, response: PassedResponse, request: web.Request) -> None:
+    response.head_waits = True
     await response.prepare(request)
     await response.write(content)
     await response.write_eof()
@@ -147,6 +150,7 @@ async def _pass_on(
 async def _write_parts(
     body: ResponseBody | FilteredEvents, response: PassedResponse, request: web.Request, watch: ExchangeWatch
 ) -> None:
+    response.head_waits = isinstance(body, ResponseBody) and body.has_arrived
     await response.prepare(request)
     parts: Iterator[bytes] | None = body.first
     while parts is not None:

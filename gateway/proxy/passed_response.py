@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http_writer import StreamWriter
 
 from gateway import clock
 from gateway.connections.opened import OpenedConnection
@@ -43,10 +44,13 @@ class PassedResponse(web.StreamResponse):
 
     `length`: length of the body in bytes; None if unknown. `cut`: whether the response broke off. `broke_off`: error
     code in the trailer of a paged response, whose status was sent before the error; None without an error.
+    `head_waits`: whether the first call of `write` sends the head too. Set this only if the first piece of the body has
+    already arrived.
     """
 
     cut = False
     broke_off: str | None = None
+    head_waits = False
 
     def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
         super().__init__(status=status, reason=printable(reason))
@@ -77,6 +81,9 @@ class PassedResponse(web.StreamResponse):
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the caller has disconnected")
+        if self.head_waits and isinstance(writer, StreamWriter):
+            writer._headers_buf = head
+            return
         transport.write(head)
         writer.output_size += len(head)
 
@@ -132,6 +139,11 @@ class ResponseBody:
     exchange: ProviderExchange
     decoder: Decoder | None
     first: Iterator[bytes]
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether `next` returns a piece of the body without waiting."""
+        return self.decoder is None and self.exchange.held_bytes > 0
 
     async def next(self) -> Iterator[bytes] | None:
         """Return the parts of the next piece; None at the end of the body. Consume the parts before the next call."""

@@ -244,11 +244,12 @@ async def gateway_to(
     under: str = "",
     egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
+    end: Handler = forward,
 ) -> AsyncIterator[Gateway]:
     """Run a gateway with one known connection. `under`: the path prefix at which a host application mounts the gateway."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = FakeConnectionCache({opened.connection.ref: opened})
-    app = application(live, egress, egress_limits=egress_limits, limits=limits)
+    app = application(live, egress, end, egress_limits=egress_limits, limits=limits)
     if under:
         host = web.Application()
         host.add_subapp(under, app)

@@ -11,12 +11,13 @@ import tomllib
 from asyncio.streams import FlowControlMixin
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp.web_protocol
 import aiosqlite
 import pytest
 from aiohttp import web
+from aiohttp.http_writer import StreamWriter
 from aiohttp.test_utils import make_mocked_request
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -38,6 +39,10 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
     "aiohttp.web_protocol": (lambda: aiohttp.web_protocol, frozenset({"_ErrInfo"})),
     "aiohttp's Request": (lambda: make_mocked_request("GET", "/"), frozenset({"_cache", "_match_info"})),
     "aiohttp's StreamResponse": (web.StreamResponse, frozenset({"_payload_writer", "_req"})),
+    "aiohttp's StreamWriter": (
+        lambda: StreamWriter(cast(Any, None), cast(Any, None)),
+        frozenset({"_headers_buf"}),
+    ),
     "aiohttp's Application": (web.Application, frozenset({"_state"})),
     "aiosqlite's Connection": (
         lambda: aiosqlite.Connection(lambda: sqlite3.connect(":memory:"), 64),

@@ -8,9 +8,11 @@ import struct
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
+from gateway.proxy import forward
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import PUBLIC_URL, gateway_to, opened_at
 from tests.fakes.raw_provider import Script, raw_provider, read_message
@@ -252,6 +254,59 @@ async def test_unrequested_bytes_between_two_calls_are_not_a_response() -> None:
     assert first.endswith(b"ok")
     assert second.endswith(b"ok")
     assert provider.connections == 2
+
+
+class RecordedTransport:
+    """A client's transport. `written`: what each call of `write` has written."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def pieces_written(script: Script | bytes) -> list[bytes]:
+    """Return what the gateway writes to the caller when the provider sends this response, one item for each write."""
+    recorded: list[RecordedTransport] = []
+
+    async def end(request: web.Request) -> web.StreamResponse:
+        protocol: Any = request.protocol
+        protocol.transport = RecordedTransport(protocol.transport)
+        recorded.append(protocol.transport)
+        return await forward(request)
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), end=end) as gateway:
+        await gateway.call("/proxy/x")
+    return recorded[0].written
+
+
+async def test_a_head_and_a_body_that_arrive_together_are_written_together() -> None:
+    (whole,) = await pieces_written(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab")
+    assert whole.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert whole.endswith(b"\r\n\r\nab")
+
+
+async def test_a_head_does_not_wait_for_the_body() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+        await more.wait()
+        writer.write(b"ab")
+
+    more = asyncio.Event()
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"GET /proxy/x HTTP/1.1\r\nConnection: close\r\n{OURS}\r\n\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+        more.set()
+        assert await reader.read() == b"ab"
+        writer.close()
 
 
 async def test_events_pass_one_by_one_with_buffering_disabled_for_proxies() -> None:
