@@ -5,7 +5,7 @@ A kept response can be read only with the key that made the call. The memory is 
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway import clock
@@ -13,6 +13,7 @@ from gateway import clock
 KEPT_S: Final = 600.0
 MAX_BYTES: Final = 64 << 20  # maximum for all keys of one worker
 SHARE_BYTES: Final = 16 << 20  # maximum for one key
+ENTRY_BYTES: Final = 1024  # counted for each response in addition to its body, so that small ones are limited too
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,14 @@ class KeptResponse:
 
 
 class KeptResponses:
-    """Keeps whole responses for `KEPT_S` seconds; removes the oldest responses earlier if memory is short."""
+    """Keeps whole responses for `KEPT_S` seconds; removes the oldest responses earlier if memory is short.
+
+    `size`: the bytes that are counted now. The cost of a call does not depend on the number of kept responses.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
+        self._shares: dict[str, _Share] = {}
         self.size = 0
 
     def keep(self, share: str, media_type: str, body: bytes) -> str | None:
@@ -35,19 +40,20 @@ class KeptResponses:
 
         `share`: identifies the key (`Caller.share`).
         """
-        if len(body) > SHARE_BYTES:
+        size = len(body) + ENTRY_BYTES
+        if size > SHARE_BYTES:
             return None
         self._sweep()
-        own = sum(len(kept.body) for kept in self._kept.values() if kept.share == share)
-        for response_id, kept in list(self._kept.items()):
-            if own + len(body) > SHARE_BYTES and kept.share == share:
-                own -= len(kept.body)
-                self._drop(response_id)
-        while self._kept and self.size + len(body) > MAX_BYTES:
+        while (own := self._shares.get(share)) is not None and own.size + size > SHARE_BYTES:
+            self._drop(next(iter(own.ids)))
+        while self._kept and self.size + size > MAX_BYTES:
             self._drop(next(iter(self._kept)))
         response_id = secrets.token_urlsafe(16)
         self._kept[response_id] = KeptResponse(share, media_type, body, clock.monotonic() + KEPT_S)
-        self.size += len(body)
+        own = self._shares.setdefault(share, _Share())
+        own.ids[response_id] = None
+        own.size += size
+        self.size += size
         return response_id
 
     def get(self, share: str, response_id: str) -> KeptResponse | None:
@@ -62,4 +68,18 @@ class KeptResponses:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, response_id: str) -> None:
-        self.size -= len(self._kept.pop(response_id).body)
+        kept = self._kept.pop(response_id)
+        size, own = len(kept.body) + ENTRY_BYTES, self._shares[kept.share]
+        self.size -= size
+        own.size -= size
+        del own.ids[response_id]
+        if not own.ids:
+            del self._shares[kept.share]
+
+
+@dataclass(slots=True)
+class _Share:
+    """The responses kept for one key: their ids, the oldest first, and the bytes that are counted for them."""
+
+    ids: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    size: int = 0

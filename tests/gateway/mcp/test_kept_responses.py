@@ -1,6 +1,8 @@
 """Complete responses are kept for their key, for minutes, within a memory limit."""
 
-from gateway.mcp.kept_responses import KEPT_S, MAX_BYTES, SHARE_BYTES, KeptResponses
+from time import process_time
+
+from gateway.mcp.kept_responses import ENTRY_BYTES, KEPT_S, MAX_BYTES, SHARE_BYTES, KeptResponses
 from tests.fakes.clock import Clock
 
 
@@ -21,7 +23,7 @@ def test_a_key_evicts_its_own_responses_first_and_the_total_is_limited(clock: Cl
     kept = KeptResponses()
     other = kept.keep("other", "", b"o")
     assert other is not None
-    large = bytes(SHARE_BYTES // 2)
+    large = bytes(SHARE_BYTES // 2 - ENTRY_BYTES)
     first, second, third = [kept.keep("1", "", large) for _ in range(3)]
     assert first is not None
     assert second is not None
@@ -39,3 +41,28 @@ def test_a_response_larger_than_a_keys_share_is_not_kept() -> None:
     kept = KeptResponses()
     assert kept.keep("1", "", bytes(SHARE_BYTES + 1)) is None
     assert kept.size == 0
+
+
+def test_small_responses_are_limited_too(clock: Clock) -> None:
+    kept = KeptResponses()
+    other = kept.keep("other", "", b"o")
+    assert other is not None
+    ids = [kept.keep("1", "", b"x") for _ in range(SHARE_BYTES // ENTRY_BYTES + 1)]
+    assert sum(item is not None and kept.get("1", item) is not None for item in ids) < SHARE_BYTES // ENTRY_BYTES
+    assert kept.size <= SHARE_BYTES + 2 * ENTRY_BYTES
+    assert kept.get("other", other) is not None
+
+
+def test_cost_of_keeping_does_not_depend_on_the_number_of_kept_responses(clock: Clock) -> None:
+    def cost_of_calls(kept: KeptResponses) -> float:
+        started = process_time()
+        for number in range(200):
+            kept.keep(f"key {number % 5}", "", b"x")
+        return process_time() - started
+
+    few = min(cost_of_calls(KeptResponses()) for _ in range(5))
+    full = KeptResponses()
+    for number in range(5_000):
+        full.keep(f"key {number % 5}", "", b"x")
+    many = min(cost_of_calls(full) for _ in range(5))
+    assert many < 10 * few, (few, many)
