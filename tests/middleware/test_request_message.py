@@ -11,6 +11,7 @@ from gateway.middleware import request_message as limits
 from gateway.middleware.chain import Chain, Handler
 from gateway.middleware.request_message import MAX_JSON_BYTES, invite_body, json_only, read_limited_body, strict
 from gateway.middleware.response_shape import error_shape, request_id
+from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import RawResponse, dial, exchange, parsed
 from tests.middleware.conftest import Serve
@@ -126,6 +127,24 @@ async def test_slow_body_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatc
         response = await client.response()
     assert (response.status, response.error["code"]) == (400, "invalid_body")
     assert response.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize(("rate", "status"), [(1, 200), (0, 200), (1000, 400)], ids=["above", "no minimum", "below"])
+async def test_minimum_rate_of_a_body_applies_after_the_grace_period(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, clock: Clock, rate: int, status: int
+) -> None:
+    bodies = limits.ArrivingBodies(1 << 20)
+    monkeypatch.setattr(limits, "ARRIVING_BODIES", bodies)
+    monkeypatch.setattr(limits, "DEFAULT_LIMITS", replace(limits.DEFAULT_LIMITS, body_bytes_per_s=rate))
+    async with dial(await serve(API, show)) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 102\r\n\r\n" + b'"' + b"x" * 99)
+        await wait_for_bytes(bodies, 100)
+        clock.ahead_s += limits.DEFAULT_LIMITS.body_grace_s + 1  # 100 bytes in 21 s
+        client.send(b"x")
+        if status == 200:
+            await wait_for_bytes(bodies, 101)
+            client.send(b'"')
+        assert (await client.response()).status == status
 
 
 async def wait_for_bytes(bodies: limits.ArrivingBodies, size: int) -> None:

@@ -4,9 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway import clock as our_clock
 from gateway.egress.client import Timeouts
 from gateway.server.client_protocol import ClientProtocol
+from tests.fakes import raw
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
@@ -119,3 +122,51 @@ async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, 
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in response.head.raw
         assert b"\r\nGateway-Attempts: 2\r\n" in response.head.raw
         assert running.fast_path.handed_over == 1
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"body_idle_s": 0.2}, b"The request body stalled: no byte arrived"),
+        ({"upload_grace_s": 0.1, "upload_bytes_per_s": 100_000}, b"(server.limits.upload_bytes_per_s)"),
+    ],
+    ids=["stalled", "too slow"],
+)
+async def test_limits_of_gateway_yaml_end_a_slow_upload(
+    tmp_path: Path, fast_path: bool, limits: dict[str, float], message: bytes
+) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+        running.document["server"]["limits"] = limits
+        await running.restart()
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get(method=b"POST", more=b"Content-Length: 1000000\r\n"))
+            response = asyncio.create_task(client.response(b"POST"))
+            while not response.done():
+                await client.send(b"" if "body_idle_s" in limits else b"x")
+                await asyncio.wait([response], timeout=0.02)
+        found = await response
+        assert (found.status, message in found.body.data) == (400, True), found
+        if fast_path:
+            assert running.fast_path.taken == 1
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
+async def test_response_that_stalls_for_idle_s_of_gateway_yaml_is_cut(tmp_path: Path, fast_path: bool) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            writer.write(OK if b"/warm" in head else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+
+    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+        running.document["egress"]["timeouts"] = {"idle_s": 0.2}
+        await running.restart()
+        await warm(running)
+        async with raw.dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S / 2):  # the default is 60 s
+            client.send(get())
+            received = await client.until_closed()
+        assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert received.endswith(b"\r\n\r\nhalf")
+        if fast_path:
+            assert running.fast_path.taken == 1
