@@ -27,6 +27,7 @@ from gateway.refresh.token_exchange import ExchangeLost
 from gateway.secret import Secret
 from tests.fakes.journal import left, living
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import raw_provider
 
 AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
@@ -184,6 +185,16 @@ async def test_only_allowed_networks_are_connected(pair: Pair, request_: Request
     assert raised.value.kind == "refused"
     assert journal_records(entry) == []
     assert (await pair.parent.send(request_)).status == 200
+
+
+async def test_token_requests_go_through_the_outbound_proxy(pair: Pair, request_: Request, server: TestServer) -> None:
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+    async with raw_provider(refusal, close=True) as outbound:
+        route = replace(request_.route, proxy=f"http://127.0.0.1:{outbound.port}")
+        call = replace(request_.call, url=f"https://127.0.0.1:{server.port}/token")
+        with pytest.raises(EgressError, match="outbound proxy"):
+            await pair.parent.send(replace(request_, route=route, call=call))
+    assert outbound.request_line() == f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"
 
 
 async def test_lost_parent_is_reported_and_the_exchange_may_have_happened(
