@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.load import Load, Upstream
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import free_port
 from tests.fakes.processes import Files, ServingProcess, head, serving
 from tests.fakes.raw import exchange, parsed
 
@@ -95,6 +96,29 @@ async def test_metrics_may_be_compressed_and_are_not_on_the_public_port(tmp_path
         assert parsed(await exchange(gateway.port, request)).status == 404
         response = parsed(await exchange(admin, request.replace(b"/metrics", b"/providers")))
         assert (response.status, response.error["code"]) == (404, "not_found")
+
+
+async def listens(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_each_port_is_open_only_on_its_own_host(tmp_path: Path) -> None:
+    """Callers of `server.host` reach neither the metrics nor the console if these have hosts of their own."""
+    hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+    public, admin, console = ports = (free_port(), free_port(), free_port())
+    files = Files(tmp_path, 1, host=hosts[0], port=public, admin_host=hosts[1], admin_port=admin)
+    files.document["console"] = {"enabled": True, "host": hosts[2], "port": console}
+    files.write()
+    async with serving(files) as gateway:
+        assert gateway.metrics_url == f"http://{hosts[1]}:{admin}/metrics"
+        assert "gateway_build_info" in await gateway.metrics()
+        opened = [(host, port) for host in hosts for port in ports if await listens(host, port)]
+    assert opened == list(zip(hosts, ports, strict=True))
 
 
 async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fakes.gateways import document
+from tests.fakes.gateways import SECRET_KEY, document
 from tests.fakes.migrated import create_database
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.raw import exchange, parsed
+from tests.fakes.raw import dial, exchange, parsed
 
 # The gateway runs in processes of its own, so the test needs to run with one event loop only, not also with uvloop.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -111,6 +111,19 @@ async def test_after_the_signal_it_is_not_ready_and_still_serves_for_notice_s(
         assert time.monotonic() - began >= 2
         assert statuses
         assert set(statuses[1:]) == {503}
+        assert (await gateway.wait_for_end())[0] == 0
+
+
+async def test_request_in_flight_is_cut_after_drain_s(tmp_path: Path) -> None:
+    """Without `drain_s`, the request would get 30 s, and its body would get the response 400 after `body_idle_s`."""
+    async with serve(tmp_path, notice_s=0, drain_s=0.1, limits={"body_idle_s": 15}) as gateway:
+        await gateway.ready()
+        async with dial(gateway.port) as client:
+            fields = f"Host: gw\r\nAuthorization: Bearer {SECRET_KEY}\r\nContent-Length: 9\r\nExpect: 100-continue"
+            client.send(f"POST /connections HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+            await client.until(b"HTTP/1.1 100 Continue\r\n\r\n")
+            gateway.process.send_signal(signal.SIGTERM)
+            assert await client.until_closed() == b""
         assert (await gateway.wait_for_end())[0] == 0
 
 
