@@ -18,6 +18,7 @@ from gateway.mcp.rule_tools import OperationPlace, RuleTool, tools_of
 from gateway.mcp.tool_list import call_api, tool_json, tools_to_show
 from gateway.off_loop import off_loop
 from gateway.records.access import ANY_INTEGRATION
+from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import ListFilter
 
@@ -34,7 +35,7 @@ class KnownTools:
     each integration that the key can use; None if the path is unknown. `tools`: the tools by name. `named`: the result
     of `KeyTools.named_connections`. `candidates`: the result of `KeyTools.candidates` if the key's limits alone give
     it, else empty. `may_list`: whether the key is allowed to list connections. `chosen`: the connection of a call that
-    names none, by tool; only for tools that were called.
+    names none, by tool, as text and as reference; only for tools that were called.
     """
 
     generation: Generation
@@ -45,7 +46,7 @@ class KnownTools:
     named: list[str] | None
     candidates: Mapping[str, str]
     may_list: bool
-    chosen: dict[str, str] = field(default_factory=dict)
+    chosen: dict[str, tuple[str, ConnectionRef]] = field(default_factory=dict)
 
 
 _cache: Final[WeakKeyDictionary[Policy, KnownTools]] = WeakKeyDictionary()

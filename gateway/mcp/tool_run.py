@@ -82,7 +82,7 @@ class ToolRun:
             if call.connection is None and not candidates:
                 candidates = await self._tools.candidates()
             connection = chosen_connection(call, candidates)
-            if tool is not None and not self._is_placed(tool, call, connection):
+            if tool is not None and not self._is_placed(tool, call, self._ref(connection)):
                 call = await self._place_call(tool, call, arguments, connection)
             prepared = self._prepare(tool, name, call, connection, select)
             declined = RefusedCalls(self._request).declined_result(prepared.call)
@@ -109,14 +109,16 @@ class ToolRun:
         try:
             call = call_of_rule(tool, arguments)
             select = None if call.select is None else parse_expression(call.select)
-            connection = known.chosen.get(tool.name) if call.connection is None else None
-            if connection is None:
+            chosen = known.chosen.get(tool.name) if call.connection is None else None
+            if chosen is None:
                 if call.connection is None and not known.candidates:
                     return None
-                connection = chosen_connection(call, known.candidates)
+                named = chosen_connection(call, known.candidates)
+                chosen = named, self._ref(named)
                 if call.connection is None:
-                    known.chosen[tool.name] = connection
-            if not self._is_placed(tool, call, connection):
+                    known.chosen[tool.name] = chosen
+            connection, ref = chosen
+            if not self._is_placed(tool, call, ref):
                 return None
             return self._prepare(tool, tool.name, call, connection, select)
         except (UnfitArguments, UnusableExpression):
@@ -173,20 +175,22 @@ class ToolRun:
             None if isinstance(inner, dict) and "arguments" in arguments else failure("'arguments' must be an object.")
         )
 
-    def _is_placed(self, tool: RuleTool, call: ToolCall, connection: str) -> bool:
+    def _ref(self, connection: str) -> ConnectionRef:
+        integration, _, connection_id = connection.partition("/")
+        return ConnectionRef(self._request.environment, integration, connection_id)
+
+    def _is_placed(self, tool: RuleTool, call: ToolCall, ref: ConnectionRef) -> bool:
         """Return whether the call's path is correct for the connection.
 
         The path is correct if the connection has the base URL for which the tool was made.
         """
         if isinstance(tool.rule, OperationRule):
             return "${" not in call.target
-        integration, _, connection_id = connection.partition("/")
-        request = self._request
-        opened = request.runtime.live.peek(ConnectionRef(request.environment, integration, connection_id))
+        opened = self._request.runtime.live.peek(ref)
         return (
             opened is not None
-            and integration in tool.integrations
-            and opened.shown_base_path.strip("/") == self._tools.known_tools.bases.get(integration)
+            and ref.integration_id in tool.integrations
+            and opened.shown_base_path.strip("/") == self._tools.known_tools.bases.get(ref.integration_id)
         )
 
     async def _place_call(
@@ -196,14 +200,13 @@ class ToolRun:
 
         The tool's own path can be wrong if the base URL depends on settings of the connection. Raises UnfitArguments.
         """
-        integration, _, connection_id = connection.partition("/")
-        ref = ConnectionRef(self._request.environment, integration, connection_id)
+        ref = self._ref(connection)
         opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
         if (
             opened is None
-            and (of_operation or self._tools.known_tools.bases.get(integration) is None)
-            and self._request.policy.reaches(integration, connection_id)
+            and (of_operation or self._tools.known_tools.bases.get(ref.integration_id) is None)
+            and self._request.policy.reaches(ref.integration_id, ref.connection_id)
         ):
             try:
                 opened = await self._request.runtime.live.open_connection(*ref)
@@ -319,8 +322,7 @@ class ToolRun:
         return shaped.result
 
     def _open_connection(self, connection: str) -> OpenedConnection | None:
-        integration, _, connection_id = connection.partition("/")
-        return self._request.runtime.live.peek(ConnectionRef(self._request.environment, integration, connection_id))
+        return self._request.runtime.live.peek(self._ref(connection))
 
     def _record_next(
         self, shaped: ShapedResult, sent: RepeatableCall, found_list: "_FoundList", *, selected: bool, lists: "_Lists"
