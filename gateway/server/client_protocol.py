@@ -17,6 +17,7 @@ from aiohttp.tcp_helpers import tcp_keepalive
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
+from gateway.access.caller import Caller
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.abort import abort_connection, unread_bytes
@@ -613,14 +614,16 @@ class ClientProtocol(RequestHandler):
         self._resume_held()
         self._read(data + held)
 
-    def start_call(self, request: InProcessRequest, on_change: Callable[[], None]) -> InProcessClient | None:
+    def start_call(
+        self, request: InProcessRequest, on_change: Callable[[], None], caller: Caller | None
+    ) -> InProcessClient | None:
         """Prepare a call on the fast path for a message; `begin` sends it.
 
         Return None, without any effect, if the middleware chain must handle the call. `on_change`: called when the call
-        has ended or must wait for memory.
+        has ended or must wait for memory. `caller`: as for `FastPath.start_call`.
         """
         fast_path, call = self._server.fast_path, InProcessClient(request, on_change)
-        return call if fast_path is not None and call.start(fast_path) else None
+        return call if fast_path is not None and call.start(fast_path, caller) else None
 
     async def call_in_process(
         self, request: InProcessRequest, room: Room

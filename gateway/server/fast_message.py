@@ -75,7 +75,9 @@ class MessageClient(Protocol):
     def hand_back(self, data: bytes) -> None:
         """Let the middleware chain handle the message. `data`: the bytes of the message received so far."""
 
-    def start_call(self, request: InProcessRequest, on_change: Callable[[], None]) -> "MessageCall | None":
+    def start_call(
+        self, request: InProcessRequest, on_change: Callable[[], None], caller: Caller | None
+    ) -> "MessageCall | None":
         """Prepare the message's call to the provider; None if the middleware chain must handle the call."""
 
 
@@ -252,6 +254,7 @@ class FastMessage(AgentMessage):
     call: MessageCall | None = None
     last = False
     _task_began = _over = _stopped = False
+    _is_late = False  # whether a part of the body came after the key was looked up, so that the key may have ended
     _ready: "ReadyCall | None" = None  # the message's call, if it began without a task; None after the end
     _wake_call: Callable[[], None] | None = None
 
@@ -319,7 +322,8 @@ class FastMessage(AgentMessage):
             return False
         try:
             ready = _endpoint().ready_call(self)
-            call = None if ready is None else self.protocol.start_call(ready.request, self._call_changed)
+            caller = None if self._is_late else self.caller
+            call = None if ready is None else self.protocol.start_call(ready.request, self._call_changed, caller)
         except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
             return False
         if call is None:
@@ -358,6 +362,7 @@ class FastMessage(AgentMessage):
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
         mine, behind = data[: self._awaited], data[self._awaited :]
+        self._is_late = True
         self.begin(mine)
         return behind
 

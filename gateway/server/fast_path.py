@@ -134,23 +134,26 @@ class FastPath:
             self._known.remember(lines, mount, head)
         return self._begin(client, request_line, head, admitted, data[:body_at], data[body_at:])
 
-    def start_call(self, client: FastClient, request: InProcessRequest) -> tuple[FastExchange, bytes, bytes] | None:
+    def start_call(
+        self, client: FastClient, request: InProcessRequest, caller: Caller | None = None
+    ) -> tuple[FastExchange, bytes, bytes] | None:
         """Return what `start_exchange` returns, for a call that begins in this process.
 
         The head that a client would send is composed and read once. Then it is remembered for later calls of messages
-        with the same head.
+        with the same head. `caller`: the caller of the message, if its key was found in this iteration of the event
+        loop; None to look up the key.
         """
         request_line = _match_line(f"{request.method} {request.mount}{request.target} HTTP/1.1\r\n".encode())
         if request_line is None:
             return None
-        head = self._head_of_call(request, _mount_of(request_line))
-        admitted = None if head is None else self._admit(head)
+        head = self._head_of_call(request, request_line)
+        admitted = None if head is None else self._admit(head, caller)
         if head is None or admitted is None:
             return None
         head.request_id = request.request_id
         return self._begin(client, request_line, head, admitted, b"", request.body or b"", request.tool)
 
-    def _head_of_call(self, request: InProcessRequest, mount: bytes | None) -> ArrivedHead[KnownHead] | None:
+    def _head_of_call(self, request: InProcessRequest, request_line: re.Match[bytes]) -> ArrivedHead[KnownHead] | None:
         head_id, traces = request.head_id, request.traces
         values: tuple[bytes, ...] = ()
         plain = request.message_head_id is not None and request.connection_id.isprintable()
@@ -165,7 +168,7 @@ class FastPath:
         if _CONTROL.search("".join(fields.values())):
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
-        head = self._read_head(lines, mount)
+        head = self._read_head(lines, _mount_of(request_line))
         # The trace cannot contain the key: `KnownHeads.find` and `KnownMessage.vary` have checked the message's fields,
         # and a ``traceparent`` in its body is well-formed, so it does not have the letters with which a key begins.
         if head is not None and plain and head.vary(list(zip(map(str.encode, traces), values, strict=True))):
@@ -173,10 +176,14 @@ class FastPath:
             self.call_heads.keep(head_id, head.known, len(lines))
         return head
 
-    def _admit(self, head: ArrivedHead[KnownHead]) -> Admitted | None:
-        """Return the caller and the connection of the request; None if either is not in memory."""
+    def _admit(self, head: ArrivedHead[KnownHead], caller: Caller | None = None) -> Admitted | None:
+        """Return the caller and the connection of the request; None if either is not in memory.
+
+        `caller`: the caller, if it is known already.
+        """
         began, generation = clock.monotonic(), self._current.generation
-        caller = generation.keys.find_known(head.known.key_digest)
+        if caller is None:
+            caller = generation.keys.find_known(head.known.key_digest)
         opened = self._opened_connection(head, caller, began) if caller is not None else None
         return None if caller is None or opened is None else (began, generation, caller, opened)
 

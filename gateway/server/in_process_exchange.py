@@ -11,6 +11,7 @@ from typing import ClassVar, Final, cast
 from multidict import CIMultiDict
 
 from gateway import clock
+from gateway.access.caller import Caller
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.headers import Fields
 from gateway.http.passed_head import PlainHead
@@ -78,12 +79,13 @@ class InProcessClient:
         self._request = request
         self._began = clock.monotonic()
 
-    def start(self, fast_path: FastPath) -> bool:
+    def start(self, fast_path: FastPath, caller: Caller | None = None) -> bool:
         """Prepare the exchange; then `begin` sends it.
 
-        Return False, without any effect, if the middleware chain must handle the request.
+        Return False, without any effect, if the middleware chain must handle the request. `caller`: as for
+        `FastPath.start_call`.
         """
-        started = fast_path.start_call(self, self._request)
+        started = fast_path.start_call(self, self._request, caller)
         if started is None:
             return False
         assert isinstance(started[0], InProcessExchange)

@@ -377,9 +377,9 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
     assert token not in texts_in(heads.known, of_calls.known).replace(f"/c/{token}", "")
 
 
-async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:
-    running = fast.gateway.running
-    made = await running.json(
+async def used_key(fast: MessageSender) -> str:
+    """Make calls with a new key, so that the key and the heads of its messages are in memory. Return the key's path."""
+    made = await fast.gateway.running.json(
         "POST",
         "/environment/api-keys",
         json={"display_name": "brief", "limits": {"connections": ["lane/c1"], "rules": list(RULES)}},
@@ -389,7 +389,28 @@ async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: Mes
     for _ in range(4):
         (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
         assert found.startswith(b"HTTP/1.1 200 ")
-    await running.json("DELETE", f"/environment/api-keys/{made['data']['id']}", expect=200)
+    return f"/environment/api-keys/{made['data']['id']}"
+
+
+async def test_a_key_that_is_revoked_before_the_end_of_the_body_makes_no_call(fast: MessageSender) -> None:
+    key, mcp_fast_path = await used_key(fast), fast.gateway.running.fast_path.mcp_fast_path
+    before = mcp_fast_path.taken
+    data = fast.with_keys(whole_message(CALL))
+    reader, writer = await fast.open()
+    writer.write(data[:-10])
+    async with asyncio.timeout(PATIENCE_S):
+        while mcp_fast_path.taken == before:
+            await asyncio.sleep(0.01)
+    await fast.gateway.running.json("DELETE", key, expect=200)
+    fast.gateway.provider.calls.clear()
+    writer.write(data[-10:])
+    assert b'"isError":false' not in await response(reader)
+    writer.close()
+    assert fast.gateway.provider.calls == []
+
+
+async def test_a_remembered_head_opens_nothing_once_its_key_is_revoked(fast: MessageSender) -> None:
+    await fast.gateway.running.json("DELETE", await used_key(fast), expect=200)
     fast.gateway.provider.calls.clear()
     (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
     assert found.startswith(b"HTTP/1.1 401 ")
