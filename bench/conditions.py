@@ -143,7 +143,7 @@ def latency_table(latencies_by_server: dict[str, list[Latency]]) -> tuple[str, G
 def conditions(rounds: int, seconds: int, say: Callable[[str], None]) -> list[str]:
     """Return the parts of the page that come after the shapes. `say`: called with each step before it begins."""
 
-    def compare_and_say(pair: Pair, among: dict[str, Server]) -> Ratio:
+    def compare_and_print(pair: Pair, among: dict[str, Server]) -> Ratio:
         say(pair.words)
         return compare(pair, among, rounds, seconds)
 
@@ -156,7 +156,7 @@ def conditions(rounds: int, seconds: int, say: Callable[[str], None]) -> list[st
         running_contenders(Path(top), [*peers, *CONTENDERS]) as up,
     ):
         servers = {server.name: server for server in up}
-        found = _measure_pairs(PAIRS[:-1], lambda pair: compare_and_say(pair, servers), failed)
+        found = _measure_pairs(PAIRS[:-1], lambda pair: compare_and_print(pair, servers), failed)
         say("latencies at half of the maximum rate")
         rate, late = latencies(servers, rounds, seconds)
     say(f"start with {MANY_TURNS} connections")
@@ -164,7 +164,7 @@ def conditions(rounds: int, seconds: int, say: Callable[[str], None]) -> list[st
         many = GatewayContender("many", usable=MANY_TURNS, connections=MANY_TURNS)
         with running_contenders(Path(top), [many]) as up:
             cold, warm = cold_and_warm(up[0])
-            found += _measure_pairs(PAIRS[-1:], lambda pair: compare_and_say(pair, {"many": up[0]}), failed)
+            found += _measure_pairs(PAIRS[-1:], lambda pair: compare_and_print(pair, {"many": up[0]}), failed)
     rows, goal = latency_table(late)
     said = "–" if goal.found is None else f"{goal.found:.2f}"
     parts += ["## The gateway under other conditions", ratio_table(found)]

@@ -3,7 +3,7 @@
 docs/architecture.md shows the packages, and which package may import which other package. Modules in this folder:
 
     errors                                 every error that a caller can get, as one tree of exceptions
-    origin                                 scheme, host and port of a URL: the only parser
+    origin                                 scheme, host and port of a URL, and their only parser
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; times as text
     text, resources                        text for people; the folders of catalog and templates
     private_keys                           private keys in PEM and JWK, read in a millisecond

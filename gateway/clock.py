@@ -34,9 +34,9 @@ The name refers to `time.monotonic` itself, without a wrapper, because each requ
 class Offset:
     """How far the database's clock is ahead of this machine's clock. Each process has one instance, `offset`.
 
-    A measurement has three times: this machine's time before an SQL statement (`sent`) and after the statement
+    A measurement has three times: this machine's time before an SQL statement (`sent_at`) and after the statement
     (`received`), and the time of the database in between (`database`). So the offset lies between `database - received`
-    and `database - sent`. A long round trip makes this range wide. A measurement replaces the previous measurement if
+    and `database - sent_at`. A long round trip makes this range wide. A measurement replaces the previous measurement if
     its round trip is shorter, or if the previous offset is outside the new range.
     """
 

@@ -100,7 +100,7 @@ class Integrations:
     def changes(self) -> int:
         """The number of writes to the API-managed integrations.
 
-        As long as this number stays the same, `of` returns the same integrations.
+        As long as this number stays the same, `list_in` returns the same integrations.
         """
         return self._managed.changes
 

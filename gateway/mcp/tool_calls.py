@@ -178,7 +178,7 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
         raise UnfitArguments("'body_as' must be json or form.")
     if body is None or body_as == "json":
         return _json_body(body)
-    _not_encoded(body)
+    _refuse_encoded(body)
     if not isinstance(body, dict):
         raise UnfitArguments("A form's 'body' must be an object of names and values.")
     return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
@@ -187,11 +187,11 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 def _json_body(body: Any) -> tuple[bytes | None, str | None]:
     if body is None:
         return None, None
-    _not_encoded(body)
+    _refuse_encoded(body)
     return compact_json(body), "application/json"
 
 
-def _not_encoded(body: Any) -> None:
+def _refuse_encoded(body: Any) -> None:
     if isinstance(body, str) and _is_encoded(body):
         raise UnfitArguments("'body' must be JSON, not JSON encoded as text.")
 

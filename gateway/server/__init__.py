@@ -1,7 +1,7 @@
 """The HTTP server: the client protocol, the fast path, the runner, and the worker process around them.
 
     client_protocol      handles one client connection: checks heads, sends the gateway's errors, closes cleanly
-    early_refusals       the errors that the middleware chain does not see, such as for an unreadable request
+    early_refusals       makes the responses to errors that the middleware chain does not see
     strict_framing       watches chunked bodies, translates parser errors, finds the end of a fast path body
     fast_path            handles proxied requests without a task, a request object or a middleware call (ADR 44)
     known_heads          remembers the header lines of requests, without the values that differ from call to call

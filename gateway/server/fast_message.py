@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MCP_PATH: Final = "/mcp"
 CAPABILITY_MCP_PATH: Final = "/c/{capability}/mcp"
 _LINE: Final = re.compile(rf"POST (?:/mcp|(/c/{CAPABILITY_FORM})/mcp) HTTP/1\.1\r\n".encode())
-_UNREFERRED: Final = f"{': '.join(REFERRER_POLICY)}\r\n"
+_NO_REFERRER: Final = f"{': '.join(REFERRER_POLICY)}\r\n"
 _JSON_HEAD: Final = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: application/json; charset=utf-8\r\n"
 
 log = structlog.get_logger(__name__)
@@ -452,7 +452,7 @@ class FastMessage(AgentMessage):
         self._send_bytes(response_bytes(full, last=self.last), full.status, mark, size)
 
     def _send_json(self, content: bytes) -> None:
-        own = f"{_UNREFERRED if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
+        own = f"{_NO_REFERRER if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
         self._send_bytes(json_response_bytes(content, own, last=self.last), 200, None, len(content))
 
     def _send_bytes(self, data: bytes, status: int, mark: str | None, size: int) -> None:

@@ -31,7 +31,7 @@ from gateway.records.proxied_call import PROXY_PATH
 from gateway.server.fast_plan import FastPlan
 
 _OWN: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
-_UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
+_NO_REFERRER: Final = ": ".join(REFERRER_POLICY).encode()
 
 
 def response_head(
@@ -47,7 +47,7 @@ def response_head(
     if isinstance(head, PlainHead):
         if not decoded and plan.rate_state is None:
             if plan.mount != PROXY_PATH:
-                head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
+                head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_NO_REFERRER]
             return _encode_plain_head(
                 head, plan.method, _OWN % (name, timing), by_headers=plan.mount == PROXY_PATH, last=last
             )

@@ -288,7 +288,7 @@ class FlowStore:
     async def prune(self, now: datetime) -> None:
         """Delete flows an hour after they have expired.
 
-        During this hour, an expired flow cannot be used, but `not_returned` counts it.
+        During this hour, an expired flow cannot be used, but `count_not_returned` counts it.
         """
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEEP_FOR)))
 

@@ -231,11 +231,11 @@ class SavedCredential:
     previous_until: datetime | None
     rotates: bool
 
-    def row_after(self, seen: Connection, columns: Mapping[str, Any]) -> Connection:
-        """Return the row `seen` after a save of `columns`, which `columns` returned, without a change of its state."""
+    def row_after(self, seen: Connection, values: Mapping[str, Any]) -> Connection:
+        """Return the row `seen` after a save that does not change its state. `values`: the result of `columns`."""
 
         def sealed(column: str) -> Sealed:
-            return replace(seen.credential, ciphertext=columns[column], column=column, version=self.version)
+            return replace(seen.credential, ciphertext=values[column], column=column, version=self.version)
 
         return replace(
             seen,

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class IntegrationStore:
     """Integrations created through the API.
 
-    If a row has a time in `ending_at`, the integration is being deleted. Only `ending` returns such rows.
+    If a row has a time in `ending_at`, the integration is being deleted. Only `list_ending` returns such rows.
     """
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:

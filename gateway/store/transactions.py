@@ -179,8 +179,9 @@ class CompiledQuery(CompiledStatement):
 class OneTrip(Generic[T]):
     """A transaction's work as statements that need one trip to the database, with BEGIN and COMMIT.
 
-    The first statement returns one row, or changes nothing and returns no row; then the other statements do not run. On
-    PostgreSQL, there is only one statement. `result`: converts the row of the last statement to the result of the work.
+    The first statement returns one row. If it returns none, it has changed nothing, and the other statements do not
+    run. On PostgreSQL, there is only one statement. `result`: converts the row of the last statement to the result of
+    the work.
     """
 
     statements: Sequence[Bound]

@@ -46,7 +46,7 @@ class UseStore:
             batch = sorted(counts[at : at + ROWS_PER_TRANSACTION])
             rows, now = [_row(count) for count in batch], clock.now()
             fetched = self._not_fetched_yet(batch, now)
-            touches = [_touch(ref, now) for ref in fetched]
+            touches = [_fetched_parameters(ref, now) for ref in fetched]
 
             async def write(
                 db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, touches: Any = touches
@@ -131,7 +131,8 @@ def hour_at(number: int) -> datetime:
     return datetime.fromtimestamp(number * HOUR_S, UTC)
 
 
-def _touch(ref: ConnectionRef, now: datetime) -> dict[str, Any]:
+def _fetched_parameters(ref: ConnectionRef, now: datetime) -> dict[str, Any]:
+    """Return the parameters of `_SET_FETCHED`."""
     where = {f"at_{name}": value for name, value in ref._asdict().items()}
     return {**where, "now": now, "hour_start": hour_at(hour_of(now))}
 

@@ -97,7 +97,7 @@ class OneTripConnection(aiosqlite.Connection):
         ahead, self._ahead = self._ahead, []
         last, self._last = self._last, False
         try:
-            return await self._execute(partial(_run_statements, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
+            return await self._execute(partial(_run_trip, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             self._cut = True  # the waiting task was cancelled, but the thread still runs the work
             raise
@@ -157,7 +157,7 @@ class Connector:
         return connection
 
 
-def _run_statements(
+def _run_trip(
     ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], last: bool, db: sqlite3.Connection
 ) -> Any:
     for statement in ahead:

@@ -20,7 +20,7 @@ HISTORY = "/connections/c1?provider_config_key=keyed&include=history"
 
 @pytest.fixture
 async def keyed_gateway(running: RunningGateway, tracker: Tracker) -> RunningGateway:
-    """A gateway with connection `c1` of integration `keyed_gateway`, whose API key the tracker accepts."""
+    """A gateway with connection `c1` of integration `keyed`, whose API key the tracker accepts."""
     for name, mode, header in (
         ("keyed", "API_KEY", "Bearer ${apiKey}"),
         ("open", "NONE", "none"),

@@ -76,7 +76,7 @@ async def test_claim_and_save_are_one_statement_each_and_on_sqlite_one_more_for_
     assert len(statements) == {"sqlite": 3, "postgresql": 2}[backend], statements
 
 
-async def test_others_see_a_renewal_in_the_change_log(open_test_store: StoreOpener) -> None:
+async def test_others_see_a_refresh_in_the_change_log(open_test_store: StoreOpener) -> None:
     here, there = await open_test_store(), await open_test_store()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await claim_and_save(here, row)
@@ -85,7 +85,7 @@ async def test_others_see_a_renewal_in_the_change_log(open_test_store: StoreOpen
     _, changed = await there.changes.since(position)
     assert list(changed) == [REF]
     _, own = await here.changes.since(position)
-    assert own == {REF: row.mark}, "its own renewal need not be read back"
+    assert own == {REF: row.mark}, "its own refresh need not be read back"
 
 
 async def test_fenced_off_write_changes_nothing(store: Store) -> None:
@@ -104,7 +104,7 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     assert (after.version, after.lease and after.lease.owner) == (row.version, "quick")
 
 
-async def test_a_renewal_keeps_an_edit_made_after_the_claim(store: Store) -> None:
+async def test_a_refresh_keeps_an_edit_made_after_the_claim(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     row = await claim_and_save(store, row)
     assert await claim_refresh(store, row, "b")
@@ -115,7 +115,7 @@ async def test_a_renewal_keeps_an_edit_made_after_the_claim(store: Store) -> Non
     assert (after.version, after.metadata) == (row.version + 1, {"team": "b"})
 
 
-async def test_a_renewal_is_sealed_by_the_newest_data_key(open_test_store: StoreOpener) -> None:
+async def test_a_refresh_is_sealed_by_the_newest_data_key(open_test_store: StoreOpener) -> None:
     here, there = await open_test_store(), await open_test_store()
     row, _ = await here.connections.put(new(), now=NOW)
     row = await claim_and_save(here, row)
