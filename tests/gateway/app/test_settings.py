@@ -22,10 +22,10 @@ from tests.fakes.gateways import RunningGateway, document, write_entry
 from tests.fakes.raw_provider import RawProvider, raw_provider
 from tests.fakes.tracker import Tracker
 from tests.gateway.app.test_reload import reload_gateway, status
-from tests.gateway.connections.conftest import later
+from tests.gateway.connections.conftest import advance_clock
 from tests.gateway.events.conftest import refresh_now
 
-__all__ = ["later"]
+__all__ = ["advance_clock"]
 
 
 # ── live: the limits of the connection cache.
@@ -47,11 +47,11 @@ async def test_connection_cache_stays_within_its_limits(
 
 
 async def test_connection_stays_in_memory_for_ttl_s_also_after_a_reload(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())
     assert await status(running) == 200
-    later(200)
+    advance_clock(200)
     running.runtime.live.sweep()
     assert running.runtime.live.entry_count == 1
     running.document["live"] = {"ttl_s": 100}

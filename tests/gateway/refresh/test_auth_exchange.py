@@ -273,10 +273,10 @@ async def test_reply_to_another_call_is_not_used(running: RunningGateway, tracke
 
 
 async def test_reply_with_a_new_refresh_token_is_used_after_the_token_url_changed(
-    running: RunningGateway, tracker: Tracker, later: Any
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     """The former URL has replaced the refresh token, so that no URL accepts the stored one."""
-    entry = await cut_off(running, tracker, later)
+    entry = await cut_off(running, tracker, advance_clock)
     form = await tracker_responses(tracker)
     file = JournalFile(entry.folder)
     file.reply(entry, ProviderCall("https://former.example/token"), response_of(form))
@@ -287,7 +287,7 @@ async def test_reply_with_a_new_refresh_token_is_used_after_the_token_url_change
 
 
 async def test_reply_that_the_entry_cannot_read_is_kept_until_a_corrected_entry_reads_it(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.02)
@@ -296,7 +296,7 @@ async def test_reply_that_the_entry_cannot_read_is_kept_until_a_corrected_entry_
     write_entry(running.folder, "tracker", wrong)
     assert await gateway.reload(running.app, config)
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
@@ -329,12 +329,12 @@ async def test_reply_that_the_entry_cannot_read_is_kept_until_a_corrected_entry_
 
 
 async def test_reply_without_a_new_refresh_token_is_not_kept(
-    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider possibly has a fault that ends by itself, and still accepts the token that was sent."""
     monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
     await running.import_connection(tracker.grant())
-    later(EXPIRED_S)
+    advance_clock(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
     sent = tracker.grants[0].refresh_token
     tracker.response = web.json_response({"access_token": None, "refresh_token": sent, "refresh_url": tracker.url})
