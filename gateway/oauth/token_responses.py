@@ -149,7 +149,8 @@ def replaces_refresh_token(headers: Mapping[str, str], body: bytes, spent: Colle
     """Return whether the response seems to contain a refresh token that is not in `spent`.
 
     The entry might name the wrong place of the token. So this function looks at any depth for a text of at least
-    `MIN_TOKEN_CHARS` characters, in a member whose name contains ``refresh``. Expiry times, URLs and sentences are ignored.
+    `MIN_TOKEN_CHARS` characters, in a member whose name contains ``refresh``. Times, states, URLs and sentences are
+    ignored.
     """
     response = parse_object(headers, body)
     return response is not None and any(text not in spent for text in _refresh_texts(response))
@@ -168,8 +169,12 @@ def _refresh_texts(response: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_refresh_token(name: str, text: str) -> bool:
-    is_other = "expir" in name or "://" in text or any(map(str.isspace, text))
+    is_other = _OTHER_NAME.search(name) or _DATE.match(text) or "://" in text or any(map(str.isspace, text))
     return "refresh" in name and not is_other and len(text) >= MIN_TOKEN_CHARS
+
+
+_OTHER_NAME: Final = re.compile(r"expir|issued|(?:at|after|count|date|policy|state|status|time|type)$")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})

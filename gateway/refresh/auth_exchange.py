@@ -52,13 +52,16 @@ class Attempt:
         self._lost = False
         self._step = 0  # the index of the dialogue's next call
         self._reply: Reply | None = None  # the reply to the last call
+        self._was_recorded = False  # whether an earlier attempt has journalled that reply
         self.has_sent = False
 
     @property
     def has_unread_token(self) -> bool:
         """Whether the journal has the last reply, and the reply seems to contain a new refresh token."""
         journalled = self._entry is not None and self._exchange.journal_fault is None
-        return journalled and self._reply is not None and replaces_token(self._reply, self._spent)
+        return (
+            (journalled or self._was_recorded) and self._reply is not None and replaces_token(self._reply, self._spent)
+        )
 
     def recorded_reply(self, call: ProviderCall) -> Reply | None:
         """Return the reply that an earlier attempt received to the same call; None if there is no such reply.
@@ -77,13 +80,13 @@ class Attempt:
             return None
         self._recorded.remove(found)
         self._step += 1
-        self._reply = found.reply
+        self._reply, self._was_recorded = found.reply, True
         return found.reply
 
     async def send(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
         """Send the call and return its reply. Raises EgressError."""
         self.has_sent = True
-        step, self._reply = self._step, None
+        step, self._reply, self._was_recorded = self._step, None, False
         self._step += 1
         try:
             self._reply = await self._exchange.send(
@@ -106,8 +109,11 @@ class Attempt:
 
 
 def replaces_token(reply: Reply, spent: Collection[str]) -> bool:
-    """Return whether `reply` seems to contain a refresh token that replaces those in `spent`."""
-    return 200 <= reply.status < 300 and replaces_refresh_token(reply.headers, reply.body, spent)
+    """Return whether `reply` seems to contain a refresh token that replaces those in `spent`.
+
+    False if `spent` is empty: after a login, for example, nothing is used up.
+    """
+    return bool(spent) and 200 <= reply.status < 300 and replaces_refresh_token(reply.headers, reply.body, spent)
 
 
 TIMEOUT_S: Final = 10.0

@@ -174,6 +174,10 @@ UNREAD_FIX: Final = (
 )
 
 
+class UnreadToken(TokenUnavailable):
+    """The journal has a response with a new refresh token, which the catalog entry cannot read."""
+
+
 class LeaseOver(Exception):
     """The lease expired before any request was sent, so another process might hold the lease now."""
 
@@ -261,7 +265,7 @@ class TokenSource:
         except (TokenRefused, TokenUnavailable) as fault:
             if isinstance(fault, TokenUnavailable) and fault.maybe_done and attempt.has_unread_token:
                 log.error("token_response_unreadable", **log_fields(row.ref), detail=fault.reason, fix=UNREAD_FIX)
-                raise TokenUnavailable(f"{fault.reason}; {KEPT}", maybe_done=True, maybe_journalled=True) from None
+                raise UnreadToken(f"{fault.reason}; {KEPT}", maybe_done=True, maybe_journalled=True) from None
             attempt.release()
             raise
 
@@ -482,7 +486,15 @@ class RefreshProtocol:
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
-            await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
+            await self._record_failure(
+                row,
+                owner,
+                failure,
+                now,
+                still_open=maybe_done,
+                keep_lease=keep_lease,
+                rotates=isinstance(fault, UnreadToken),
+            )
         except GatewayError as refusal:
             if keep_lease:  # other machines wait until this machine finishes with the reply in its journal
                 with suppress(GatewayError):
@@ -500,6 +512,7 @@ class RefreshProtocol:
         still_open: bool,
         former: Lease | None = None,
         keep_lease: bool = False,
+        rotates: bool = False,
     ) -> None:
         """Store `failure` and raise the error for callers. The arguments are those of `RefreshStore.record_failure`.
 
@@ -513,6 +526,7 @@ class RefreshProtocol:
             still_open=still_open,
             former=former,
             keep_lease=keep_lease,
+            rotates=rotates,
         )
         if after is None:
             return

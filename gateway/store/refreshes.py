@@ -369,6 +369,7 @@ class RefreshStore:
         still_open: bool = False,
         former: Lease | None = None,
         keep_lease: bool = False,
+        rotates: bool = False,
         trigger: StateTrigger | None = None,
     ) -> Connection | None:
         """Record why the refresh failed, and end the lease. The credential stays.
@@ -376,7 +377,8 @@ class RefreshStore:
         Returns None if the fence refuses the write: another owner holds the lease, the row was deleted, or its
         credential was replaced.
         `still_open`: the provider has possibly accepted the token, so the intent stays open. `keep_lease`: `owner`
-        keeps the lease, because its machine possibly has the reply. `trigger`: replaces the trigger that follows from
+        keeps the lease, because its machine possibly has the reply. `rotates`: whether that reply has a new refresh
+        token, so that no machine sends the stored one again. `trigger`: replaces the trigger that follows from
         `failure`.
 
         `former`: the lease to restore; else None. It is restored only with `still_open`. If `owner` has claimed this
@@ -390,6 +392,8 @@ class RefreshStore:
             given_back = {}
         entry = _audit_entry(ref, failure.at)
         changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
+        if rotates:
+            changed["rotates"] = True
 
         async def write(db: AsyncConnection) -> Connection | None:
             mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}

@@ -242,6 +242,9 @@ def test_an_item_of_a_list_is_found_by_one_of_its_members(path: str, result: str
         ({"refresh_expires_at": "2026-01-01T00:00:00Z", "refresh_url": "https://a.example/refresh"}, False),
         ({"refresh_in": "3600"}, False),
         ({"refresh_hint": "Please refresh the page."}, False),
+        ({"refreshed_at": "2026-01-01T00:00:00Z"}, False),
+        ({"last_refresh": "2026-01-01T00:00:00Z"}, False),
+        ({"refresh_token_issued_at": "1767225600000", "refresh_token_status": "approved"}, False),
         ([], False),
     ],
 )

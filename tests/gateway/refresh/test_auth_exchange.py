@@ -17,13 +17,14 @@ import gateway
 from gateway import clock
 from gateway.auth.oauth2 import OAuth2
 from gateway.errors import InvalidRequest, Unavailable
-from gateway.journal import Entry, ProcessMarker
+from gateway.journal import Entry, ProcessMarker, RecordedReply
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
+from gateway.refresh.auth_exchange import Attempt
 from gateway.refresh.decision import Holder
 from gateway.refresh.recovery import find_unfinished, recover
 from gateway.refresh.save_tokens import token_digest
-from gateway.refresh.token_exchange import ExchangeLost, LocalExchange
+from gateway.refresh.token_exchange import ExchangeLost, Journals, LocalExchange
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import JournalFile, left
 from tests.fakes.patience import PATIENCE_S
@@ -286,6 +287,15 @@ async def test_reply_with_a_new_refresh_token_is_used_after_the_token_url_change
     file.die()
 
 
+def test_reply_from_a_former_url_is_not_used_if_no_refresh_token_was_sent() -> None:
+    """A login at the present URL is still possible, and the former URL can be that of another system."""
+    recorded = RecordedReply("one", 0, "POST https://former.example/token", response_of({"refresh_token": "new-token"}))
+    exchange = LocalExchange(Journals(), pytest.fail)
+    call = ProviderCall("https://present.example/token")
+    assert Attempt(exchange, None, [recorded]).recorded_reply(call) is None
+    assert Attempt(exchange, None, [recorded], ["sent-token"]).recorded_reply(call) == recorded.reply
+
+
 async def test_reply_that_the_entry_cannot_read_is_kept_until_a_corrected_entry_reads_it(
     running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +350,43 @@ async def test_reply_without_a_new_refresh_token_is_not_kept(
     tracker.response = web.json_response({"access_token": None, "refresh_token": sent, "refresh_url": tracker.url})
     assert (await call_c1(running))[0] == 503
     assert left(folder(running)) == []
+    tracker.response = None
+    assert (await call_c1(running))[0] == 200
+
+
+async def keep_unread_reply(running: RunningGateway, tracker: Tracker, advance_clock: Any) -> None:
+    """Let the entry name a wrong place of the token, and refresh once. The reply stays in the journal."""
+    wrong = tracker_entry(tracker.url, token_response={"token_path": "data.access_token"})
+    write_entry(running.folder, "tracker", wrong)
+    assert await gateway.reload(running.app, running.runtime.generation.config)
+    await running.import_connection(tracker.grant())
+    advance_clock(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await call_c1(running))[0] == 503
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_kept_reply_stays_while_the_journal_cannot_be_written(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply is on the disk already; only new replies cannot be recorded."""
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
+    await keep_unread_reply(running, tracker, advance_clock)
+    monkeypatch.setattr(LocalExchange, "journal_fault", "the disk is full")
+    assert (await call_c1(running))[0] == 503
+    assert tracker.calls["refresh_token"] == 1, "the token is spent, and is not sent again"
+    assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
+
+
+async def test_reply_with_the_time_of_a_refresh_is_not_kept(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(seconds=0))
+    await running.import_connection(tracker.grant())
+    advance_clock(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    tracker.response = web.json_response({"status": "busy", "refreshed_at": "2026-01-01T00:00:00Z"})
+    assert (await call_c1(running))[0] == 503
     tracker.response = None
     assert (await call_c1(running))[0] == 200
 

@@ -372,6 +372,25 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
     await second.close()
 
 
+async def test_token_whose_reply_the_entry_cannot_read_is_not_sent_by_another_machine(
+    start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machine `a` runs, and keeps the reply until its entry is corrected. Its next attempt can be 15 minutes later."""
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST_WAIT", timedelta(0))
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, token_response={"token_path": "data.access_token"}))
+    first = await start("a")
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await first.import_connection({**tokens, "expires_at": LONG_AGO})
+    assert (await call_status(first))[0] == 503
+    assert tracker.calls["refresh_token"] == 1
+    other = await start("b")
+    await end_lease_earlier(database, LEASE + FENCE)
+    await call_status(other)
+    assert tracker.calls["refresh_token"] == 1, "the token is spent, and is not sent again"
+    assert not tracker.grants[0].revoked
+
+
 async def test_refused_token_can_be_tried_again_by_force(
     killed: Killed, start: Start, tracker: Tracker, database: str
 ) -> None:
