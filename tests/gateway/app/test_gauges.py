@@ -11,6 +11,7 @@ from aiohttp import web
 from sqlalchemy import update
 
 from gateway import clock
+from gateway.egress.pool import PoolLimits
 from gateway.errors import Unavailable
 from gateway.events import audit_keeper, event_keeper
 from gateway.events.audit_keeper import AuditKeeper
@@ -132,7 +133,7 @@ async def test_requests_that_wait_are_reported(running: RunningGateway, tracker:
     assert await call_status(running) == 200
     pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     assert pool is not None
-    pool._limit = 1
+    pool._limits = PoolLimits(1, 10, PATIENCE_S)
     tracker.hold_api.clear()
     calls = [asyncio.create_task(call_status(running)) for _ in range(3)]
     async with asyncio.timeout(PATIENCE_S):

@@ -80,12 +80,12 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
     assert 1 <= peer.max_at_once <= 3
 
 
-async def test_page_that_ends_early_is_continued_with_its_cursor(place: GatewayFolder, peer: FakePeer) -> None:
+async def test_page_that_ends_early_is_continued_with_its_cursor(gateway_folder: GatewayFolder, peer: FakePeer) -> None:
     """A page of this gateway ends at a number of bytes, for example if the connections have much metadata."""
     peer.rows_before_cursor = 3
     for n in range(8):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
-    ran = await place.run_import(peer)
+    ran = await gateway_folder.run_import(peer)
     assert ran.report["imported"] == 8
 
 

@@ -195,13 +195,13 @@ async def test_standard_input_is_read(gateway_folder: GatewayFolder) -> None:
     assert ran.report["imported"] == 1
 
 
-async def test_named_pipe_is_read(place: GatewayFolder, tmp_path: Path) -> None:
+async def test_named_pipe_is_read(gateway_folder: GatewayFolder, tmp_path: Path) -> None:
     """A shell gives a command the name of a pipe for ``<(zcat export.gz)``."""
     row = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
     pipe = tmp_path / "rows"
     os.mkfifo(pipe)
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, json.dumps(row)))
-    ran = await place.run_command("import", str(pipe))
+    ran = await gateway_folder.run_command("import", str(pipe))
     await writing
     assert ran.report["imported"] == 1
 

@@ -63,10 +63,10 @@ async def test_probe_is_healthy_first_and_ready_after_a_worker_reports(probed_ad
 
 
 async def test_malformed_request_is_logged_in_one_line_of_the_gateway(
-    probed: ProbedAdmin, caplog: pytest.LogCaptureFixture
+    probed_admin: ProbedAdmin, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        response = await exchange(probed.listener.getsockname()[1], b"GET /health HTTP/1.1\r\nno colon\r\n\r\n")
+        response = await exchange(probed_admin.listener.getsockname()[1], b"GET /health HTTP/1.1\r\nno colon\r\n\r\n")
     assert response.split(b" ", 2)[1] == b"400"
     assert [(line["event"], line["status"]) for line in logs] == [("admin_request_refused", 400)]
     assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
