@@ -1,6 +1,5 @@
 """`server.limits` in gateway.yaml limits the connections of clients. A runner's own arguments replace these limits."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib import import_module
@@ -13,10 +12,9 @@ import pytest
 from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.config import ClientLimitsConfig, parse
 from tests.fakes.gateways import ENCRYPTION_KEY
-from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange
 from tests.gateway.server.conftest import Served, Shown, served
-from tests.gateway.server.test_crowded import client_that_does_not_read, with_large
+from tests.gateway.server.test_crowded import all_of, client_that_does_not_read, wait_for_one_connection, with_large
 from tests.gateway.server.test_refusals import get
 
 Serve = Callable[..., Awaitable[Served]]
@@ -67,10 +65,8 @@ async def test_answer_idle_s_limits_the_time_in_which_a_client_reads_nothing(con
     server = await configured(with_large(), answer_idle_s=0.2, head_s=0.4)
     sock = await client_that_does_not_read(server.port)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not server.runner.client_connections:
-                await asyncio.sleep(0.01)
-            while server.runner.client_connections:
-                await asyncio.sleep(0.01)
+        await wait_for_one_connection(server)
+        with pytest.raises(ConnectionResetError):
+            await all_of(sock)
     finally:
         sock.close()

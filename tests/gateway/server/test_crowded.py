@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.server.client_protocol import MAX_REFUSAL_RESPONSES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial
-from tests.gateway.server.conftest import Shown, served
+from tests.gateway.server.conftest import Served, Shown, served
 
 MAX_CONNECTIONS = 3
 PROXY_OPTIONS = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
@@ -86,6 +86,15 @@ async def all_of(sock: socket.socket) -> int:
     return got
 
 
+async def wait_for_one_connection(server: Served) -> None:
+    """Wait until the server has had a connection and has none any more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not server.runner.client_connections:
+            await asyncio.sleep(0.01)
+        while server.runner.client_connections:
+            await asyncio.sleep(0.01)
+
+
 def with_large() -> Shown:
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=LARGE)
@@ -99,11 +108,7 @@ async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
     server = await served(with_large(), answer_idle_s=0.2, head_s=0.4)
     sock = await client_that_does_not_read(server.port)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while server.runner.client_connections == 0:
-                await asyncio.sleep(0.01)
-            while server.runner.client_connections:
-                await asyncio.sleep(0.01)
+        await wait_for_one_connection(server)
         with pytest.raises(ConnectionResetError):
             await all_of(sock)
     finally:

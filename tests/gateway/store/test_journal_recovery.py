@@ -77,15 +77,21 @@ async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(
     assert b"new-access" not in file.read_bytes()
 
 
+def link_to(database: Path) -> Path:
+    """Create a link to the file: another path of the same database, with a journal folder of its own."""
+    link = database.parent / "links" / "linked.db"
+    link.parent.mkdir()
+    link.symlink_to(database)
+    return link
+
+
 @pytest.mark.parametrize("by", ["a link", "an earlier release through a link", "the file"])
 async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
-    open_test_store: StoreOpener, path: Path, tmp_path: Path, by: str
+    open_test_store: StoreOpener, path: Path, by: str
 ) -> None:
     here = await open_test_store()
     row = await stored_connection(here)
-    link = tmp_path / "links" / "linked.db"
-    link.parent.mkdir()
-    link.symlink_to(path)
+    link = link_to(path)
     linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
     if by == "an earlier release through a link":
         entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
@@ -107,9 +113,7 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
     """Another machine may have reported the loss since: then no lease names this machine."""
     here = await open_test_store()
     row = await claimed_connection(here)
-    link = tmp_path / "links" / "linked.db"
-    link.parent.mkdir()
-    link.symlink_to(tmp_path / "gateway.db")
+    link = link_to(tmp_path / "gateway.db")
     entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
     file = JournalFile(entry.folder)
     file.reply(entry, CALL, REPLY)
@@ -128,9 +132,7 @@ async def test_dead_file_of_another_folder_is_read_once(
     """The recovery looks every few seconds, and files of other folders stay for ever."""
     here = await open_test_store()
     row = await claimed_connection(here)
-    link = tmp_path / "links" / "linked.db"
-    link.parent.mkdir()
-    link.symlink_to(tmp_path / "gateway.db")
+    link = link_to(tmp_path / "gateway.db")
     entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
     linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
     file, later_file = JournalFile(entry.folder), JournalFile(entry.folder)
