@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 REPORTED_OFFSET_S: Final = 2.0
 """An offset above this many seconds is shown in `/ready` and logged.
 

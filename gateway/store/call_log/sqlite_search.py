@@ -14,7 +14,7 @@ from zlib import crc32
 from gateway import clock
 from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, StoredOperation
 from gateway.store.call_log.call_log_store import SEARCH_S
-from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGMENT_ROWS, SUBJECT, microseconds
+from gateway.store.call_log.sqlite_segments import COLUMNS, ID_BITS, SEGMENT_ROWS, SUBJECT, microseconds
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
@@ -51,7 +51,7 @@ def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: da
             if len(page) > filters.limit:
                 return OperationPage(page[: filters.limit], more=True)
             if clock.monotonic() - started > SEARCH_S:
-                until_at = EPOCH + timedelta(microseconds=segment.since_at)
+                until_at = clock.EPOCH + timedelta(microseconds=segment.since_at)
                 return OperationPage(page, True, segment.id << ID_BITS, until_at)
         return OperationPage(page)
     finally:
@@ -241,7 +241,7 @@ def _operation(row: tuple[Any, ...]) -> StoredOperation:
         known["id"],
         Operation(
             kind=KINDS[known["kind"]],
-            at=EPOCH + timedelta(microseconds=known["at"]),
+            at=clock.EPOCH + timedelta(microseconds=known["at"]),
             request_id=known["request_id"],
             environment=known["environment"],
             integration_id=known["integration_id"],

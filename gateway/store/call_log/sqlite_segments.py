@@ -6,14 +6,15 @@ subject.
 """
 
 import sqlite3
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
+
+from gateway import clock
 
 SEGMENT_ROWS: Final = 100_000
 # The low bits of an id are the row's number in its segment. The bits above are the segment's number.
 ID_BITS: Final = 32
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SUBJECT: Final = ("environment", "integration_id", "connection_id", "key_id", "method", "host", "rule")
 COLUMNS: Final = (
@@ -69,5 +70,5 @@ def run_all(db: sqlite3.Connection, statements: str, segment: int = 0) -> None:
 
 def microseconds(at: datetime) -> int:
     """Return microseconds since 1970."""
-    since = at - EPOCH
+    since = at - clock.EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
