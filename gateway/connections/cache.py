@@ -93,6 +93,7 @@ TRAVEL_TIME_S: Final = 0.1  # a token with less remaining lifetime could expire 
 SCHEDULE_AHEAD_S: Final = (
     3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
 )
+RETRY_S: Final = 5.0  # pause after a background refresh that failed without a stored failure
 RECHECK_S: Final = 1.0  # how long a credential in its refresh window is used before the cache checks its refresh again
 MAX_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
@@ -347,11 +348,20 @@ class ConnectionCache:
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_in_background(self, connection: Connection) -> None:
-        self._refresher.start_background_refresh(connection, self._replace_after_refresh)
+        self._refresher.start_background_refresh(connection, partial(self._after_background_refresh, connection))
 
-    def _replace_after_refresh(self, task: "asyncio.Task[Connection]") -> None:
-        if not task.cancelled() and task.exception() is None:
+    def _after_background_refresh(self, seen: Connection, task: "asyncio.Task[Connection]") -> None:
+        """Replace the row. If the refresh failed without a stored failure, for example because the store was not
+        available, refresh the row `seen` again soon, even if no request needs it."""
+        if task.cancelled():
+            return
+        if task.exception() is None:
             self.replace(task.result())
+            return
+        entry = self._entries.get(seen.ref)
+        if entry is not None and entry.connection.version == seen.version and entry.refresh_at is None:
+            entry.refresh_at = clock.monotonic() + RETRY_S  # `_maintain_entry` then checks for a stored failure
+            self._entries.schedule_entry(entry, self._limits.ttl_s)
 
     # ── changes by this process ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -443,7 +453,8 @@ class ConnectionCache:
         elif row.uid == now.connection.uid and row.version < now.connection.version:
             return  # this process refreshed the connection during the read
         elif row.mark != now.connection.mark:
-            self._put(CacheEntry(row, used_at=entry.used_at))
+            same_token = row.uid == now.connection.uid and row.version == now.connection.version
+            self._put(CacheEntry(row, used_at=entry.used_at, refresh_at=now.refresh_at if same_token else None))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read the integration. If this process changes the integration during the read, read again, because otherwise
