@@ -177,12 +177,18 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
     return with_referrer_policy(add_rate_limit_headers(error_response(request, shaped), request), request)
 
 
+def has_begun_response(request: web.BaseRequest) -> bool:
+    """Return whether a response was begun: bytes of it were sent, or its head waits for the first piece of the body."""
+    writer = request.writer
+    return writer.output_size > 0 or bool(getattr(writer, "_headers_buf", None))
+
+
 def error_response(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """Return `fault` as a response; cut the client's connection if another response has already begun.
 
     REQUEST_ID must be set.
     """
-    if request.writer.output_size > 0:
+    if has_begun_response(request):
         abort_connection(request.transport)
     response = refusal(fault, request_trace_id(request), json_rpc=is_from_mcp_client(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():

@@ -63,7 +63,8 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
     if below_base:
         fix = (
             "Send a request that this key allows, or use a key that allows this one. Rules match the whole path sent to "
-            "the provider, including the path of its base URL. Send Gateway-Dry-Run: true to see that path."
+            "the provider, including the path of its base URL. Send the request with Gateway-Dry-Run: true and a key "
+            "without rules to see that path."
         )
     if breach.broken == "rules":
         fix += " In a rule, * matches any characters except '/', and ** matches any characters."

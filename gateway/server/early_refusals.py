@@ -14,7 +14,14 @@ from gateway import clock
 from gateway.errors import GatewayError, Unavailable
 from gateway.middleware.access_log import MAX_PATH_CHARS
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.response_shape import MARK, REQUEST_ID_FIELD, error_response, new_id, unhandled_error
+from gateway.middleware.response_shape import (
+    MARK,
+    REQUEST_ID_FIELD,
+    error_response,
+    has_begun_response,
+    new_id,
+    unhandled_error,
+)
 from gateway.middleware.who_calls import mask_secrets_in_path
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
@@ -54,7 +61,7 @@ def response_outside_chain(
         log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
     else:
         log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
-    if request.writer.output_size > 0:
+    if has_begun_response(request):
         return None
     response = error_response(request, fault)
     response.force_close()

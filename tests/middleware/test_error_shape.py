@@ -6,6 +6,7 @@ from aiohttp import web
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized, Unavailable
 from gateway.middleware.chain import Chain
 from gateway.middleware.response_shape import error_shape, request_id
+from gateway.proxy.passed_response import PassedResponse
 from tests.fakes.raw import dial, exchange, parsed
 from tests.middleware.conftest import Serve
 
@@ -98,6 +99,16 @@ async def test_some_errors_end_the_connection(serve: Serve) -> None:
     kept = GET.replace(b"Connection: close\r\n", b"")
     response = parsed(await response_to_error(serve, InvalidRequest("bad_framing", "x", close=True), kept))
     assert response.headers["connection"] == "close"
+
+
+async def test_an_error_while_the_response_head_waits_for_the_body_cuts_the_connection(serve: Serve) -> None:
+    async def write_head(request: web.Request) -> web.StreamResponse:
+        response = PassedResponse(200, "OK", [], None)
+        response.head_waits = True
+        await response.prepare(request)
+        raise InvalidRequest("invalid_body", "too late")
+
+    assert await exchange(await serve(OPEN, write_head), GET) == b""
 
 
 async def test_an_error_after_the_response_head_cuts_the_connection(serve: Serve) -> None:
