@@ -4,6 +4,7 @@ The request consists of the provider's base URL, the caller's raw path and heade
 """
 
 from collections.abc import Container
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -172,8 +173,9 @@ def place_credential(opened: OpenedConnection, upstream: UpstreamRequest, *, has
     for name in {name for name in upstream.headers if normalized_name(name) in replaced}:
         upstream.headers.popall(name, None)
     upstream.headers.extend(placement.slots)
-    present = {name.lower() for name in upstream.headers}
-    upstream.headers.extend(default_fields(placement, present, has_body=has_body))
+    if placement.defaults:
+        present = {name.lower() for name in upstream.headers}
+        upstream.headers.extend(default_fields(placement, present, has_body=has_body))
     if placement.query_slots or placement.query_defaults:
         upstream.target = with_query(upstream.target, placement.query_slots, placement.query_defaults)
 
@@ -192,7 +194,12 @@ def replaced_names(placement: Placement) -> frozenset[str]:
     the credential.
     """
     signed = placement.signer.fields if placement.signer is not None else ()
-    return frozenset(normalized_name(name) for name in (*(name for name, _ in placement.slots), *signed))
+    return _normalized_names((*[name for name, _ in placement.slots], *signed))
+
+
+@lru_cache(maxsize=1024)
+def _normalized_names(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(normalized_name, names))
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:

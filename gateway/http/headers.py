@@ -7,6 +7,7 @@ also rewrite links. All other fields pass unchanged.
 
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from gateway.errors import InvalidRequest, Issue
@@ -120,15 +121,14 @@ def is_for_gateway(name: str) -> bool:
     return name in FOR_GATEWAY or name.startswith(FOR_GATEWAY_PREFIXES)
 
 
-def names_in_connection(fields: Fields) -> frozenset[str]:
-    """Return the names in ``Connection``, as `normalized_name` returns them.
+def names_in_connection(value: str) -> frozenset[str]:
+    """Return the names of fields in the value of ``Connection``, as `normalized_name` returns them.
 
-    These names are hop-by-hop fields too (RFC 9110 §7.6.1).
+    These fields are hop-by-hop fields too (RFC 9110 §7.6.1). The result is empty for the usual values, which name none.
     """
-    lists = [value for name, value in fields if normalized_name(name) == "connection"]
-    if not lists:
+    if value.lower() in _COMMON_OPTIONS:
         return frozenset()
-    return frozenset(normalized_name(token.strip()) for value in lists for token in value.split(","))
+    return frozenset([normalized_name(token.strip()) for token in value.split(",")])
 
 
 def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
@@ -159,10 +159,12 @@ _MIN_KEY_CHARS: Final = 16  # minimum length of a secret key in gateway.yaml
 _VALID_FOR_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
 )
-_PASSES, _DROPPED, _COOKIE, _REFERENCE, _CONNECTION = range(1, 6)
+_PASSES, _DROPPED, _COOKIE, _REFERENCE, _CONNECTION, _PREFIXED, _SERVICE_WORKER = range(1, 8)
 _COMMON_OPTIONS: Final = frozenset({"keep-alive", "close", ""})
 _MAX_KINDS: Final = 1024
+_MAX_KNOWN_CHARS: Final = 64  # longer names are rare, and are not remembered
 _kind_by_name: Final[dict[str, int]] = {}
+_request_kind_by_name: Final[dict[str, int]] = {}
 
 
 class MalformedResponse(Exception):
@@ -179,35 +181,73 @@ def request_fields(received: Fields, token: str = "") -> Fields:
 
     Raises InvalidRequest ``invalid_headers``, with the names of all fields that cannot be forwarded.
     """
-    hop_by_hop = HOP_BY_HOP | names_in_connection(received)
     key = _key_of_caller(received)
     passing: Fields = []
-    passed_through: set[str] = set()
-    for name, value in received:
-        normalized = normalized_name(name)
-        if normalized == SERVICE_WORKER:
+    hop_by_hop: frozenset[str] = frozenset()
+    has_prefixed = False
+    for field in received:
+        name, value = field
+        kind = _request_kind_by_name.get(name) or _request_kind(name)
+        if kind == _DROPPED:
+            continue
+        if kind == _CONNECTION:
+            hop_by_hop |= names_in_connection(value)
+        elif kind == _SERVICE_WORKER:
             raise _service_worker_error(name)
-        if normalized in hop_by_hop or normalized in FRAMING or (key and key in value):
-            continue
-        if token and token in value:
-            continue
-        if name.lower().startswith(PROXY_PREFIX):
+        elif not (key and key in value) and not (token and token in value):
+            has_prefixed = has_prefixed or kind == _PREFIXED
+            passing.append(field)
+    if hop_by_hop:
+        passing = [field for field in passing if normalized_name(field[0]) not in hop_by_hop]
+    if has_prefixed:
+        passing = _without_prefix(passing, hop_by_hop)
+    _refuse_unsendable(passing)
+    return passing
+
+
+def _request_kind(name: str) -> int:
+    """Return how a request's field with this name is handled. Caches the results for at most `_MAX_KINDS` names."""
+    normalized = normalized_name(name)
+    if normalized == SERVICE_WORKER:
+        kind = _SERVICE_WORKER
+    elif normalized == "connection":
+        kind = _CONNECTION
+    elif normalized in HOP_BY_HOP or normalized in FRAMING or normalized == "authorization":
+        kind = _DROPPED
+    elif name.lower().startswith(PROXY_PREFIX):
+        kind = _PREFIXED
+    else:
+        kind = _DROPPED if is_for_gateway(normalized) else _PASSES
+    if len(_request_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_KNOWN_CHARS:
+        _request_kind_by_name[name] = kind
+    return kind
+
+
+def _without_prefix(fields: Fields, hop_by_hop: frozenset[str]) -> Fields:
+    """Return the fields with ``X`` in place of ``Nango-Proxy-X``, and without the other fields with such a name.
+
+    `hop_by_hop`: the names in ``Connection``. A prefixed field is removed if ``X`` is not a field to pass on.
+    """
+    sent_names: dict[str, str] = {}
+    for name, _ in fields:
+        if _request_kind(name) == _PREFIXED:
             sent_name = name[len(PROXY_PREFIX) :]
             normalized = normalized_name(sent_name)
-            if (
-                not is_token(sent_name)
+            if is_token(sent_name) and not (
+                normalized in HOP_BY_HOP
                 or normalized in hop_by_hop
                 or normalized in FRAMING
                 or is_for_gateway(normalized)
             ):
-                continue
-            if normalized not in passed_through:
-                passed_through.add(normalized)
-                passing = [field for field in passing if normalized_name(field[0]) != normalized]
-            passing.append((sent_name, value))
-        elif normalized != "authorization" and normalized not in passed_through and not is_for_gateway(normalized):
-            passing.append((name, value))
-    _refuse_unsendable(passing)
+                sent_names[name] = sent_name
+    replaced = {normalized_name(sent_name) for sent_name in sent_names.values()}
+    passing: Fields = []
+    for name, value in fields:
+        if _request_kind(name) != _PREFIXED:
+            if normalized_name(name) not in replaced:
+                passing.append((name, value))
+        elif name in sent_names:
+            passing.append((sent_names[name], value))
     return passing
 
 
@@ -238,6 +278,8 @@ def _key_of_caller(received: Fields) -> str:
 
 
 def _refuse_unsendable(fields: Fields) -> None:
+    if "".join(chain.from_iterable(fields)).isprintable():  # true for nearly every request
+        return
     issues = [
         Issue(
             "invalid_format", f"{name!r} must be UTF-8 without control characters; percent-encode it.", (name.lower(),)
@@ -284,8 +326,8 @@ def response_fields(
             # Without the `lstrip`, a provider could set a cookie of the gateway: browsers return `=gw-x=y` as `gw-x=y`.
             if set_cookie and not field[1].lstrip("= \t").lower().startswith(OWN_COOKIES):
                 passing.append(field)
-        elif kind == _CONNECTION and field[1].lower() not in _COMMON_OPTIONS:
-            hop_by_hop |= {normalized_name(token.strip()) for token in field[1].split(",")}
+        elif kind == _CONNECTION:
+            hop_by_hop |= names_in_connection(field[1])
     if hop_by_hop:
         return [field for field in passing if normalized_name(field[0]) not in hop_by_hop]
     return passing
@@ -307,7 +349,7 @@ def _kind(name: str) -> int:
         kind = _COOKIE
     else:
         kind = _REFERENCE if normalized in REFERENCES else _PASSES
-    if len(_kind_by_name) < _MAX_KINDS and len(name) <= 64:
+    if len(_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_KNOWN_CHARS:
         _kind_by_name[name] = kind
     return kind
 

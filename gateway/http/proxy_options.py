@@ -30,6 +30,7 @@ _MEANINGS: Final = {
     "Connection-Id": "with the id of a connection; GET /connections lists the ids",
 }
 _OWN_PREFIX: Final = "Gateway-"
+_OWN_PREFIX_LOWER: Final = "gateway-"
 # The headers of requests that begin with `_OWN_PREFIX`.
 OWN_HEADERS: Final = (
     "Gateway-Dry-Run",
@@ -93,6 +94,8 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
     issues: list[Issue] = []
 
     def field(name: str, check: Check, *, required: bool = False) -> str:
+        if name not in headers and not required:
+            return ""
         sent = headers.getall(name, [])
         fault = _fault_in(name, sent, check, required=required)
         if fault is not None:
@@ -112,12 +115,12 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
                     )
                 )
         integration_id, connection_id = bound_to
-    retries = field("Retries", _pattern_check(_COUNT, "must be a whole number"))
-    retry_on = field("Retry-On", _pattern_check(_STATUSES, "must be statuses separated by commas, as in 429,503"))
+    retries = field("Retries", _CHECK_COUNT)
+    retry_on = field("Retry-On", _CHECK_STATUSES)
     decompress = field("Decompress", _true_or_false)
     field("Forward-Headers-On-Redirect", _true_or_false)
     base_url = field("Base-Url-Override", _base_url)
-    timeout = field("Gateway-Timeout", _pattern_check(_SECONDS, "must be seconds, more than 0, such as 2.5"))
+    timeout = field("Gateway-Timeout", _CHECK_SECONDS)
     dry_run = field("Gateway-Dry-Run", _true_or_false)
     if issues:
         raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
@@ -159,7 +162,7 @@ def check_own_headers(headers: "CIMultiDictProxy[str]") -> None:
     issues: list[Issue] = []
     for name in headers:
         lower = name.lower()
-        if not lower.startswith(_OWN_PREFIX.lower()) or lower in _ECHOED or lower in _OWN_LOWER:
+        if not lower.startswith(_OWN_PREFIX_LOWER) or lower in _ECHOED or lower in _OWN_LOWER:
             continue
         if near := nearest(name[len(_OWN_PREFIX) :], _OWN_BY_REST):
             message = f"{name} is not a header of the gateway; did you mean {_OWN_BY_REST[near]}?"
@@ -187,6 +190,11 @@ def wrong_header(name: str, *faults: str) -> InvalidRequest:
 
 def _pattern_check(pattern: re.Pattern[str], fault_text: str) -> Check:
     return lambda value: None if pattern.fullmatch(value) else fault_text
+
+
+_CHECK_COUNT: Final = _pattern_check(_COUNT, "must be a whole number")
+_CHECK_STATUSES: Final = _pattern_check(_STATUSES, "must be statuses separated by commas, as in 429,503")
+_CHECK_SECONDS: Final = _pattern_check(_SECONDS, "must be seconds, more than 0, such as 2.5")
 
 
 def _true_or_false(value: str) -> str | None:
