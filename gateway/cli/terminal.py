@@ -52,7 +52,8 @@ def configuration_option(file: Path | None) -> str:
     return "" if is_default else f" -c {shlex.quote(str(file))}"
 
 
-# ── Progress of long work, on stderr: a bar on a terminal, otherwise a line every `PROGRESS_INTERVAL_S` seconds.
+# ── Progress of long work, on stderr: a bar on a terminal, otherwise a line every `PROGRESS_INTERVAL_S` seconds, and
+# a last line if there was one before.
 
 PROGRESS_INTERVAL_S: Final = 5.0
 
@@ -80,13 +81,13 @@ def progress(label: str) -> Iterator[Step]:
 
 
 def _lines(label: str) -> Step:
-    printed_at = time.monotonic()
+    printed_at, has_printed = time.monotonic(), False
 
     def step(done: int, total: int) -> None:
-        nonlocal printed_at
-        now = time.monotonic()
-        if now - printed_at >= PROGRESS_INTERVAL_S:
-            printed_at = now
+        nonlocal printed_at, has_printed
+        now, is_last = time.monotonic(), has_printed and done == total
+        if is_last or now - printed_at >= PROGRESS_INTERVAL_S:
+            printed_at, has_printed = now, True
             print(f"{label}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
     return step
