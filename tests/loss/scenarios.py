@@ -109,7 +109,7 @@ async def cut(trial: Trial, *, address: str, for_s: float) -> None:
     if loses:
         trial.in_flight_may_be_lost(1)
     begun_at = time.monotonic()
-    with network.cut(1, address):
+    with network.dropped_packets(1, address):
         await asyncio.sleep(for_s)
         if loses:
             # also requests that were sent just before the cut and arrived after it

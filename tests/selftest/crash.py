@@ -270,7 +270,8 @@ async def _outcome(
 
 async def _status(gateway: RunningGateway, name: str) -> int:
     async with gateway.call_proxy(name) as response:
-        return response.status
+        status: int = response.status
+        return status
 
 
 def _is_sound(database: Path) -> bool:

@@ -31,7 +31,7 @@ def shorten() -> None:
     from gateway.refresh import backoff, protocol, recovery, save_tokens
     from gateway.store import journal_recovery
 
-    protocol.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc]
+    protocol.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc,attr-defined]
     save_tokens.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST_WAIT = timedelta(seconds=0.5)  # type: ignore[misc]
     recovery.EVERY_S = 0.1  # type: ignore[misc]
@@ -105,7 +105,7 @@ def replace_at_once() -> None:
         serves(parent, worker, message)
         log.info("worker_serves", pid=worker.pid)
 
-    Parent._worker_is_ready = logged  # type: ignore[method-assign]
+    Parent._worker_is_ready = logged  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":
