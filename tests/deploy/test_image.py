@@ -195,19 +195,24 @@ def test_build_steps_make_a_gateway_that_serves_on_a_read_only_disk(tmp_path: Pa
     assert compiled.stat().st_mtime_ns == before, "the catalog is compiled when the image is built, and not again"
 
 
+def test_image_installs_only_checked_wheels() -> None:
+    installs = [text for text in BUILD.all("RUN") if "-r " in text]
+    assert len(installs) == 2
+    assert all("--require-hashes --only-binary :all:" in text for text in installs)
+
+
 @ONLY_MAKE_IMAGE
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-otel.lock"])
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_every_dependency_has_a_wheel_for_both_architectures(tmp_path: Path, machine: str) -> None:
-    (text,) = [text for text in BUILD.all("RUN") if "--require-hashes" in text]
-    assert "--only-binary :all:" in text
+def test_every_dependency_has_a_wheel_for_both_architectures(tmp_path: Path, machine: str, lock: str) -> None:
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in (17, 24, 28, 34)] + [f"manylinux2014_{machine}"]
     subprocess.run(
         [
             *(PYTHON_WITH_PIP, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary", ":all:"),
             *(word for platform in platforms for word in ("--platform", platform)),
             *("--python-version", python_of(FINAL), "--implementation", "cp", "-d", tmp_path, "--no-deps"),
-            *("-r", TOP / "requirements.lock"),
+            *("-r", TOP / lock),
         ],
         check=True,
     )
