@@ -20,7 +20,7 @@ from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import OpenedConnection
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import Fields
-from gateway.http.paging.next_page import PageUrl, parse_page
+from gateway.http.paging.next_page import PageUrl, parse_page, parse_page_url
 from gateway.http.paging.resume_position import ForbiddenPageOrigin, point_at_page
 from gateway.http.url import parameter_name
 from gateway.records.proxied_call import Position, UpstreamRequest
@@ -118,8 +118,9 @@ def find_list(
 
 def _target(opened: OpenedConnection, target: str, following: Position, shown_at: str) -> str | None:
     base = opened.base
-    if following.scheme.type == "link" and following.at.startswith(shown_at):
-        found = following.at.removeprefix(shown_at)
+    # `parse_page_url` adds the port, as in `following.at`
+    if following.scheme.type == "link" and following.at.startswith(shown_base := parse_page_url(shown_at).url):
+        found = following.at.removeprefix(shown_base)
     else:
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
         try:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,17 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
         gateway.provider.responding = link_to_other_host
         result = await gateway.call(await gateway.key("GET /base/v1/items as list_items"), "list_items", {})
         assert (result["isError"], cursor_in(result)) == (False, None)
+
+
+async def test_a_public_url_without_a_port_does_not_end_a_list_after_its_first_page(tmp_path: Path) -> None:
+    async with agent_gateway(tmp_path, paginate=LINK) as gateway:
+        gateway.provider.responding = pages
+        server = gateway.running.runtime.current.generation.config.server
+        gateway.running.configure(server=replace(server, public_url="https://gw.example.com"))
+        key = await gateway.key("GET /base/v1/items as list_items")
+        arguments: dict[str, Any] = {"query": {"limit": PAGE}}
+        arguments["cursor"] = cursor_in(await gateway.call(key, "list_items", arguments))
+        assert (await gateway.call(key, "list_items", arguments))["structuredContent"]["items"][0] == ITEMS[PAGE]
 
 
 async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
