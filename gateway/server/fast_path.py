@@ -56,6 +56,7 @@ from gateway.server.strict_framing import RequestBodyFraming
 
 KNOWN_S: Final = 60.0  # forget heads after this time, because their lines can contain secrets of the caller
 NO_BODY: Final = b"Content-Length: 0\r\n"
+KEY_MARK: Final = b"gw_"  # every key for the MCP endpoint begins with it (`key_forms.PREFIXES`)
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
 _REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
@@ -159,7 +160,8 @@ class FastPath:
         plain = request.message_head_id is not None and request.connection_id.isprintable()
         if traces:
             values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
-            plain = plain and all(map(PLAIN.fullmatch, values))
+            # a ``tracestate`` in a message's body may contain the key, so it is checked line by line
+            plain = plain and all(map(PLAIN.fullmatch, values)) and not any(KEY_MARK in value for value in values)
         known = self.call_heads.get(head_id) if plain else None
         if known is not None:
             length = None if request.body is None else len(request.body)
@@ -169,8 +171,6 @@ class FastPath:
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, _mount_of(request_line))
-        # The trace cannot contain the key: `KnownHeads.find` and `KnownMessage.vary` have checked the message's fields,
-        # and a ``traceparent`` in its body is well-formed, so it does not have the letters with which a key begins.
         if head is not None and plain and head.vary(list(zip(map(str.encode, traces), values, strict=True))):
             head.known.key = ""
             self.call_heads.keep(head_id, head.known, len(lines))

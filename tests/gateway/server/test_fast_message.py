@@ -377,6 +377,31 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
     assert token not in texts_in(heads.known, of_calls.known).replace(f"/c/{token}", "")
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/c/@CAPABILITY@/mcp"])
+async def test_a_tracestate_in_a_body_cannot_forward_the_key(
+    fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
+    for way in (fast, chain):
+        way.gateway.provider.responding = received_fields
+    key = KEY if path == "/mcp" else ""
+    secret = KEY if key else CAPABILITY
+
+    def numbered(number: int, state: str) -> bytes:
+        meta = {"traceparent": f"00-{number + 1:032x}-{number + 1:016x}-01", "tracestate": state}
+        params = {"name": "get_issue", "arguments": {"issue": f"A-{number}"}, "_meta": meta}
+        return whole_message(message("tools/call", number, **params), path=path, key=key)
+
+    for number in range(4):
+        await compare(fast, chain, numbered(number, f"a={number}"))
+    taken = fast.gateway.running.fast_path.taken
+    for way in (fast, chain):
+        (result,), _ = await way.seen(numbered(4, f"a={way.names[secret]}"))
+        assert b"traceparent: 00-" in result
+        assert b"tracestate" not in result
+    assert fast.gateway.running.fast_path.taken == taken + 1
+
+
 async def used_key(fast: MessageSender) -> str:
     """Make calls with a new key, so that the key and the heads of its messages are in memory. Return the key's path."""
     made = await fast.gateway.running.json(
