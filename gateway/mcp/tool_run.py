@@ -318,8 +318,18 @@ class ToolRun:
         if response.status in RETRIED_LATER and (wait := response.headers().get(hdrs.RETRY_AFTER)):
             shaped.result["content"].append(text_block(f"Retry-After: {wait[:64]}. Wait before you call again."))
         if 300 <= response.status < 400 and (place := response.headers().get(hdrs.LOCATION)):
-            shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
+            shaped.result["content"].append(
+                text_block(f"Location: {self._below_base(place)}. Redirects are not followed.")
+            )
         return shaped.result
+
+    def _below_base(self, place: str) -> str:
+        """Return a URL of the gateway as the path that a tool can send; return any other URL unchanged.
+
+        The model must not see a capability URL, which is a secret.
+        """
+        rest = place.removeprefix(self._request.shown_at)
+        return (rest or "/") if rest != place and rest[:1] in ("", "/", "?", "#") else place
 
     def _open_connection(self, connection: str) -> OpenedConnection | None:
         return self._request.runtime.live.peek(self._ref(connection))

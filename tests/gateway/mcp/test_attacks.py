@@ -394,6 +394,21 @@ async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(
     assert len(gateway.provider.calls) == 3
 
 
+@pytest.mark.parametrize("location", ["/base/v1/issue/2?x=1", "@ORIGIN@/base/v1/issue/2?x=1"])
+async def test_no_redirect_shows_the_capability_to_the_model(gateway: AgentGateway, location: str) -> None:
+    async def redirect(_request: web.Request) -> web.Response:
+        place = location.replace("@ORIGIN@", f"http://127.0.0.1:{gateway.provider.port}")
+        return web.Response(status=302, headers={"Location": place})
+
+    gateway.provider.responding = redirect
+    path = f"/c/{await gateway.key(READ, kind='capability')}"
+    result = await gateway.call("unused", "get_issue", {"issue": "1"}, path=f"{path}/mcp")
+    assert "Location: /issue/2?x=1. " in text_of(result)
+    assert path not in json.dumps(result)
+    at_proxy = await gateway.call(await gateway.key(READ), "get_issue", {"issue": "1"})
+    assert "Location: /issue/2?x=1. " in text_of(at_proxy)
+
+
 async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
     gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
