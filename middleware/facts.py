@@ -25,6 +25,7 @@ CALLER = web.RequestKey("caller", Caller)  # set by bearer_key or capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # set by bearer_key, capability or session_token
 CAPABILITY = web.RequestKey("capability", Capability)  # set by capability; absent in a call without a capability URL
 READ_BODY = web.RequestKey("read_body", bytes)  # set by key_rules if a rule needs the body; absent: the body is unread
+IN_PROCESS = web.RequestKey("in_process", bool)  # set by the MCP endpoint for its calls to providers; otherwise absent
 # Set by the MCP endpoint, or by key_rules for a call to an MCP server; absent if the request is not a tool call.
 TOOL = web.RequestKey("tool", str)
 # Set by key_rules for a request that lists tools: decides which tools stay in the response's list.

@@ -19,7 +19,7 @@ from yarl import URL
 
 from gateway import clock
 from gateway.mcp.agent_message import AgentMessage
-from gateway.middleware.facts import REQUEST_ID, TOOL
+from gateway.middleware.facts import IN_PROCESS, REQUEST_ID, TOOL
 from gateway.middleware.response_shape import MARK
 from gateway.observe.logs import current_trace_id
 from gateway.proxy.attempts import FastPathHandover
@@ -165,7 +165,7 @@ async def _call_chain(
     found.add_app(outer.app)
     found.freeze()
     request._match_info = found
-    request[REQUEST_ID] = outer.request_id
+    request[REQUEST_ID], request[IN_PROCESS] = outer.request_id, True
     if call.tool is not None:
         request[TOOL] = call.tool
     trace, trace_id = current_trace.get(None), current_trace_id.get(None)

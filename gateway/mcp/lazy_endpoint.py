@@ -12,7 +12,7 @@ from gateway.api.agent_sessions import is_session, session_not_found
 from gateway.api.request_body import read_query
 from gateway.errors import MethodNotAllowed
 from gateway.middleware.chain import Chain
-from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
+from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, IN_PROCESS
 from gateway.middleware.key_limits import needs, scope
 from gateway.middleware.request_message import json_only
 from gateway.middleware.surfaces import PROXY_LINKS
@@ -45,9 +45,10 @@ async def respond_in_session(request: web.Request) -> web.StreamResponse:
 async def respond_at_capability(request: web.Request) -> web.StreamResponse:
     """Handle ``/mcp`` below a capability URL.
 
-    The path belongs to the MCP endpoint or, if the provider is an MCP server, to the provider.
+    The path belongs to the MCP endpoint. It belongs to the provider if the provider is an MCP server, and for the calls
+    that the MCP endpoint makes: otherwise a tool could call other tools.
     """
-    if _speaks_mcp(request):
+    if IN_PROCESS in request or _speaks_mcp(request):
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:
         raise MethodNotAllowed(

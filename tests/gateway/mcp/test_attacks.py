@@ -394,6 +394,23 @@ async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(
     assert len(gateway.provider.calls) == 3
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/%6dcp"])
+async def test_a_tool_call_below_a_capability_url_never_calls_the_mcp_endpoint(
+    gateway: AgentGateway, path: str
+) -> None:
+    """Such calls could be nested 20 times in one message, which the key's rate counted once."""
+    read_only, posting = [f"/c/{await gateway.key(rule, kind='capability')}" for rule in (READ, "POST /base/v1/mcp")]
+    inner = {"name": "get_issue", "arguments": {"issue": "1"}}
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": inner}
+    nested = {"method": "POST", "path": path, "body": message}
+    refused = await gateway.call("unused", "call_api", nested, path=f"{read_only}/mcp")
+    assert refused["structuredContent"]["error"]["payload"]["rule"] in ("rules", "plain_path")
+    assert gateway.provider.calls == []
+    result = await gateway.call("unused", "call_api", {**nested, "path": "/mcp"}, path=f"{posting}/mcp")
+    assert result["structuredContent"]["path"] == "/base/v1/mcp"
+    assert [call[:2] for call in gateway.provider.calls] == [("POST", "/base/v1/mcp")]
+
+
 @pytest.mark.parametrize("location", ["/base/v1/issue/2?x=1", "@ORIGIN@/base/v1/issue/2?x=1"])
 async def test_no_redirect_shows_the_capability_to_the_model(gateway: AgentGateway, location: str) -> None:
     async def redirect(_request: web.Request) -> web.Response:
