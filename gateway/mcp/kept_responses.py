@@ -18,7 +18,10 @@ ENTRY_BYTES: Final = 1024  # counted for each response in addition to its body, 
 
 @dataclass(frozen=True, slots=True)
 class KeptResponse:
+    """A whole response. `connection`: the connection of the call, ``INTEGRATION/CONNECTION``."""
+
     share: str
+    connection: str
     media_type: str
     body: bytes
     ends_at: float
@@ -35,10 +38,10 @@ class KeptResponses:
         self._shares: dict[str, _Share] = {}
         self.size = 0
 
-    def keep(self, share: str, media_type: str, body: bytes) -> str | None:
+    def keep(self, share: str, connection: str, media_type: str, body: bytes) -> str | None:
         """Keep `body` and return its id for `get`; None if `body` is larger than the maximum for one key.
 
-        `share`: identifies the key (`Caller.share`).
+        `share`: identifies the key (`Caller.share`). `connection`: the connection of the call.
         """
         size = len(body) + ENTRY_BYTES
         if size > SHARE_BYTES:
@@ -49,7 +52,7 @@ class KeptResponses:
         while self._kept and self.size + size > MAX_BYTES:
             self._drop(next(iter(self._kept)))
         response_id = secrets.token_urlsafe(16)
-        self._kept[response_id] = KeptResponse(share, media_type, body, clock.monotonic() + KEPT_S)
+        self._kept[response_id] = KeptResponse(share, connection, media_type, body, clock.monotonic() + KEPT_S)
         own = self._shares.setdefault(share, _Share())
         own.ids[response_id] = None
         own.size += size

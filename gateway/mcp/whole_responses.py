@@ -11,11 +11,13 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.egress.page_memory import NoPageMemory
+from gateway.errors import NotFound
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.kept_responses import KEPT_S, KeptResponses
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.tool_provider_call import RepeatableCall, ResponseMemory, call_proxy
+from gateway.records.connection import ConnectionRef
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"
@@ -36,7 +38,9 @@ class WholeResponses:
         For a GET, the URI also contains the data to send the request again. So another worker can fetch the response
         again.
         """
-        response_id = _responses(self._request.outer.app).keep(self._request.caller.share, media_type, body)
+        response_id = _responses(self._request.outer.app).keep(
+            self._request.caller.share, sent.connection, media_type, body
+        )
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
         return SCHEME + self._request.seals.seal(json.dumps([response_id, self._request.caller.key_id, ends_at, again]))
@@ -57,11 +61,24 @@ class WholeResponses:
             raise self._unknown_resource_error(uri)
         kept = _responses(self._request.outer.app).get(self._request.caller.share, response_id or "")
         if kept is not None:
+            if not await self._still_reaches(kept.connection):
+                raise self._unknown_resource_error(uri)
             self._request.count()
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
             raise self._unknown_resource_error(uri)
         return await self._fetch_again(uri, RepeatableCall("GET", *again))
+
+    async def _still_reaches(self, connection: str) -> bool:
+        """Return whether the connection still exists and the key may use it: its tags can change after the call."""
+        integration, _, connection_id = connection.partition("/")
+        try:
+            row = await self._request.runtime.live.read_row(
+                ConnectionRef(self._request.environment, integration, connection_id)
+            )
+        except NotFound:
+            return False
+        return self._request.policy.fits(row.tags)
 
     async def _fetch_again(self, uri: str, sent: RepeatableCall) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)

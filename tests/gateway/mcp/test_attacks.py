@@ -160,6 +160,26 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_responses(gateway: Age
         assert (await gateway.send_message(key, method, **params))[0] == 401
 
 
+@pytest.mark.parametrize("change", ["tags", "deleted"])
+async def test_a_connection_that_the_key_no_longer_reaches_has_no_kept_response(
+    gateway: AgentGateway, change: str
+) -> None:
+    async def binary(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\xff" * 64, content_type="application/octet-stream")
+
+    gateway.provider.responding = binary
+    key = await gateway.key("POST /base/v1/search as search", limits={"tags": {"team": "red"}})
+    (link,) = [b for b in (await gateway.call(key, "search"))["content"] if b["type"] == "resource_link"]
+    assert "contents" in await gateway.request_result(key, "resources/read", uri=link["uri"])
+    at = "/connections/c1?provider_config_key=lane"
+    if change == "tags":
+        await gateway.running.json("PATCH", at, json={"tags": {"team": "blue"}}, expect=200)
+    else:
+        await gateway.running.json("DELETE", at, expect=200)
+    refused = await gateway.request_result(key, "resources/read", uri=link["uri"])
+    assert refused["code"] == mcp.INVALID_PARAMS
+
+
 async def test_the_uri_of_a_kept_response_cannot_be_forged(gateway: AgentGateway) -> None:
     key = await gateway.key(READ)
     for uri in (
