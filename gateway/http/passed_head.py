@@ -220,7 +220,7 @@ def _kind(line: bytes) -> int:
     text = name.decode("utf-8", "surrogateescape")
     if not colon or value.strip(b" \t") != value or line.translate(None, BYTES_OF_FIELDS):
         return _NOT_PLAIN
-    kind = _KIND_BY_NAME.get(text.lower())
+    kind = _KIND_BY_NAME.get(text.lower()) if text.isascii() else None
     try:
         if kind is None:
             kind = _PASSES if headers.response_fields([(text, _PROBE)]) else _DROPPED

@@ -104,7 +104,10 @@ def test_usual_heads_are_plain(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Set-Cookie: a=b", "Location: /x", "Link: <x>", "Connection: x-id", "X-Id:tight", "X-Id: \t", "X-Id: nul\x00"],
+    [
+        *("Set-Cookie: a=b", "Location: /x", "Link: <x>", "Connection: x-id", "X-Id:tight", "X-Id: \t", "X-Id: nul\x00"),
+        "\u212aeep-Alive: timeout=5",  # the Kelvin sign, which is a `k` in lower case
+    ],
 )
 def test_a_head_that_needs_more_than_single_lines_is_not_plain(line: str) -> None:
     assert plain_head(f"HTTP/1.1 200 OK\r\n{line}".encode()) is None
