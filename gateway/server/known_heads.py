@@ -170,6 +170,9 @@ class KnownHead:
             if name.kind != DROPPED:
                 line_at = passing.index((name, b"%b: %b" % (spelled, value)), at)
                 value_at[line_at], at = place, line_at + 1
+        varied = {passing[line_at] for line_at in value_at}
+        if any(line in varied for line_at, line in enumerate(passing) if line_at not in value_at):
+            return False  # the line that was found may be an equal line with other white space, whose value stays
         first: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
         for index, (name, _) in enumerate(passing):
             first.setdefault(name.kind, value_at.get(index))
