@@ -121,6 +121,15 @@ def is_for_gateway(name: str) -> bool:
     return name in FOR_GATEWAY or name.startswith(FOR_GATEWAY_PREFIXES)
 
 
+def ascii_lower(value: str) -> str:
+    """Return `value` in lower case if it is ASCII, otherwise unchanged.
+
+    `str.lower` makes a ``k`` of the Kelvin sign (U+212A), so ``chunked`` could have a spelling that no other server
+    reads as ``chunked``.
+    """
+    return value.lower() if value.isascii() else value
+
+
 def names_in_connection(value: str) -> frozenset[str]:
     """Return the names of fields in the value of ``Connection``, as `normalized_name` returns them.
 

@@ -14,7 +14,7 @@ from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, hdrs
 from multidict import CIMultiDictProxy, istr
 
 from gateway.errors import ExpectationFailed, InvalidRequest, MethodNotAllowed, NotImplementedHere, VersionNotSupported
-from gateway.http.headers import BYTES_OF_FIELDS
+from gateway.http.headers import BYTES_OF_FIELDS, ascii_lower
 from gateway.http.url import origin_form
 
 if TYPE_CHECKING:  # the parent process uses this module without the web framework
@@ -92,7 +92,7 @@ def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> 
     if version == HttpVersion10:
         raise InvalidRequest("bad_framing", "HTTP/1.0 has no Transfer-Encoding. Send Content-Length.", close=True)
     codings = values["transfer-encoding"]
-    if len(codings) > 1 or codings[0].lower() != "chunked":
+    if len(codings) > 1 or ascii_lower(codings[0]) != "chunked":
         raise unknown_coding_error()
 
 
@@ -151,6 +151,8 @@ def requested_upgrade(request: "web.Request") -> str | None:
     can_upgrade = request.method == hdrs.METH_GET and request.version >= HttpVersion11 and not request.body_exists
     return (
         WEBSOCKET
-        if can_upgrade and "upgrade" in tokens and [line.strip().lower() for line in upgrade_lines] == [WEBSOCKET]
+        if can_upgrade
+        and "upgrade" in tokens
+        and [ascii_lower(line.strip(" \t")) for line in upgrade_lines] == [WEBSOCKET]
         else None
     )

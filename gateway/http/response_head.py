@@ -8,7 +8,7 @@ body. This parser also takes only half the time of the C parsers.
 import re
 from typing import Final
 
-from gateway.http.headers import BYTES_OF_FIELDS, TOKEN, Fields
+from gateway.http.headers import BYTES_OF_FIELDS, TOKEN, Fields, ascii_lower
 
 MAX_HEAD_BYTES: Final = 65_536
 MAX_HEADER_LINES: Final = 256
@@ -122,7 +122,7 @@ def _set_framing(head: ResponseHead, framing_fields: list[tuple[int, str]], *, v
         elif meaning == _CONNECTION:
             options.update([option.strip() for option in value.lower().split(",")])
         elif meaning == _CODING:
-            codings.append(value.lower())
+            codings.append(ascii_lower(value))
     _set_body_end(head, lengths, codings, version_1_0=version_1_0)
     if "close" in options or (version_1_0 and "keep-alive" not in options):
         head.keep_s = 0.0

@@ -47,6 +47,8 @@ INVALID_RESPONSES = table(
     ("chunked, identity", sends(HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
     ("chunked twice", sends(HEAD + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
     ("an unknown coding", sends(HEAD + b"Transfer-Encoding: cow\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    ("chunked with a Kelvin sign",
+     sends(HEAD + "Transfer-Encoding: chun\u212aed\r\n\r\n2\r\nok\r\n0\r\n\r\n".encode(), then="close")),
     ("chunked in HTTP/1.0", sends(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
     ("NUL in a value", sends(HEAD + b"X: a\x00b\r\nContent-Length: 2\r\n\r\nok")),
     ("a control byte in a value", sends(HEAD + b"X: a\x01b\r\nContent-Length: 2\r\n\r\nok")),

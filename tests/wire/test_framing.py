@@ -74,6 +74,7 @@ AMBIGUOUS_BODIES = table(
     ("chunked after a vertical tab", b"Transfer-Encoding: \x0bchunked\r\n", b"0\r\n\r\n", 400),
     ("chunked after a NUL", b"Transfer-Encoding: \x00chunked\r\n", b"0\r\n\r\n", 400),
     ("chunked and a comma", b"Transfer-Encoding: chunked,\r\n", b"0\r\n\r\n", None),
+    ("chunked with a Kelvin sign", "Transfer-Encoding: chun\u212aed\r\n".encode(), b"0\r\n\r\n", 501),
     ("chunked after a no-break space", b"Transfer-Encoding: \xa0chunked\r\n", b"0\r\n\r\n", None),
 )  # fmt: skip
 

@@ -188,6 +188,7 @@ async def test_a_refused_upgrade_passes_the_response_on_and_closes_the_connectio
     [
         ASK.replace(b"Upgrade: websocket", b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk"),
         ASK.replace(b"Upgrade: websocket", b"Upgrade: websocket, h2c"),
+        ASK.replace(b"Upgrade: websocket", "Upgrade: websoc\u212aet".encode()),  # the Kelvin sign is a k in lower case
         ASK.replace(b"GET ", b"DELETE "),
         ASK.replace(b"keep-alive, Upgrade", b"close"),
     ],

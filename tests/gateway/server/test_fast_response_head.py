@@ -105,7 +105,15 @@ def test_usual_heads_are_plain(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("Set-Cookie: a=b", "Location: /x", "Link: <x>", "Connection: x-id", "X-Id:tight", "X-Id: \t", "X-Id: nul\x00"),
+        *(
+            "Set-Cookie: a=b",
+            "Location: /x",
+            "Link: <x>",
+            "Connection: x-id",
+            "X-Id:tight",
+            "X-Id: \t",
+            "X-Id: nul\x00",
+        ),
         "\u212aeep-Alive: timeout=5",  # the Kelvin sign, which is a `k` in lower case
     ],
 )

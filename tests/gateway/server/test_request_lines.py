@@ -104,6 +104,7 @@ def test_an_ordinary_post_is_read() -> None:
         pytest.param(b"Transfer_Encoding: chunked", id="a coding by another spelling"),
         pytest.param(b"Transfer-Encoding: gzip, chunked", id="two codings"),
         pytest.param(b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", id="a coding twice"),
+        pytest.param("Transfer-Encoding: chun\u212aed".encode(), id="a coding with a Kelvin sign, in lower case a k"),
         pytest.param(b"Connection: close, x-secret", id="a field of one hop"),
         pytest.param(b"Upgrade: websocket", id="an upgrade"),
         pytest.param(b"Expect: 100-continue", id="an expectation"),
