@@ -207,7 +207,7 @@ def comparison_cost(rules: Iterable[BodyRule], body: SentBody) -> int:
 
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 128
-_JSON: Final = re.compile(r'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?', re.IGNORECASE)
+_JSON: Final = re.compile(r'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?', re.ASCII | re.IGNORECASE)
 _FORBIDDEN_HEADERS: Final = ("content-encoding", "content-range", "content-transfer-encoding")
 _REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _RESULT_MEMBERS: Final = frozenset({"jsonrpc", "id", "result"})
@@ -260,7 +260,7 @@ def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
         if name in head:
             return f"has the header {name}, so its body may mean something else than its bytes show"
     kinds = head.get("content-type", ())
-    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip(" \t")):
         return "does not have exactly one header Content-Type: application/json (with charset utf-8 or without charset)"
     if len(raw) > MAX_BODY_BYTES:
         return f"has a body of more than {MAX_BODY_BYTES >> 20} MiB"
@@ -341,7 +341,7 @@ def _header_contradiction(header: str, value_in_body: str | None, head: Mapping[
         return None
     if len(values) > 1:
         return f"has the header {header} {len(values)} times"
-    if value_in_body is None or decoded_mcp_header(values[0].strip()) != value_in_body:
+    if value_in_body is None or decoded_mcp_header(values[0].strip(" \t")) != value_in_body:
         return f"has a header {header} that contradicts its body"
     return None
 

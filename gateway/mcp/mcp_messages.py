@@ -274,7 +274,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         if lower in ROUTED_BY:
             if lower in fields:
                 raise RpcError(HEADER_MISMATCH, f"The header {lower} was sent more than once. Send it once.")
-            fields[lower] = value.strip()
+            fields[lower] = value.strip(" \t")
     return fields
 
 

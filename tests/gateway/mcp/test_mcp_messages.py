@@ -81,6 +81,7 @@ def test_headers_that_say_something_else_than_the_body_are_refused(headers: list
     ("method", "sent"),
     [
         ("tools/call", ("Mcp-Method", "tools/list")),
+        ("tools/call", ("Mcp-Method", "\u00a0tools/call")),
         ("tools/call", ("Mcp-Name", "delete_all")),
         ("tools/call", ("Mcp-Name", "=?base64?eA==x?=")),
         ("tools/list", ("Mcp-Name", "get_x")),
