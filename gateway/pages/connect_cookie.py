@@ -30,9 +30,12 @@ TOKEN_FIELD: Final = "connect_session_token"  # noqa: S105 (a field's name)
 def cookies_of(request: web.BaseRequest) -> dict[str, str]:
     """Return the gateway's own cookies in a request. If a name is repeated, its last value is returned.
 
+    Only spaces and tabs around a name are removed. Other white space belongs to the name: browsers let any host of the
+    domain set a cookie whose name begins with U+2000 and then ``__Host-``.
+
     `request.cookies` is not used: aiohttp's parser needs up to 25 ms for a field of 16 KiB, which anybody can send.
     """
-    pairs = (pair.strip().partition("=") for pair in request.headers.get(hdrs.COOKIE, "").split(";"))
+    pairs = (pair.strip(" \t").partition("=") for pair in request.headers.get(hdrs.COOKIE, "").split(";"))
     return {name: value for name, _, value in pairs if name.startswith(_OWN_PREFIXES)}
 
 

@@ -134,6 +134,13 @@ async def test_over_https_the_cookie_is_bound_to_this_host(running: RunningGatew
         cookie = response.headers["Set-Cookie"]
     assert cookie.startswith("__Host-gw-console=")
     assert "Secure" in cookie
+    signed_in = cookie.partition(";")[0]
+    # another host of the domain can set a cookie with this name, since the name begins with U+2000
+    for sent, status in ((signed_in, 200), (f"\u2000{signed_in}", 401), (f"a=b; \u00a0{signed_in}", 401)):
+        async with running.http.get(
+            f"{running.url}/console/dev", headers={"Cookie": sent}, allow_redirects=False
+        ) as response:
+            assert response.status == status, sent
 
 
 async def test_a_viewer_sees_everything_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:

@@ -22,3 +22,12 @@ def test_own_cookies_are_found_among_others_and_malformed_ones(field: str, expec
 
 def test_request_without_cookies_has_none() -> None:
     assert cookies_of(make_mocked_request("GET", "/")) == {}
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u0085", "\u1680", "\u2000", "\u2028", "\u3000"])
+@pytest.mark.parametrize("name", ["__Host-gw-console", "gw-flow-1"])
+def test_name_after_another_white_space_is_another_name(space: str, name: str) -> None:
+    """A browser lets any host below the gateway's domain set such a cookie: its name does not begin with `__Host-`."""
+    for field in (f"{space}{name}=planted", f"{name}=own; {space}{name}=planted", f"{name}=own;{space}{name}=planted"):
+        found = cookies_of(make_mocked_request("GET", "/", headers={"Cookie": field}))
+        assert found == ({name: "own"} if "own" in field else {})
