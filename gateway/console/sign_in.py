@@ -83,7 +83,7 @@ def _session_by_headers(request: web.Request) -> ConsoleSession | None:
             f"The request has {identity_headers.user} or {identity_headers.groups} twice. Configure the proxy to "
             "remove these headers from browsers' requests.",
         )
-    role = role_of(config, [group.strip() for group in ",".join(groups).split(",")])
+    role = role_of(config, [group.strip(" \t") for group in ",".join(groups).split(",")])
     name = printable_name(names[0])
     if role is None or not name:
         raise Forbidden("forbidden", "You are in none of the groups in console.operators and console.viewers.")

@@ -425,10 +425,11 @@ async def test_identity_header_is_ignored_without_trusted_proxies(running: Runni
     [
         [("X-Forwarded-User", "ada")],
         [("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "nobody")],
+        [("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "a, \u00a0platform")],
         [("X-Forwarded-User", "ada"), ("X-Forwarded-User", "eve"), ("X-Forwarded-Groups", "platform")],
         [("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "a"), ("X-Forwarded-Groups", "platform")],
     ],
-    ids=["no group", "another group", "two users", "two lists of groups"],
+    ids=["no group", "another group", "a group with a no-break space", "two users", "two lists of groups"],
 )
 async def test_incomplete_headers_of_a_trusted_proxy_are_refused(
     running: RunningGateway, headers: list[tuple[str, str]]
