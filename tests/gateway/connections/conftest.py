@@ -21,3 +21,20 @@ def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
         shift += seconds
 
     return move
+
+
+@pytest.fixture
+def advance_stopped_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function like `advance_clock`, but the clocks do not move by themselves. For times of a few seconds: on a
+    busy machine, tokens would expire.
+    """
+    moved = 0.0
+    now, monotonic = clock.now(), clock.monotonic()
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(seconds=moved))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic + moved)
+
+    def move(seconds: float) -> None:
+        nonlocal moved
+        moved += seconds
+
+    return move

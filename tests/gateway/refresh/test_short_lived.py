@@ -1,35 +1,15 @@
 """Access tokens that are valid for a few seconds, from a provider that rounds their expiry down to a whole second."""
 
 from collections import Counter
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from gateway import clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 CALLS = 300
 STEP_S = 0.2
-
-
-@pytest.fixture
-def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that sets both clocks forward. The clocks do not move by themselves: on a busy machine, tokens
-    would expire.
-    """
-    moved = 0.0
-    now, monotonic = clock.now(), clock.monotonic()
-    monkeypatch.setattr(clock, "now", lambda: now + timedelta(seconds=moved))
-    monkeypatch.setattr(clock, "monotonic", lambda: monotonic + moved)
-
-    def move(seconds: float) -> None:
-        nonlocal moved
-        moved += seconds
-
-    return move
 
 
 async def call_status(running: RunningGateway, method: str = "GET") -> int:
@@ -42,14 +22,14 @@ async def call_status(running: RunningGateway, method: str = "GET") -> int:
 @pytest.mark.parametrize("refusal", [401, 403])
 @pytest.mark.parametrize("ttl_s", [3, 4, 5, 7])
 async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
-    ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, advance_clock: Any
+    ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, advance_stopped_clock: Any
 ) -> None:
     tracker.ttl_s, tracker.expires, tracker.refusal = ttl_s, True, refusal
     await running.import_connection(tracker.grant())
     statuses: Counter[int] = Counter()
     before = tracker.calls["api"]
     for _ in range(CALLS):
-        advance_clock(STEP_S)
+        advance_stopped_clock(STEP_S)
         statuses[await call_status(running)] += 1
     assert statuses == {200: CALLS}
     lives = CALLS * STEP_S / ttl_s
@@ -58,11 +38,11 @@ async def test_no_call_is_refused_with_tokens_of_a_few_seconds(
 
 
 async def test_401_refreshes_a_token_that_was_just_refreshed(
-    running: RunningGateway, tracker: Tracker, advance_clock: Any
+    running: RunningGateway, tracker: Tracker, advance_stopped_clock: Any
 ) -> None:
     tracker.refusal = 401
     await running.import_connection(tracker.grant())
-    advance_clock(3601)
+    advance_stopped_clock(3601)
     assert await call_status(running) == 200
     tracker.grants[0].access_tokens = set()
     assert await call_status(running) == 200
@@ -70,12 +50,12 @@ async def test_401_refreshes_a_token_that_was_just_refreshed(
 
 
 async def test_401_refreshes_a_short_lived_token_once_per_lifetime(
-    running: RunningGateway, tracker: Tracker, advance_clock: Any
+    running: RunningGateway, tracker: Tracker, advance_stopped_clock: Any
 ) -> None:
     tracker.ttl_s, tracker.refusal = 5, 401
     await running.import_connection(tracker.grant())
     for _ in range(4):
-        advance_clock(5)
+        advance_stopped_clock(5)
         assert await call_status(running) == 200
         for expected in (200, 401):
             tracker.grants[0].access_tokens = set()
