@@ -3,6 +3,7 @@
 Other settings of this kind are tested beside the code that uses them, or in `tests/journeys/`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gateway.errors import Unavailable
 from gateway.records.audit import AuditFilter
 from gateway.store import Store
 from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import RawProvider, raw_provider
 from tests.fakes.tracker import Tracker
 from tests.gateway.app.test_reload import reload_gateway, status
@@ -51,6 +53,10 @@ async def test_connection_stays_in_memory_for_ttl_s_also_after_a_reload(
 ) -> None:
     await running.import_connection(tracker.grant())
     assert await status(running) == 200
+    async with asyncio.timeout(PATIENCE_S):
+        # a changed connection that the change feed cannot read for `trust_s` is dropped
+        while running.runtime.live.feed.unread:
+            await asyncio.sleep(0.01)
     advance_clock(200)
     running.runtime.live.sweep()
     assert running.runtime.live.entry_count == 1
