@@ -25,7 +25,7 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 
 class RunningGateway:
     """A running gateway. `url` has no trailing slash. `headers` contain the secret key. `runtime` is the application's
-    runtime.
+    runtime. `drain_s`: how many seconds a stop waits for requests in flight, from the next start on.
     """
 
     def __init__(self, folder: Path, document: dict[str, Any], *, fast_path: bool = True) -> None:
@@ -35,6 +35,7 @@ class RunningGateway:
         self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
         self.runner: web.BaseRunner | None = None
         self.on_fast_path = fast_path
+        self.drain_s = 1.0
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -47,7 +48,7 @@ class RunningGateway:
             usual = self.document["store"]["encryption_keys"] == [ENCRYPTION_KEY]
             create_database(path, *((ENCRYPTION_KEY, config.environments) if usual else ()))
         self.app = app = gateway.create_app(config)
-        self.runner = gateway.runner(app, drain_s=1, fast_path=self.on_fast_path)
+        self.runner = gateway.runner(app, drain_s=self.drain_s, fast_path=self.on_fast_path)
         await self.runner.setup()
         await web.SockSite(self.runner, sock, backlog=BACKLOG).start()
         self.url = config.server.public_url

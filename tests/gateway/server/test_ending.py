@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 @pytest.fixture
 async def quick_server(shown: Shown) -> AsyncIterator[Served]:
-    """Yield a server that waits 0.05 s for a request head, and drains for up to ten seconds."""
-    serving = await served(shown, head_s=0.05, drain_s=10)
+    """Yield a server that waits 0.05 s for a request head."""
+    serving = await served(shown, head_s=0.05, drain_s=PATIENCE_S)
     yield serving
     shown.release.set()
     await serving.runner.cleanup()
@@ -24,11 +25,17 @@ async def quick_server(shown: Shown) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def steady_server(shown: Shown) -> AsyncIterator[Served]:
-    """Yield a server that drains for up to ten seconds."""
-    serving = await served(shown, drain_s=10)
+    """Yield a server that drains for longer than a test takes."""
+    serving = await served(shown, drain_s=PATIENCE_S)
     yield serving
     shown.release.set()
     await serving.runner.cleanup()
+
+
+@pytest.fixture
+def patient_for_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server that stops wait longer for the first request of a connection than a busy machine needs."""
+    monkeypatch.setattr(import_module("gateway.server.runner"), "FIRST_REQUEST_S", PATIENCE_S)
 
 
 async def wait_for_handler(server: Served) -> None:
@@ -164,7 +171,7 @@ async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_t
         for client in (kept, used):
             client.send(get(b"/one"))
             await client.response()
-        steady_server.runner.start_draining(idle_s=1)
+        steady_server.runner.start_draining(idle_s=3)
         stopping = asyncio.create_task(steady_server.runner.cleanup())
         await closed_for_others(steady_server.port)
         used.send(get(b"/two"))
@@ -210,7 +217,9 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
     assert shown.cancelled == 1
 
 
-async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(steady_server: Served) -> None:
+async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(
+    steady_server: Served, patient_for_first_request: None
+) -> None:
     async with dial(steady_server.port) as client:
         client.send(get(b"/stream"))
         await client.until(b"first\r\n")  # the head has no `Connection: close`, because it was sent before the stop
@@ -224,7 +233,9 @@ async def test_after_a_keep_alive_response_one_more_request_is_answered_during_t
         await stopping
 
 
-async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(steady_server: Served) -> None:
+async def test_a_client_accepted_just_before_the_stop_still_gets_a_response(
+    steady_server: Served, patient_for_first_request: None
+) -> None:
     async with dial(steady_server.port) as client:
         async with dial(steady_server.port) as other:  # this connection is accepted after the first one
             other.send(get(b"/one"))

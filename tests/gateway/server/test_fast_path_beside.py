@@ -1,14 +1,17 @@
 """The fast path together with metrics, timeouts and reloads, and with a shutdown that loses no request."""
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
 
+import pytest
 import yaml
 
 import gateway
 from gateway.observe.metrics_text import total
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.proxy.test_server_timing import split
 from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
@@ -157,7 +160,10 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
     assert response.status == 502
 
 
-async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(tmp_path: Path) -> None:
+async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("gateway.server.runner"), "FIRST_REQUEST_S", PATIENCE_S)
     resume_reading = asyncio.Event()
 
     async def in_two_halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,6 +177,8 @@ async def test_after_a_keep_alive_response_one_more_request_is_answered_during_t
             writer.write(b"k")
 
     async with raw_provider(in_two_halves) as provider, before(provider, tmp_path) as running:
+        running.drain_s = PATIENCE_S
+        await running.restart()
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get())

@@ -11,7 +11,6 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from tests.fakes.gateways import RunningGateway, document, write_entry
-from tests.fakes.ports import free_port
 from tests.fakes.tracker import Tracker
 
 
@@ -46,7 +45,7 @@ async def test_a_call_with_a_fresh_token_executes_no_sql_statement(
 
 
 @pytest.fixture
-async def several_providers(tracker: Tracker, tmp_path: Path) -> Any:
+async def several_providers(tracker: Tracker, tmp_path: Path, unused_tcp_port: int) -> Any:
     """Yield a gateway with several providers. Each fails in a different way."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +55,7 @@ async def several_providers(tracker: Tracker, tmp_path: Path) -> Any:
         writer.close()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    torn, closed = server.sockets[0].getsockname()[1], free_port()
+    torn, closed = server.sockets[0].getsockname()[1], unused_tcp_port
     urls = {
         "torn": f"http://127.0.0.1:{torn}",
         "closed": f"http://127.0.0.1:{closed}",
