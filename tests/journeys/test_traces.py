@@ -21,7 +21,6 @@ from gateway.observe import call_queue
 from tests.fakes.collector import Collector, Span, collecting
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.ports import free_port
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_logs_endpoints import call, import_expired, mint_key, wait_for_operations
@@ -308,19 +307,19 @@ async def test_each_attempt_of_a_handed_over_call_sends_its_own_span_id(
 # ── Failing collectors.
 
 
-def closed_url() -> str:
-    """Return a URL at which nothing listens."""
-    return f"http://127.0.0.1:{free_port()}"
-
-
 @pytest.mark.parametrize("trouble", ["down", "500", "slow"])
 async def test_a_failing_collector_loses_spans_and_nothing_else(
-    tracker: Tracker, tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, trouble: str
+    tracker: Tracker,
+    tmp_path: Path,
+    collector: Collector,
+    monkeypatch: pytest.MonkeyPatch,
+    unused_tcp_port: int,
+    trouble: str,
 ) -> None:
     from structlog.testing import capture_logs
 
     if trouble == "down":
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", closed_url())
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{unused_tcp_port}")
     elif trouble == "500":
         collector.status = 500
     else:

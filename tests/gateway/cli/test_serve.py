@@ -15,7 +15,6 @@ from gateway import resources
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.ports import free_port
 from tests.fakes.postgres import PASSWORD
 from tests.gateway.cli.command import run_command
 
@@ -83,8 +82,8 @@ async def _seal_with_another_key(url: str) -> None:
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 
-def test_missing_database_is_reported_in_one_line(file: Path) -> None:
-    url = f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d"
+def test_missing_database_is_reported_in_one_line(file: Path, unused_tcp_port: int) -> None:
+    url = f"postgresql://u:{PASSWORD}@127.0.0.1:{unused_tcp_port}/d"
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{url}', "))
     assert "cannot be reached: nothing listens at this address" in refusal(file, ("sqlalchemy",))
 

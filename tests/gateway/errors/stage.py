@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gateway import config as configuration
 from gateway.app import reload as reloading
 from tests.fakes.certificate import tls_contexts
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.fakes.ports import free_port
+from tests.fakes.ports import closed_port
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import raw_provider, read_message
 from tests.fakes.tracker import Tracker
@@ -121,8 +121,8 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     shown, _ = tls_contexts("elsewhere.example", folder)
     secure = TestServer(web.Application(), scheme="https")
     await secure.start_server(ssl=shown)
-    async with raw_provider(_faulty_provider) as odd, raw_provider() as closed:
-        free = free_port()
+    async with raw_provider(_faulty_provider) as odd, raw_provider() as closed, AsyncExitStack() as stack:
+        free = stack.enter_context(closed_port())
         for name, base in {
             "keyed": odd.origin,
             "barred": closed.origin,

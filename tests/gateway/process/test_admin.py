@@ -109,7 +109,7 @@ async def listens(host: str, port: int) -> bool:
 
 async def test_each_port_is_open_only_on_its_own_host(tmp_path: Path) -> None:
     """Callers of `server.host` reach neither the metrics nor the console if these have hosts of their own."""
-    hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+    hosts = ("127.0.0.2", "127.0.0.3", "127.0.0.4")  # no other test listens on these
     public, admin, console = ports = (free_port(), free_port(), free_port())
     files = Files(tmp_path, 1, host=hosts[0], port=public, admin_host=hosts[1], admin_port=admin)
     files.document["console"] = {"enabled": True, "host": hosts[2], "port": console}

@@ -13,7 +13,6 @@ from gateway.store import Store, StoreRefused, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import free_socket
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.ports import free_port
 from tests.fakes.postgres import PASSWORD, PostgresServer
 from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 from tests.gateway.store.test_opening import STARTER
@@ -83,11 +82,10 @@ async def test_stored_rows_exist_after_a_restart_of_the_server(
     assert first.vault.open_json(found.credential)["apiKey"] == "k"
 
 
-async def test_missing_server_is_reported_in_one_line() -> None:
-    port = free_port()
-    result = await opening_error(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+async def test_missing_server_is_reported_in_one_line(unused_tcp_port: int) -> None:
+    result = await opening_error(f"postgresql://u:{PASSWORD}@127.0.0.1:{unused_tcp_port}/db")
     assert result == (
-        f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens at this address. "
+        f"PostgreSQL database 'db' at 127.0.0.1:{unused_tcp_port} cannot be reached: nothing listens at this address. "
         "Start it, or correct store.url."
     )
 
