@@ -86,15 +86,18 @@ async def test_a_published_client_shows_why_its_key_is_refused(tmp_path: Path, c
     assert "This secret key is mistyped or incomplete" in found["raised"], found
 
 
-async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Path) -> None:
+async def test_the_examples_of_the_documentation_work_as_they_stand(tmp_path: Path) -> None:
     environments.only_when_asked()
     page = (HERE.parents[1] / "docs" / "agents.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    interpreter = await asyncio.to_thread(environments.python, "fastmcp")
+    first_call, example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    interpreter = await asyncio.to_thread(environments.python, "fastmcp")  # fastmcp needs mcp, so it is there too
     async with agent_gateway(tmp_path) as gateway:
         key = await gateway.key(*RULES, scopes=["environment:proxy"])
-        named = {"https://gateway.example.com/mcp": f"{gateway.running.url}/mcp", "gw_sk_…": key}
-        for shown, real in named.items():
+        url = f"{gateway.running.url}/mcp"
+        out = await run_program(interpreter, "-c", first_call, url, key, folder=tmp_path)
+        assert out.splitlines()[0] == "['search_issues', 'get_me']"
+        assert "/base/v1/search?maxResults=2" in out
+        for shown, real in {"https://gateway.example.com/mcp": url, "gw_sk_…": key}.items():
             assert shown in example
             example = example.replace(shown, real)
         out = await run_program(interpreter, "-c", example, folder=tmp_path)
