@@ -204,6 +204,18 @@ def host_and_path(provider: Provider) -> tuple[str, str]:
     return host.replace("**", "*"), path.rstrip("/")
 
 
+def base_path(provider: Provider) -> str | None:
+    """Return the path of an entry's base URL as rules have it, with ``*`` in place of each setting.
+
+    None if the base URL differs by connection: it is a setting as a whole, or has `alternatives`.
+    """
+    base_url = parse_url_template(provider.proxy.base_url)
+    if base_url.whole_base_url is not None or "proxy.base_url" in provider.alternatives:
+        return None
+    path = "".join(piece if isinstance(piece, str) else "*" for piece in base_url.path)
+    return path.replace("**", "*").rstrip("/")
+
+
 def _risk_letter(operation: ApiOperation) -> str:
     letter = RISK_LETTERS[operation.risk]
     return letter.upper() if operation.starter else letter

@@ -4,7 +4,7 @@ import re
 import secrets
 import string
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -264,3 +264,36 @@ def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
             near = close_matches(method, _USUAL_METHODS, limit=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"
+
+
+def base_path_warnings(limits: KeyLimits, base_path: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield a warning for each valid rule whose path is not below the base URL of an integration that the limits name.
+
+    Rules are compared with the whole path that is sent to the provider, which begins with the path of the base URL.
+    `base_path` returns this path for an integration, with ``*`` for each setting; None if it is unknown.
+    """
+    of_connections = (connection.partition("/")[0] for connection in limits.connections)
+    bases = {name: base_path(name) for name in (*limits.integrations, *of_connections)}
+    known = [base for base in bases.values() if base is not None]
+    if not known or len(known) < len(bases):
+        return
+    name, first = next(iter(bases)), known[0]
+    for text in limits.rules:
+        if is_reference(text):
+            continue
+        rule = parse_rule(text)
+        if not any(_may_be_below(rule.path, base) for base in known):
+            below = text.replace(rule.path_pattern, first + rule.path_pattern, 1)
+            yield (
+                f"rule '{text}' allows no call below the base URL of integration '{name}', which has the path "
+                f"'{first}'. A rule includes this path: '{below}'"
+            )
+
+
+def _may_be_below(path: str, base: str) -> bool:
+    """Return whether the path of a rule and a base path begin in the same way, up to the first wildcard of either."""
+    start, base_start = path.partition("*")[0], base.partition("*")[0]
+    if base_start == base:
+        base_start += "/"
+    length = min(len(start), len(base_start))
+    return start[:length] == base_start[:length]

@@ -1,7 +1,8 @@
 """Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Final
 
@@ -9,18 +10,28 @@ from aiohttp import web
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
+from gateway.access.freeze_operations import base_path
 from gateway.access.key_forms import MAX_ITEMS as MAX_VALUES
-from gateway.access.key_forms import MAX_RULES, OVERLAP, RequestedKey, integration_warnings, rule_warnings
+from gateway.access.key_forms import (
+    MAX_RULES,
+    OVERLAP,
+    RequestedKey,
+    base_path_warnings,
+    integration_warnings,
+    rule_warnings,
+)
 from gateway.access.key_policy import Policy
 from gateway.access.scopes import LIST_INTEGRATIONS
 from gateway.api import responses
 from gateway.api.request_body import Strict, query_number, read_json, read_query, require_empty_body, wrong_query
 from gateway.api.shapes import MAX_NAMES
+from gateway.catalog.load_catalog import Catalog
 from gateway.errors import InvalidRequest, Issue
-from gateway.integrations.registry import Integrations
+from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.key_limits import needs
 from gateway.records.access import KeyKind, KeyLimits, MintedKey
+from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 from gateway.text import whole_number
@@ -81,7 +92,7 @@ async def create_key(request: web.Request) -> web.Response:
     wish, environment = requested_key(body), request[ENVIRONMENT].name
     text, key = await runtime.issuer.create(wish, environment, describe_requester(caller.key), caller)
     shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
-    if warnings := key_warnings(wish, environment, generation.integrations, caller.policy):
+    if warnings := key_warnings(wish, environment, generation, caller.policy):
         shown["warnings"] = warnings
     return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 
@@ -150,18 +161,32 @@ def key_json(key: MintedKey) -> responses.Key:
     return shown
 
 
-def key_warnings(requested: RequestedKey, environment: str, integrations: Integrations, policy: Policy) -> list[str]:
+def key_warnings(requested: RequestedKey, environment: str, generation: Generation, policy: Policy) -> list[str]:
     """Return warnings about limits of a new key that are probably mistakes, at most `MAX_WARNINGS`.
 
     `policy`: the policy of the caller, who does not learn about integrations that the caller may not list.
     """
+    limits = requested.limits
     of_integrations: Iterable[str] = ()
+    of_paths: Iterable[str] = ()
     if policy.allows(LIST_INTEGRATIONS):
-        ids = (integration.integration_id for integration in integrations.list_in(environment))
-        of_integrations = integration_warnings(
-            requested.limits, environment, list(filter(policy.reaches_integration, ids))
-        )
-    return list(islice(chain(of_integrations, rule_warnings(requested.limits.rules)), MAX_WARNINGS))
+        known = {
+            integration.integration_id: integration
+            for integration in generation.integrations.list_in(environment)
+            if policy.reaches_integration(integration.integration_id)
+        }
+        of_integrations = integration_warnings(limits, environment, list(known))
+        of_paths = base_path_warnings(limits, partial(_base_path, known, generation.catalog))
+    return list(islice(chain(of_integrations, rule_warnings(limits.rules), of_paths), MAX_WARNINGS))
+
+
+def _base_path(integrations: Mapping[str, Integration], catalog: Catalog, integration_id: str) -> str | None:
+    """Return the path to which an integration sends all requests, as rules have it; None if it is unknown."""
+    integration = integrations.get(integration_id)
+    provider = None if integration is None else catalog.get(integration.provider)
+    if integration is None or provider is None or integration.allowed_origins or provider.proxy.allowed_origins:
+        return None
+    return base_path(provider)
 
 
 def secret_json(secret: Secret, key: MintedKey, public_url: str) -> responses.KeyItself:

@@ -172,7 +172,7 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": shown.get("base_url", shown["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
-        "details": key_warnings(wish, environment, generation.integrations, UNLIMITED),
+        "details": key_warnings(wish, environment, generation, UNLIMITED),
         "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")

@@ -107,13 +107,13 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
     """Create a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.access.key_forms import integration_warnings, rule_warnings
+        from gateway.access.caller import UNLIMITED
+        from gateway.api.keys import key_warnings
 
         env = select_environment(runtime, environment)
         wish = _requested_key(options)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        known = [integration.integration_id for integration in runtime.generation.integrations.list_in(env)]
-        warnings = [*integration_warnings(wish.limits, env, known), *rule_warnings(wish.limits.rules)]
+        warnings = key_warnings(wish, env, runtime.generation, UNLIMITED)
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:

@@ -102,6 +102,52 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
     assert "warnings" not in printed_json(file, "create", "third", "--connection", "*/u1")
 
 
+@pytest.fixture
+def shop_file(file: Path) -> Path:
+    """A configuration with the integration `shop`, whose base URL has the path /v1."""
+    folder = file.parent / "catalog"
+    folder.mkdir()
+    entry = ("display_name: Shop", "categories: [commerce]", "auth_mode: API_KEY", "proxy:")
+    proxy = ("  base_url: https://shop.example.com/v1/", '  headers: {x-api-key: "${apiKey}"}')
+    (folder / "shop.yaml").write_text("\n".join((*entry, *proxy)))
+    integrations = "{shop: {}, wide: {provider: shop, allowed_origins: [https://x.com]}, mcp: {provider: mcp-generic}}"
+    file.write_text(f"catalog: [catalog]\n{file.read_text().replace('{openai: {}}', integrations)}")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        ("GET /items*", "GET /v1/items*"),
+        ("POST /graphql with query issues as ask", "POST /v1/graphql with query issues as ask"),
+        ("* /v2/**", "* /v1/v2/**"),
+        ("GET /v1x", "GET /v1/v1x"),
+    ],
+)
+def test_a_rule_that_is_not_below_the_base_url_is_made_with_a_warning(shop_file: Path, rule: str, written: str) -> None:
+    for option, limit in (("--connection", "shop/u1"), ("--integration", "shop")):
+        result = keys(shop_file, "create", limit, option, limit, "--allow", rule)
+        assert result.exit_code == 0
+        (warning,) = (line for line in result.stderr.splitlines() if "warning" in line)
+        assert warning == (
+            f"gateway: warning: rule '{rule}' allows no call below the base URL of integration 'shop', which has the path "
+            f"'/v1'. A rule includes this path: '{written}'"
+        )
+
+
+@pytest.mark.parametrize("rule", ["GET /v1/x", "GET /v1/*", "GET /*/x", "GET /**", "GET /v*/x", "* /v1/**"])
+def test_a_rule_that_may_be_below_the_base_url_has_no_warning(shop_file: Path, rule: str) -> None:
+    assert "warning" not in keys(shop_file, "create", "agent", "--connection", "shop/u1", "--allow", rule).stderr
+
+
+@pytest.mark.parametrize("limit", ["--connection=*/u1", "--connection=wide/u1", "--connection=mcp/u1", "--rate=9"])
+def test_no_rule_is_compared_with_the_base_url_if_calls_may_use_another(shop_file: Path, limit: str) -> None:
+    """Any integration may be used, the integration may send to other origins, or its base URL is a setting."""
+    result = keys(shop_file, "create", "agent", limit, "--allow", "GET /items")
+    assert result.exit_code == 0
+    assert "warning" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("rule", "expected_text"),
     [
