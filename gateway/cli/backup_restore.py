@@ -138,18 +138,26 @@ def _report(restored: "RestoreResult") -> dict[str, object]:
         "credentials_taken_over": restored.taken_over,
         "deleted_since_and_back": restored.back,
         "made_since_and_gone": restored.gone,
+        "restored_connections": [
+            {
+                "environment": ref.environment,
+                "provider_config_key": ref.integration_id,
+                "connection_id": ref.connection_id,
+            }
+            for ref in restored.deleted
+        ],
     }
 
 
 def _warnings(done: "RestoreResult") -> list[str]:
     """Return the warnings about connections, tokens and keys that the restore loses or brings back."""
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
-    if done.taken_over is not None:
+    if done.taken_over:
         warnings.append(
             f"Tokens of {counted(done.taken_over, 'connection')} were refreshed after the backup. The restore copied them from "
             "the replaced database."
         )
-    else:
+    elif done.taken_over is None:
         warnings.append(
             "Tokens refreshed after the backup are not in the restored database: if a provider rotates refresh tokens, the "
             "next refresh fails and the end user must reconnect (see `gateway connections why`)."
@@ -163,6 +171,12 @@ def _warnings(done: "RestoreResult") -> list[str]:
         )
     if done.back:
         warnings.append(
-            f"Deleted after the backup and restored by it: {counted(done.back, 'connection')}. Delete these again."
+            f"Deleted after the backup and restored by it: {counted(done.back, 'connection')}. Delete again with "
+            "`gateway connections delete`:"
         )
+        warnings += [
+            f"  {ref.integration_id}/{ref.connection_id} in environment '{ref.environment}'" for ref in done.deleted
+        ]
+        if done.back > len(done.deleted):
+            warnings.append(f"  and {done.back - len(done.deleted):,} more")
     return warnings

@@ -19,6 +19,7 @@ from typing import Final
 
 from gateway import clock
 from gateway.records.audit import AuditAction, AuditEntry
+from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import check_file
@@ -38,6 +39,7 @@ from gateway.vault import Keyring
 # How SQLite locks its file (os.h of sqlite.org): in WAL mode, every open connection locks a byte of this range.
 LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
+MAX_DELETED: Final = 1000  # maximum number of connections that a restore names
 # The columns of a credential and of its refreshes, without the data that the application stores with a connection.
 OF_THE_CREDENTIAL: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
@@ -57,7 +59,7 @@ class RestoreResult:
     `at`: the time of the backup; None if unknown. `connections`: the number of connections after the restore. `kept`:
     the new path of the replaced database; None if there was no database. `back`: the number of connections that had
     been deleted after the backup and now exist again. `gone`: the number of connections that had been created after the
-    backup and no longer exist.
+    backup and no longer exist. `deleted`: the first `MAX_DELETED` connections that `back` counts.
 
     `taken_over`: the number of connections whose newer credential was taken from the replaced database. None if there
     was no database, if the database could not be read, or with `exactly`.
@@ -69,6 +71,7 @@ class RestoreResult:
     taken_over: int | None
     back: int
     gone: int
+    deleted: tuple[ConnectionRef, ...] = ()
 
 
 def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> RestoreResult:
@@ -87,17 +90,17 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
             at = _prepare_copy(backup, fresh, keyring, step)
             _write_wal_into_file(path)
             with _exclusive_file_lock(path) as held:
-                counts = _merge(fresh, path, held, keyring, exactly=exactly)
+                taken, back, gone, deleted = _merge(fresh, path, held, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _add_to_histories(db, at)
-                    write_entry(db, _entry(backup, at, *counts))
+                    write_entry(db, _entry(backup, at, taken, back, gone))
                 kept = _keep_replaced_file(path)
                 give_to_owner_of(path if kept else path.parent, fresh)
                 put(fresh, path, over=True)
         finally:
             fresh.unlink(missing_ok=True)
-    return RestoreResult(at, connections, kept, *counts)
+    return RestoreResult(at, connections, kept, taken, back, gone, deleted)
 
 
 def _prepare_copy(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
@@ -151,16 +154,19 @@ def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _merge(
-    fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool
-) -> tuple[int | None, int, int]:
+_Merged = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
+"""`taken_over`, `back`, `gone` and `deleted` of `RestoreResult`."""
+_NOTHING_MERGED: Final[_Merged] = (None, 0, 0, ())
+
+
+def _merge(fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
     """Merge newer credentials from the replaced database into `fresh`.
 
-    Returns the counts `taken_over`, `back` and `gone` of `RestoreResult`. `held`: the descriptor of the locked database
+    `held`: the descriptor of the locked database
     file; None if there is no file.
     """
     if held is None:
-        return None, 0, 0
+        return _NOTHING_MERGED
     seen = path.with_name(f".{path.name}.replaced")
     log = path.with_name(path.name + "-wal")
     try:
@@ -173,10 +179,10 @@ def _merge(
         with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
             db.execute("ATTACH ? AS replaced", (str(seen),))
             if _revision(db, "main") != _revision(db, "replaced"):
-                return None, 0, 0
+                return _NOTHING_MERGED
             return _take_over_newer(db, exactly=exactly)
     except (sqlite3.Error, StoreRefused):
-        return None, 0, 0
+        return _NOTHING_MERGED
     finally:
         for suffix in ("", "-wal", "-shm"):
             seen.with_name(seen.name + suffix).unlink(missing_ok=True)
@@ -191,12 +197,18 @@ def _copy_through(descriptor: int, target: Path) -> None:
             at += len(piece)
 
 
-def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
+def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     """Take over, in one transaction, the credentials with the same or a newer version, and their data keys."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
-    back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
+    restored = "FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)"
+    back = _count(db, f"SELECT count(*) {restored}")
+    rows = db.execute(
+        f"SELECT environment, integration_id, connection_id {restored} ORDER BY id LIMIT ?",
+        (MAX_DELETED,),
+    )
+    deleted = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
-        return None, back, gone
+        return None, back, gone, deleted
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
@@ -216,7 +228,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | No
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, back, gone
+    return taken, back, gone, deleted
 
 
 def _end_keys(db: sqlite3.Connection) -> None:

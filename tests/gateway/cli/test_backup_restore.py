@@ -111,6 +111,25 @@ def test_backup_is_created_and_restored(folder: Path) -> None:
     assert "is kept as" in output
 
 
+def test_restore_names_the_connections_that_it_brings_back(folder: Path) -> None:
+    file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
+    as_json("backup", copy, "-c", file)
+    output = run_command_text("restore", copy, "-c", file)
+    assert "Deleted after the backup" not in output
+    assert "were refreshed after the backup" not in output
+    with closing(sqlite3.connect(folder / "gateway.db", isolation_level=None)) as db:
+        (name,) = db.execute(
+            "DELETE FROM connections WHERE id = 2 RETURNING integration_id || '/' || connection_id"
+        ).fetchone()
+    output = run_command_text("restore", copy, "-c", file)
+    assert "restored by it: 1 connection. Delete again with `gateway connections delete`:\n" in output
+    assert f"  {name} in environment 'dev'\n" in output
+    with closing(sqlite3.connect(folder / "gateway.db", isolation_level=None)) as db:
+        db.execute("DELETE FROM connections WHERE id = 2")
+    (restored,) = as_json("restore", copy, "-c", file)["restored_connections"]
+    assert f"{restored['provider_config_key']}/{restored['connection_id']}" == name
+
+
 async def audit_records(folder: Path) -> list[Any]:
     store = await open_store(f"sqlite:///{folder}/gateway.db", Keyring([KEY]), environments={"dev"})
     await store.audit.append_to_chain()
