@@ -66,8 +66,21 @@ class SingleFlightRows:
         if task is None:
             task = asyncio.create_task(self.reload_row(ref))
             self._loading[ref] = task
-            task.add_done_callback(lambda done: (self._loading.pop(ref, None), done.cancelled() or done.exception()))
+            task.add_done_callback(lambda done: self._on_read(ref, done))
         return await asyncio.shield(task)
+
+    def handle_change(self, ref: ConnectionRef) -> None:
+        """Let later callers begin a new read, because the read in progress may return the row before its change."""
+        self._loading.pop(ref, None)
+
+    def handle_missed_changes(self) -> None:
+        self._loading.clear()
+
+    def _on_read(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
+        if self._loading.get(ref) is task:
+            del self._loading[ref]
+        if not task.cancelled():
+            task.exception()  # a caller that waits gets the error; without one, asyncio would log it
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from the store with a new read. Raises NotFound if the connection does not exist."""
@@ -119,13 +132,13 @@ class ConnectionCache:
         self._current = current
         self._managed = managed
         self._entries = CacheEntries()
-        self.feed = ChangeFeed(store, current, managed, self, followers, on_change)
+        self._loads = SingleFlightRows(store)
+        self.feed = ChangeFeed(store, current, managed, self, (self._loads, *followers), on_change)
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._cleaned_at = 0.0
         self._refresher = refresher
         self.lost_commits = LostCommits(store, refresher)
-        self._loads = SingleFlightRows(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
         self.early_refreshes = EarlyRefreshes(store, refresher, self)
@@ -394,6 +407,7 @@ class ConnectionCache:
 
     def replace(self, connection: Connection) -> None:
         """Replace the cached row by a row that was just written. The next use opens the credential."""
+        self._loads.handle_change(connection.ref)
         entry = self._entries.get(connection.ref)
         if entry is not None and entry.connection.version <= connection.version:
             if entry.connection.version < connection.version:
@@ -405,6 +419,7 @@ class ConnectionCache:
         """Drop a deleted connection. The deletion takes effect immediately in this process, and within `trust_s`
         seconds in other processes."""
         self._entries.drop(ref)
+        self._loads.handle_change(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
     # ── called by the change feed (`FedCache`) ────────────────────────────────────────────────────────────────────────
@@ -516,6 +531,7 @@ class ConnectionCache:
 
     def forget_all(self) -> None:
         self._entries.clear()
+        self._loads.handle_missed_changes()
         self._cleared_at = clock.monotonic()
 
 

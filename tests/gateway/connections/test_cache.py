@@ -1,4 +1,4 @@
-"""The cache refreshes the tokens of connections that were used, even if no further request needs them."""
+"""The connection cache: background refreshes of used connections, and reads that end after a change."""
 
 import asyncio
 from typing import Any
@@ -10,6 +10,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.store.database_faults import DatabaseUnavailable
 from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.held_calls import hold_after
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -85,3 +86,64 @@ async def test_a_background_refresh_that_the_store_could_not_record_is_tried_aga
         assert tracker.calls["refresh_token"] == 0
     await wait_for_new_token(running)
     assert tracker.calls["refresh_token"] == 1
+
+
+async def status_of_call(running: RunningGateway) -> int:
+    async with running.call_proxy("c1") as response:
+        return response.status
+
+
+async def test_a_call_after_a_deletion_does_not_join_a_read_from_before_it(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.import_connection(tracker.grant())
+    has_read, may_return = hold_after(monkeypatch, running.runtime.store.connections, "get")
+    before = asyncio.create_task(status_of_call(running))
+    await has_read.wait()
+    await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await status_of_call(running) == 404
+    may_return.set()
+    assert await before == 200
+    assert await status_of_call(running) == 404, "the deleted connection is not in memory"
+
+
+async def test_a_call_after_a_deletion_by_another_node_does_not_join_a_read_from_before_it(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.import_connection(tracker.grant())
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        has_read, may_return = hold_after(monkeypatch, running.runtime.store.connections, "get")
+        before = asyncio.create_task(status_of_call(running))
+        await has_read.wait()
+        running.runtime.live.feed.changed_at.clear()
+        await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+        async with asyncio.timeout(PATIENCE_S):
+            while REF not in running.runtime.live.feed.changed_at:
+                await asyncio.sleep(0.01)
+            assert await status_of_call(running) == 404
+        may_return.set()
+        assert await before == 200
+        async with asyncio.timeout(PATIENCE_S):  # the earlier read is corrected by the next run of the change feed
+            while await status_of_call(running) != 404:
+                await asyncio.sleep(0.01)
+    finally:
+        await other.stop()
+
+
+async def test_a_response_after_a_change_does_not_show_a_read_from_before_it(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.import_connection(tracker.grant())
+    shown = "/connections/c1?provider_config_key=tracker"
+    change = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"team": "a"}}
+    has_read, may_return = hold_after(monkeypatch, running.runtime.store.connections, "get")
+    before = asyncio.create_task(running.json("GET", shown, expect=200))
+    await has_read.wait()
+    await running.json("PATCH", "/connections/metadata", json=change, expect=200)
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await running.json("GET", shown, expect=200))["metadata"] == {"team": "a"}
+    may_return.set()
+    assert not (await before)["metadata"]
