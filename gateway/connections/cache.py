@@ -106,7 +106,7 @@ TRAVEL_TIME_S: Final = 0.1  # a token with less remaining lifetime could expire 
 SCHEDULE_AHEAD_S: Final = (
     3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
 )
-RETRY_S: Final = 5.0  # pause after a background refresh that failed without a stored failure
+RETRY_S: Final = 5.0  # pause after a background refresh that failed, unless the stored failure has a later time
 RECHECK_S: Final = 1.0  # how long a credential in its refresh window is used before the cache checks its refresh again
 MAX_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
@@ -349,12 +349,14 @@ class ConnectionCache:
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
         """Return when to refresh the connection, in monotonic seconds, or None if no refresh is to be scheduled. Each
-        token is scheduled only once, so the time of an earlier schedule is returned again."""
-        if self._refresher.under_way(connection.ref):
-            return None
+        token is scheduled only once, so the time of an earlier schedule is returned again. A refresh that runs now does
+        not count, because it can fail."""
         entry = self._entries.get(connection.ref)
         if entry is not None and entry.connection.version == connection.version and entry.refresh_at is not None:
             return entry.refresh_at
+        due = refresh_from(connection, provider)
+        if due is not None and clock.now() >= due:
+            return now + RETRY_S  # the refresh runs now, or has failed
         # Look ahead at least as long as an unused entry stays in memory, because this time is computed again only at
         # the entry's next use.
         within_s = max(SCHEDULE_AHEAD_S, self._limits.ttl_s + OPEN_FOR_S)
@@ -364,8 +366,8 @@ class ConnectionCache:
         self._refresher.start_background_refresh(connection, partial(self._after_background_refresh, connection))
 
     def _after_background_refresh(self, seen: Connection, task: "asyncio.Task[Connection]") -> None:
-        """Replace the row. If the refresh failed without a stored failure, for example because the store was not
-        available, refresh the row `seen` again soon, even if no request needs it."""
+        """Replace the row. If the refresh failed, for example because the store or the token endpoint was not
+        available, try it again later with the row `seen`, even if no request needs it."""
         if task.cancelled():
             return
         if task.exception() is None:
@@ -373,7 +375,7 @@ class ConnectionCache:
             return
         entry = self._entries.get(seen.ref)
         if entry is not None and entry.connection.version == seen.version and entry.refresh_at is None:
-            entry.refresh_at = clock.monotonic() + RETRY_S  # `_maintain_entry` then checks for a stored failure
+            entry.refresh_at = clock.monotonic() + RETRY_S  # if a failure was stored, it is postponed again then
             self._entries.schedule_entry(entry, self._limits.ttl_s)
 
     # ── changes by this process ───────────────────────────────────────────────────────────────────────────────────────
@@ -513,11 +515,21 @@ class ConnectionCache:
         if now >= entry.good_until:
             entry.opened = None  # drop the decrypted credential, which stays in memory for a minute at most
         if entry.refresh_at is not None and now >= entry.refresh_at:
-            # Either the refresh starts now, before a call must wait for it, or the next use schedules it.
-            entry.refresh_at = None
-            if self.may_try(entry.connection, clock.now()):
-                self._refresh_in_background(entry.connection)
+            entry.refresh_at = self._start_scheduled_refresh(entry.connection, now)
         self._entries.schedule_entry(entry, self._limits.ttl_s)
+
+    def _start_scheduled_refresh(self, connection: Connection, now: float) -> float | None:
+        """Start the refresh now, before a call must wait for it. If it may not start, return when to try again, in
+        monotonic seconds."""
+        if self._refresher.under_way(connection.ref):
+            return now + RETRY_S  # another task started that refresh and does not schedule the next one if it fails
+        wall_time, failure = clock.now(), connection.failure
+        if self.may_try(connection, wall_time):
+            self._refresh_in_background(connection)
+            return None
+        if failure is None or failure.retry_at is None:
+            return None  # only the end user can end this failure
+        return now + (failure.retry_at - wall_time).total_seconds()
 
     def _set_row_aside(self, entry: CacheEntry) -> None:
         """Keep the row of a dropped entry for `write_back` if it may be newer than the database's."""

@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gateway.connections import cache
 from gateway.records.connection import ConnectionRef
+from gateway.refresh import backoff
 from gateway.store.database_faults import DatabaseUnavailable
 from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
@@ -16,6 +18,7 @@ from tests.fakes.tracker import Tracker
 
 REF = ConnectionRef("dev", "tracker", "c1")
 LIFETIME_S = 120.0  # shorter than the time for which an unused connection stays in memory
+MAX_FIRST_WAIT_S = 1.2 * backoff.FIRST_WAIT.total_seconds()  # from the first failure of a refresh to the next attempt
 
 
 async def import_and_call(running: RunningGateway, tracker: Tracker) -> None:
@@ -86,6 +89,88 @@ async def test_a_background_refresh_that_the_store_could_not_record_is_tried_aga
         assert tracker.calls["refresh_token"] == 0
     await wait_for_new_token(running)
     assert tracker.calls["refresh_token"] == 1
+
+
+UNAVAILABLE = web.Response(status=503)
+
+
+async def wait_for_stored_failure(running: RunningGateway) -> None:
+    """Wait until the row in memory has the failure of a refresh, and no refresh runs."""
+    live, refresher = running.runtime.live, running.runtime.refresher
+    async with asyncio.timeout(PATIENCE_S):
+        while (await live.read_row(REF)).failure is None or refresher.under_way(REF):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_background_refresh_that_failed_is_tried_again_at_the_time_of_the_failure(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
+    await import_and_call(running, tracker)
+    tracker.response = UNAVAILABLE
+    advance_clock(LIFETIME_S - 5)
+    await wait_for_stored_failure(running)
+    advance_clock(cache.RETRY_S + 1)
+    running.runtime.live.sweep()
+    assert tracker.calls["refresh_token"] == 1, "the time of the failure has not come"
+    tracker.response = None
+    advance_clock(MAX_FIRST_WAIT_S)
+    await wait_for_new_token(running)
+
+
+async def test_a_scheduled_refresh_starts_later_if_another_refresh_runs_at_its_time_and_fails(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
+    await import_and_call(running, tracker)
+    tracker.hold.clear()
+    other = running.runtime.refresher.start(await running.runtime.live.read_row(REF))
+    async with asyncio.timeout(PATIENCE_S):
+        while not tracker.token_requests:
+            await asyncio.sleep(0.01)
+    advance_clock(LIFETIME_S - 5)
+    running.runtime.live.sweep()
+    tracker.response = UNAVAILABLE
+    tracker.hold.set()
+    await asyncio.wait({other})
+    assert other.exception() is not None
+    tracker.response = None
+    advance_clock(MAX_FIRST_WAIT_S)
+    await wait_for_new_token(running)
+
+
+async def test_a_call_during_a_refresh_that_fails_schedules_the_next_refresh(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
+    tracker.ttl_s = LIFETIME_S
+    await running.import_connection(tracker.grant())
+    tracker.hold.clear()
+    other = running.runtime.refresher.start(await running.runtime.live.read_row(REF))
+    async with running.call_proxy("c1") as response:
+        assert response.status == 200
+    tracker.response = UNAVAILABLE
+    tracker.hold.set()
+    await asyncio.wait({other})
+    assert other.exception() is not None
+    tracker.response = None
+    advance_clock(LIFETIME_S - 5)
+    await wait_for_new_token(running)
+
+
+async def test_a_call_with_a_token_whose_refresh_failed_schedules_the_next_attempt(
+    running: RunningGateway, tracker: Tracker, advance_clock: Any
+) -> None:
+    tracker.ttl_s = LIFETIME_S
+    await running.import_connection(tracker.grant())
+    advance_clock(LIFETIME_S - 5)
+    tracker.response = UNAVAILABLE
+    other = running.runtime.refresher.start(await running.runtime.live.read_row(REF))
+    await asyncio.wait({other})
+    assert other.exception() is not None
+    async with running.call_proxy("c1") as response:
+        assert response.status == 200
+    assert tracker.calls["refresh_token"] == 1
+    tracker.response = None
+    advance_clock(MAX_FIRST_WAIT_S)
+    await wait_for_new_token(running)
 
 
 async def status_of_call(running: RunningGateway) -> int:
