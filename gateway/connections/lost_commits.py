@@ -38,7 +38,7 @@ class LostCommits:
     async def write_back(self, cached: Iterable[Connection]) -> None:
         """Write newer rows back, beginning with the latest refresh. `cached`: the rows in the cache."""
         rows = self._newest(cached)
-        ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
+        ordered = sorted(rows, key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
         for begin in range(0, len(ordered), ROWS_PER_QUERY):
             some = ordered[begin : begin + ROWS_PER_QUERY]
@@ -53,15 +53,18 @@ class LostCommits:
         else:
             log.info("changes_missed", kept=len(rows))
 
-    def _newest(self, cached: Iterable[Connection]) -> dict[ConnectionRef, Connection]:
-        """Return the newest version of each connection that this process knows."""
-        rows = {row.ref: row for row in cached}
+    def _newest(self, cached: Iterable[Connection]) -> list[Connection]:
+        """Return the newest version of each connection that this process knows.
+
+        A connection that was deleted and created again under the same id counts as another connection.
+        """
+        rows = {row.uid: row for row in cached}
         claimed = (claim.row for claim in self._store.failover.claims.values())
         for row in (*self._rows_set_aside.values(), *claimed, *self._refresher.recent):
-            known_row = rows.get(row.ref)
+            known_row = rows.get(row.uid)
             if known_row is None or known_row.version < row.version:
-                rows[row.ref] = row
-        return rows
+                rows[row.uid] = row
+        return list(rows.values())
 
     async def _write_one_back(self, row: Connection) -> None:
         where = {"environment": row.ref.environment, "integration": row.ref.integration_id}
