@@ -11,6 +11,7 @@ ended.
 """
 
 import base64
+import contextlib
 import errno
 import fcntl
 import json
@@ -100,10 +101,12 @@ class Segment:
     def close(self, *, remove: bool) -> None:
         """Close the file. From then on, `append` and `sync` raise OSError, also for a call that is still in flight.
 
-        The descriptor is forgotten, because its number soon belongs to another file of this process.
+        The descriptor is forgotten, because its number soon belongs to another file of this process. If the file cannot
+        be removed, for example on a disk that became read-only, the recovery removes it later.
         """
         if remove:
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
         os.close(self._fd)
         self._fd = CLOSED
 

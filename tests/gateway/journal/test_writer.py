@@ -105,6 +105,36 @@ async def test_full_file_is_removed_after_its_last_release(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_file_that_cannot_be_removed_does_not_fail_the_release_of_its_last_record(tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    writer = JournalWriter(folder)
+    await record_call(writer, entry(folder, "first"))
+    number = 0
+    while len(list(folder.glob("*.journal"))) < 2:
+        number += 1
+        await record_call(writer, entry(folder, f"a{number}"), body=os.urandom(RESERVED_BYTES // 2))
+        writer.release(f"a{number}")
+    folder.rename(tmp_path / "moved")
+    folder.write_text("a file, so that no path below it can be removed")
+    writer.release("first")
+    await writer.close()
+
+
+async def test_call_is_not_recorded_but_sent_if_a_full_file_cannot_be_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    writer = JournalWriter(folder)
+    assert await writer.ready()
+    folder.rename(tmp_path / "moved")
+    folder.write_text("a file, so that no path below it can be removed")
+    segments = list[Any]()
+    while (begun := await writer.begin(entry(folder, f"a{len(segments)}"), 0)) is not None:
+        segments.append(begun)
+        writer.release_call(entry(folder, f"a{len(segments) - 1}"), 0, begun)
+    assert segments
+    assert writer.fault is not None
+    await writer.close()
+
+
 async def test_reply_longer_than_its_reservation_is_recorded(tmp_path: Path) -> None:
     writer, body = JournalWriter(tmp_path), os.urandom(3 << 20)
     others = [await writer.begin(entry(tmp_path, f"o{n}"), 0) for n in range(100)]
