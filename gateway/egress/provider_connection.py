@@ -100,8 +100,13 @@ class RequestUpload:
             raise BodyLengthMismatch
 
     def _write(self, *parts: bytes) -> None:
+        """Write the parts together with the head, if it is not sent yet.
+
+        Not with `writelines`: asyncio's version does not pause the upload before Python 3.12.9 and 3.13.2
+        (CVE-2024-12254).
+        """
         head, self._head = self._head, b""
-        self._transport.writelines((head, *parts) if head else parts)
+        self._transport.write(b"".join((head, *parts)) if head or len(parts) > 1 else parts[0])
 
     def _flush(self) -> None:
         if self._head:

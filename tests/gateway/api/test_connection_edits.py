@@ -1,6 +1,7 @@
 """Changing a connection without a new credential (docs/compatibility.md#connections)."""
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -304,7 +305,7 @@ async def test_stored_rows_of_any_depth_are_served_and_listed(
     await running.import_connection(tracker.grant())
     ref = ConnectionRef("dev", "tracker", "c1")
     deep = '{"a":' * levels + "1" + "}" * levels
-    with sqlite3.connect(running.folder / "gateway.db") as db:
+    with closing(sqlite3.connect(running.folder / "gateway.db")) as db, db:
         db.execute("UPDATE connections SET metadata = ?, config = ?", (deep, deep))
     running.runtime.live.forget(ref)
     async with running.call_proxy("c1", "/ex/x") as response:

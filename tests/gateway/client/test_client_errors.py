@@ -17,8 +17,10 @@ Response = Callable[[asyncio.StreamWriter], Awaitable[None]]
 @asynccontextmanager
 async def server_that_writes(response: Response) -> AsyncIterator[str]:
     """Run a server that writes `response` to each request. Yield its URL."""
+    tasks = set[asyncio.Task[None] | None]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
         try:
             await reader.readuntil(b"\r\n\r\n")
             await response(writer)
@@ -28,6 +30,9 @@ async def server_that_writes(response: Response) -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield "http://{}:{}".format(*server.sockets[0].getsockname())
+        for task in tasks:
+            if task is not None:
+                task.cancel()
 
 
 async def message_of(url: str, silence_s: float = 30) -> str:

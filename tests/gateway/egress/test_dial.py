@@ -38,6 +38,7 @@ async def tls_provider(server: ssl.SSLContext, response: bytes, seen: list[ssl.S
                 if b"/cut" in head:
                     with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as beneath:
                         beneath.shutdown(socket.SHUT_RDWR)
+                    writer.close()
                     return
                 if b"/close" in head:
                     break
