@@ -25,7 +25,7 @@ def test_offset_is_measured_at_the_middle_of_the_round_trip() -> None:
     assert offset.seconds == pytest.approx(35, abs=1e-6)
     skewed = Offset()
     measure(skewed, 35, there_s=0.9, back_s=0.1)
-    assert skewed.seconds == pytest.approx(35, abs=0.5), "at most half of the round trip off"
+    assert skewed.seconds == pytest.approx(35, abs=0.5), "the error is at most half of the round trip"
 
 
 def test_long_round_trip_replaces_a_measurement_only_if_it_proves_it_wrong() -> None:
@@ -77,7 +77,9 @@ def test_three_responses_that_agree_are_a_hint_and_no_correction() -> None:
     dates = ProviderDates()
     assert [response(dates, -900.4) for _ in range(4)] == [False, False, True, False]
     assert dates.seconds == pytest.approx(-900.4, abs=1.2)
-    assert [response(dates, 0) for _ in range(3)] == [True, False, False], "the hint goes with the first that disagrees"
+    assert [response(dates, 0) for _ in range(3)] == [True, False, False], (
+        "the first response that disagrees removes the hint"
+    )
     assert dates.seconds == 0
 
 

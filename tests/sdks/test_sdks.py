@@ -143,7 +143,7 @@ def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> 
         for seen in vendor.seen:
             presigned = vendor.presigned is not None and seen.target.startswith(vendor.presigned)
             for secret in secrets:
-                assert secret not in seen.text, f"{vendor.name} was shown our key: {seen.method} {seen.target}"
+                assert secret not in seen.text, f"{vendor.name} received the gateway's key: {seen.method} {seen.target}"
             assert OUR_HEADERS.search(seen.text.partition("\n\n")[0]) is None, seen.text
             if not presigned:  # an SDK may send its dummy credential to other URLs
                 assert seen.all(vendor.slot[0]) == [vendor.slot[1]], f"{vendor.name}: {seen.method} {seen.target}"

@@ -36,7 +36,7 @@ STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
     """Return rows of (name, value, …) as test parameters. The names become the ids of the tests."""
     cases = [row if isinstance(row, ParameterSet) else pytest.param(*row[1:], id=row[0]) for row in rows]
-    assert len({case.id for case in cases}) == len(cases), "two cases of one name"
+    assert len({case.id for case in cases}) == len(cases), "two cases have the same id"
     return cases
 
 

@@ -105,7 +105,7 @@ async def test_bytes_are_forwarded_in_both_directions_at_the_same_time(bench: Be
             for n in range(5):
                 await caller.send(b"7\r\nping %d\n\r\n" % n)
                 echo = await caller.reader.readuntil(b"ping %d\n\r\n" % n)
-                assert echo.count(b"ping") == 1, "each comes back before the next is sent"
+                assert echo.count(b"ping") == 1, "each message is echoed before the next is sent"
             await caller.send(b"0\r\n\r\n")
             await caller.reader.readuntil(b"0\r\n\r\n")
     await bench.serves_others()

@@ -82,7 +82,7 @@ async def test_valid_key_from_a_throttled_ip_address_passes(running: RunningGate
     minted = {"Authorization": f"Bearer {body['data']['secret']}"}
     assert (await get_error(running, minted))[0] == 200
     running.runtime.minted.handle_missed_changes()
-    assert (await get_error(running, minted))[0] == 200, "looked up in the store first"
+    assert (await get_error(running, minted))[0] == 200, "the key is looked up in the store before a failure is counted"
 
 
 async def test_missing_key_is_not_counted_as_an_invalid_key(running: RunningGateway) -> None:
@@ -134,7 +134,9 @@ async def test_error_says_that_a_capability_url_was_sent_as_a_key(running: Runni
         status, error, _ = await get_error(running, {"Authorization": f"Bearer {text}"})
         assert (status, error["code"]) == (401, "unknown_account")
         assert error["message"].startswith("This is a capability URL, not a secret key. Use it as the base URL")
-    assert (await get_error(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
+    assert (await get_error(running, {}, f"/c/{url.rpartition('/')[2]}/x"))[0] == 404, (
+        "the capability URL is accepted, but its connection does not exist"
+    )
 
 
 async def test_error_says_that_the_placeholder_of_the_documentation_was_sent(running: RunningGateway) -> None:

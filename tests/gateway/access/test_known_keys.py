@@ -234,7 +234,9 @@ async def test_key_without_the_scope_sees_no_credential(gateway: TwoConnectionGa
         assert (status, code(response)) == (403, "forbidden")
     limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
     status, _, response = await gateway.call_api("GET", C1, limited)
-    assert (status, response["credentials"]) == (200, {}), "with the token it could send anything"
+    assert (status, response["credentials"]) == (200, {}), (
+        "a key with rules gets no token: with the token it could send any request"
+    )
 
 
 async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectionGateway) -> None:
@@ -375,7 +377,7 @@ async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionG
     status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json=more)
     assert (status, body["error"]["payload"]["missing"]) == (403, ["environment:*"])
     status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json={"display_name": "all"})
-    assert status == 403, "without scopes it would be everything"
+    assert status == 403, "a key without scopes would have all rights"
     wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["lane/c2"]}}
     child = await gateway.key("wide", key=parent["secret"], **wider)
     assert (await call_proxy(gateway, child["secret"], "c1"))[0] == 404

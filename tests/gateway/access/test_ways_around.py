@@ -44,7 +44,7 @@ async def test_key_makes_the_calls_that_its_rule_allows(gateway: TwoConnectionGa
         assert (response.status, response.body.data) == (200, b"ok")
     assert [gateway.provider.request_line(n) for n in range(3)] == [f"GET {GOOD.decode()} HTTP/1.1"] * 3
     if gateway.running.on_fast_path:
-        assert gateway.running.fast_path.taken >= 1, "after the first, which made the key known"
+        assert gateway.running.fast_path.taken >= 1, "the first call loads the key; a later call takes the fast path"
     for line in gateway.provider.lines():
         assert "gw_sk_" not in line
 
@@ -284,4 +284,4 @@ async def test_pagination_does_not_follow_links_outside_the_rule(tmp_path: Path)
             message(gateway.running.headers["Authorization"][7:], more=b"Gateway-Paginate: 2\r\n")
         )
         assert everything.status == 200
-        assert len(heads) == 3, "the second page is there for who may have it"
+        assert len(heads) == 3, "a key without rules gets the second page"

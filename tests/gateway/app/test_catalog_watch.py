@@ -184,7 +184,7 @@ async def test_entries_stay_after_their_folder_is_removed(
     await wait_until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
     assert {"mail", "tracker"} <= provider_names(watching_gateway)
     (fault,) = events(log_events, "catalog_fault")
-    assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
+    assert fault["kept"] == ["mail", "tracker"], "the shipped entries are not listed"
 
 
 async def test_replaced_symlink_is_noticed(watching_gateway: RunningGateway) -> None:

@@ -246,7 +246,7 @@ async def test_metrics_use_the_current_integrations(running: RunningGateway, tra
     running.document["environments"]["dev"]["secret_keys"] = ["short"]
     assert not await reload_gateway(running)
     reloads = {key[1]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == RELOADS}
-    assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
+    assert reloads == {"taken": 1, "refused": 1}, "reloads of the catalog are counted separately"
 
 
 async def test_reloads_follow_one_another(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:

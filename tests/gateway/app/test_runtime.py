@@ -93,7 +93,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     before, _ = await reload_gateway(event_gateway)
     assert runtime.refresher.under_way(C1)
     assert event_gateway.runtime.journals is journals
-    assert list(runtime.retired) == [before.egress], "its exchange has not ended"
+    assert list(runtime.retired) == [before.egress], "the token exchange of the former egress is in flight"
     tracker.hold.set()
     assert await begun == 200
     assert tracker.calls["refresh_token"] == 1
@@ -322,7 +322,7 @@ async def test_running_deletion_completes(
     assert len(begun_deletes) == 1
     closing = asyncio.create_task(deleter.close())
     await asyncio.sleep(0)
-    assert not closing.done(), "a stop waits for it"
+    assert not closing.done(), "a stop waits for the deletion"
     go_on.set()
     await begun
     await closing
@@ -362,7 +362,7 @@ async def test_an_integration_made_through_the_api_stays_and_changes_for_all_gen
     assert after.integrations.has("dev", "made")
     await event_gateway.json("DELETE", "/integrations/made", expect=200)
     assert not after.integrations.has("dev", "made")
-    assert not before.integrations.has("dev", "made"), "a request that began before sees it too"
+    assert not before.integrations.has("dev", "made"), "a request that began before the deletion also sees the deletion"
 
 
 async def test_counters_continue(event_gateway: RunningGateway, tracker: Tracker) -> None:

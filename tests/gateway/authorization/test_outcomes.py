@@ -34,7 +34,7 @@ async def test_refused_code_is_logged_with_the_providers_message(running: Runnin
     assert line["provider_description"].startswith("Unknown client")
     assert "hunter2" not in str(line)
     assert all(len(text) <= 500 for text in line.values())
-    assert line["request_id"] in html, "the id that the page shows leads to it"
+    assert line["request_id"] in html, "the page shows the request_id of the log line"
 
 
 async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: Tracker) -> None:

@@ -119,7 +119,9 @@ async def test_the_same_link_is_returned_until_its_connection_exists(running: Ru
         while await is_open(running, link):
             await asyncio.sleep(0.02)
     waits = together[0][1]["payload"]["connect_url"]
-    assert (await failed_call(running, "u2"))[1]["payload"]["connect_url"] == waits, "that of another stays"
+    assert (await failed_call(running, "u2"))[1]["payload"]["connect_url"] == waits, (
+        "the link of the other connection is unchanged"
+    )
 
 
 async def test_a_link_that_is_about_to_expire_is_not_returned(
@@ -155,7 +157,7 @@ async def test_invalid_link_is_not_returned_again(running: RunningGateway, track
     status, reply = await failed_call(running, "c1")
     assert status == 404
     making = reply["payload"]["connect_url"]
-    assert making != renewing, "its session went with the connection"
+    assert making != renewing, "the deletion of the connection ended the session of its link"
     await running.runtime.sessions.end(await session_of(running, making))
     last = (await failed_call(running, "c1"))[1]["payload"]["connect_url"]
     assert not (await session_of(running, last)).reconnects

@@ -71,7 +71,9 @@ def test_encryption_key_is_added_rotated_to_and_removed(folder: Path) -> None:
     assert (done["encrypted_again"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
     after = as_json("keys", "status", "--verify", "-c", file)
     assert [(key["values"], key["removable"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
-    assert [key["may_go"] for key in after["encryption_keys"]] == [False, True], "the former name"
+    assert [key["may_go"] for key in after["encryption_keys"]] == [False, True], (
+        "the former name of `removable` is still printed"
+    )
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
     assert "Encryption key 2 is no longer needed" in run_command_text("keys", "status", "-c", file)
     assert "3 values decrypted, none damaged." in run_command_text("keys", "status", "--verify", "-c", file)

@@ -148,7 +148,7 @@ def test_unset_variable_of_an_integration_is_a_warning_if_the_command_calls_no_p
         assert done.exit_code == 0, done.stderr
         assert "${NOT_SET_SECRET} is not set" in done.stderr
     refused = run_command("connections", "refresh", "c1", "-c", str(file))
-    assert refused.exit_code == 1, "a refresh sends the secret"
+    assert refused.exit_code == 1, "a refresh needs the client secret that is not set"
     assert "${NOT_SET_SECRET} is not set" in refused.stderr
     whole["environments"]["dev"]["secret_keys"] = ["${NOT_SET_KEY}"]
     file.write_text(json.dumps(whole))

@@ -110,7 +110,9 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
     assert f"{file}:10: live.ttl_s: must be a number" in message
     assert f"{file}:11: catalog[1]: there is no folder" in message
     assert "mine/tracker.yaml:2: unknown key 'categoris'" in message
-    assert "'tracker'" not in message.replace("unknown key 'categoris'", ""), "it is there, only faulty"
+    assert "'tracker'" not in message.replace("unknown key 'categoris'", ""), (
+        "a provider with a faulty entry is not reported as missing"
+    )
     assert message.count("three") == 1
     assert message.count("missing\n") == 1
 

@@ -92,11 +92,11 @@ async def test_rejected_key_is_degraded_then_needs_reauth(
         assert await call(keyed_gateway) == {401}
         assert await state(keyed_gateway) == "degraded"
         assert await call(keyed_gateway, API_ENDED[401].count) == {401}
-        assert await state(keyed_gateway) == "degraded", "many in a moment may be an outage"
+        assert await state(keyed_gateway) == "degraded", "many refusals within seconds may be an outage"
         advance_clock(API_ENDED[401].over.total_seconds())
         assert await call(keyed_gateway) == {401}
         assert await state(keyed_gateway) == "needs_reauth"
-        assert await call(keyed_gateway, 5) == {401}, "the provider decides each time"
+        assert await call(keyed_gateway, 5) == {401}, "later calls are still sent to the provider"
     assert [line["connection_state"] for line in logs if line["event"] == "credential_rejected"] == [
         "degraded",
         "needs_reauth",
@@ -210,13 +210,13 @@ async def test_403_for_a_day_means_needs_reauth_only_on_several_paths(
     tracker.refusal = 403
     withdraw_all_tokens(tracker)
     assert await call(keyed_gateway, 30, **options) == {403}
-    assert await state(keyed_gateway) == "active", "all within a moment"
+    assert await state(keyed_gateway) == "active", "all refusals came within seconds"
     advance_clock(3600)
     await call(keyed_gateway, **options)
     assert await state(keyed_gateway) == "degraded"
     advance_clock(90_000)
     await call(keyed_gateway, 20, **options)
-    assert await state(keyed_gateway) == "degraded", "it may be that path alone that is forbidden"
+    assert await state(keyed_gateway) == "degraded", "perhaps only this path is forbidden"
     await call(keyed_gateway, 1, "/y", **options)
     assert await state(keyed_gateway) == "needs_reauth"
 
@@ -256,7 +256,7 @@ async def test_connection_with_counted_rejections_leaves_the_fast_path_until_a_2
     assert not suspected
     assert await fast_calls("/forbidden") == 1
     assert len(suspected) == 1
-    assert await fast_calls("/x") == 0, "the chain sees the 200"
+    assert await fast_calls("/x") == 0, "the middleware chain handles the call, and records the 200"
     assert not suspected
     await wait_for_fast_path()
     assert [await fast_calls("/x") for _ in range(3)] == [1, 1, 1]

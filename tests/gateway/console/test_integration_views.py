@@ -49,7 +49,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_url(
         async def found() -> dict[str, Any]:
             return cast(dict[str, Any], (await console.data("/dev/integration.json?key=tracker"))["findings"][-1])
 
-        assert "authorization" not in (await found())["what"], "end users may be at the provider's pages still"
+        assert "authorization" not in (await found())["what"], "end users may still be on the provider's pages"
         assert "Authorizations that fail" not in await console.page("/dev")
         advance_clock(301)
         lost = await found()
@@ -62,11 +62,11 @@ async def test_authorizations_that_never_return_point_to_the_callback_url(
 
         await begin(returns=True)
         lost = await found()
-        assert (lost["ok"], lost["do"]) == (True, ""), "the newest succeeded, so it is over"
+        assert (lost["ok"], lost["do"]) == (True, ""), "the newest authorization succeeded, so the problem is over"
         assert lost["what"].startswith("Of 4 authorizations in the last hour 1 succeeded, 0 failed, and 3 did not")
         assert "Authorizations that fail" not in await console.page("/dev")
 
         advance_clock(1)
         await begin(returns=False)
         advance_clock(301)
-        assert not (await found())["ok"], "it is not: the newest did not return"
+        assert not (await found())["ok"], "the newest authorization did not return, so the problem continues"

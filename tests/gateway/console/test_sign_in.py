@@ -204,7 +204,7 @@ async def test_no_page_may_be_framed_cached_or_leak_its_url(running: RunningGate
     nonces = {item[1] for item in re.finditer(r"script-src 'nonce-([^']+)'", policy)}
     assert {item[1] for item in re.finditer(r'<script [^>]*nonce="([^"]+)"', text)} == nonces
     assert len(nonces) == (0 if "connections" in path else 1)
-    assert text.count("<script") == 2 * len(nonces), "htmx, and what says that a page is old"
+    assert text.count("<script") == 2 * len(nonces), "htmx, and the script that marks an old page"
     assert "unsafe" not in policy
     assert (headers["Cache-Control"], headers["Referrer-Policy"]) == ("no-store", "no-referrer")
     assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")

@@ -86,7 +86,7 @@ async def test_a_replaced_egress_serves_its_running_requests_and_is_then_dropped
             while list(retired):  # until the former egress has closed its last connection
                 await asyncio.sleep(0)
         await wait_until_resolved()
-        assert (await former.fetch("GET", url)).body == b"ok", "a request of before may send once more"
+        assert (await former.fetch("GET", url)).body == b"ok", "a request that began before the reload can still send"
         await wait_until_resolved()
         assert list(former.load()) == []
 

@@ -119,7 +119,9 @@ async def test_new_limits_apply_to_waiting_and_outstanding_calls() -> None:
     concurrency.release()
     concurrency.release()
     await run_ready_tasks()
-    assert (concurrency.outstanding, concurrency.waiting) == (1, 1), "above the lower limit no place is given on"
+    assert (concurrency.outstanding, concurrency.waiting) == (1, 1), (
+        "above the new, lower limit, a released place goes to no waiting call"
+    )
     concurrency.release()
     await asyncio.gather(*waiting)
     assert (concurrency.outstanding, concurrency.waiting) == (1, 0)

@@ -277,7 +277,7 @@ async def test_delivery_not_recorded_before_a_crash_is_repeated_with_the_same_id
         await died.wait()
     assert len(receiver.taken) == 1
     await deliver_due_events(event_gateway)
-    assert len(receiver.taken) == 1, "its lease has not run out"
+    assert len(receiver.taken) == 1, "the lease of the dead process has not expired"
     advance_clock(delivery.LEASE.total_seconds() + 1)
     event_gateway.runtime.deliverer.wake()
     first, second = await receiver.wait_until_taken(2)

@@ -36,7 +36,7 @@ async def test_event_received_before_the_process_was_killed_is_sent_again_with_t
     gateway = RunningGateway(tmp_path, files.document)
     await gateway.start()
     await deliver_due_events(gateway)
-    assert len(receiver.got) == 1, "the dead process's lease holds"
+    assert len(receiver.got) == 1, "the lease of the dead process has not expired"
     advance_clock(LEASE.total_seconds() + 1)
     gateway.runtime.deliverer.wake()
     first, second = await receiver.wait_until_taken(2)

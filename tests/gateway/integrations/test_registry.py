@@ -74,13 +74,13 @@ def test_client_time_is_the_time_of_its_last_change(advance_clock: Callable[[flo
     second = Integrations(
         [integration_with("jira"), replace(integration_with("github"), client_secret=Secret("new"))], managed, first
     )
-    assert second.client_since("dev", "jira") == started, "this reload changed nothing of it"
+    assert second.client_since("dev", "jira") == started, "this reload did not change the client of jira"
     changed = second.client_since("dev", "github")
     assert changed is not None
     assert changed >= started + timedelta(seconds=60)
     assert second.client_since("dev", "asana") is None
     named = Integrations([replace(integration_with("jira"), display_name="Jira, ours")], managed, second)
-    assert named.client_since("dev", "jira") == started, "its name is nothing that a provider refuses"
+    assert named.client_since("dev", "jira") == started, "a new display name does not change the client"
 
 
 def test_clock_offset_measured_after_the_start_moves_the_client_time(monkeypatch: pytest.MonkeyPatch) -> None:

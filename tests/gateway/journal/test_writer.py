@@ -60,7 +60,7 @@ async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: 
     assert open_reply(new_key(), about, sealed) is None
     assert open_reply(item.key, {**about, "version": 2}, sealed) is None
     await writer.close()
-    assert len(left(tmp_path)) == 1, "nobody has released it"
+    assert len(left(tmp_path)) == 1, "the record stays, because nobody has released it"
 
 
 async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pyte
     assert writer.fault is not None
     assert "Input/output error" in writer.fault
     monkeypatch.undo()
-    assert await writer.ready(), "with a file of its own, and not only once a folder can be made"
+    assert await writer.ready(), "the writer creates a file, and does not wait until a folder can be created"
     assert writer.fault is None
     await record_call(writer, entry(tmp_path, "a2"))
-    assert len(list(tmp_path.glob("*.journal"))) == 2, "what has begun in the first one stays recorded"
+    assert len(list(tmp_path.glob("*.journal"))) == 2, "the first file keeps its open attempt"
     await writer.close()
 
 

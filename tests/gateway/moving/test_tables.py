@@ -155,7 +155,7 @@ async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(
     first, second = [json.loads(line) for line in report.read_text().splitlines()]
     assert (first["connection_id"], first["reason"]) == ("c1", "invalid_body")
     assert first["detail"].startswith("line 2: 'access_token' is missing")
-    assert second["detail"].startswith("line 3: "), "its connection has no name by which to find it"
+    assert second["detail"].startswith("line 3: "), "the row has no connection id, so its line number is reported"
 
 
 @pytest.mark.parametrize(

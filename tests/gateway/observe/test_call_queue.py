@@ -146,7 +146,7 @@ async def test_rows_added_during_a_write_wait_for_the_next_write() -> None:
 
     class BusyStore(RecordingStore):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
-            assert len(self.batches) < 3, "it has no end"
+            assert len(self.batches) < 3, "the queue writes without end"
             log.record(exchange(9))
             await super().add_many(exchanges)
 

@@ -422,7 +422,7 @@ async def test_a_duplicate_callback_parameter_is_refused_and_the_flow_stays_usab
         status, html, _ = await came_back(running, query)
         assert (status, f"sent &#39;{name}&#39; more than once" in html) == (400, True)
     status, html, _ = await came_back(running, {"state": state, "error": "access_denied"})
-    assert (status, "access_denied" in html) == (400, True), "it was still good"
+    assert (status, "access_denied" in html) == (400, True), "the flow was still usable"
 
 
 async def test_a_callback_without_a_code_uses_up_its_state(running: RunningGateway, tracker: Tracker) -> None:
@@ -438,7 +438,7 @@ async def test_a_window_posts_its_result_only_to_registered_origins_and_the_gate
 ) -> None:
     denied = {"error": "access_denied"}
     state = await state_of(running, await running.session_token())
-    assert (await came_back(running, {"state": state, **denied}))[2]["openers"] == "*", "none is registered"
+    assert (await came_back(running, {"state": state, **denied}))[2]["openers"] == "*", "no origin is registered"
     environments = running.document["environments"]
     environments["dev"]["connect_origins"] = ["https://app.example.com"]
     environments["other"] = {"connect_origins": ["https://other.example.com"]}

@@ -111,7 +111,7 @@ async def test_texts_of_an_entry_are_escaped(tmp_path: Path) -> None:
     finally:
         await running.stop()
     assert "documentation is not known" in text
-    assert names_of_tags(text).count("script") == 1, "our own, which copies"
+    assert names_of_tags(text).count("script") == 1, "only the gateway's own script, which copies texts"
     assert not set(names_of_tags(text)) & {"i", "u", "b", "svg"}
 
 

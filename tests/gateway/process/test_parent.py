@@ -125,7 +125,7 @@ async def test_killed_parent_loses_requests_in_flight_and_reports_each(
     expired = ExpiredConnections(tmp_path, tracker)
     async with expired.in_flight() as (gateway, calls):
         gateway.process.kill()
-        assert set(await calls) == {503}, "its worker responds, and ends"
+        assert set(await calls) == {503}, "the worker responds to open calls and ends"
         assert await gateway.ended() == -signal.SIGKILL
         assert gateway.entries("parent_lost")
         assert gateway.entries("stopped")
@@ -154,7 +154,9 @@ async def test_replacement_uses_the_last_accepted_configuration_if_the_file_is_b
         os.kill(worker, signal.SIGKILL)
         await gateway.logged("worker_died")
         await wait_until(lambda: gateway.workers() not in ([], [worker]))
-        assert await status_of(gateway, head("/short", OTHER_KEY)) == 404, "the key is known, the connection is not its"
+        assert await status_of(gateway, head("/short", OTHER_KEY)) == 404, (
+            "the key is known, but has no such connection"
+        )
         assert await status_of(gateway, head("/short", "sk-unknown-0123456789abc")) == 401
         gateway.signal(signal.SIGTERM)
         assert await gateway.ended() == 0

@@ -134,11 +134,15 @@ async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
     async with parent(count=count) as running:
         await running.wait_until_all_report()
         before, place = dict(running.places), count // 2
-        assert running.from_memory == {n: "0" if n else "None" for n in range(count)}, "the first alone reads the file"
+        assert running.from_memory == {n: "0" if n else "None" for n in range(count)}, (
+            "only the first worker reads the file"
+        )
         os.kill(before[place], signal.SIGKILL)
         await running.line()
         assert running.places[place] != before[place]
-        assert running.from_memory[place] == "0", "what the others run, also where it was the first"
+        assert running.from_memory[place] == "0", (
+            "the replacement loads the accepted configuration, also in the first worker's place"
+        )
         assert {n: pid for n, pid in running.places.items() if n != place} == {
             n: pid for n, pid in before.items() if n != place
         }
@@ -246,14 +250,14 @@ async def test_one_worker_reads_the_files_and_the_others_apply_the_accepted_conf
         refused = [await running.line() for _ in range(3)]
         assert sorted(refused) == [["nothing_new", str(n)] for n in range(3)]
         running.process.send_signal(signal.SIGHUP)
-        assert await running.line() == ["reload", "0", "1"], "what was refused is written over"
+        assert await running.line() == ["reload", "0", "1"], "the next reload overwrites the refused configuration"
         assert sorted([await running.line(), await running.line()]) == [
             ["take_over", "1", "1"],
             ["take_over", "2", "1"],
         ]
         os.kill(running.places[2], signal.SIGKILL)
         await running.line()
-        assert running.from_memory[2] == "1", "a replacement starts with what was accepted last"
+        assert running.from_memory[2] == "1", "a replacement starts with the configuration that was accepted last"
         running.process.send_signal(signal.SIGTERM)
         assert (await running.wait_for_end())[0] == 0
 
@@ -293,7 +297,9 @@ async def test_missing_key_causes_one_reload_however_many_workers_report_it() ->
             lines.append(await running.line())
         names = [line[0] for line in lines]
         assert names.count("reload") == 1
-        assert "nothing_new" not in names[: names.index("reload")], "the end of that reload is the reply for all"
+        assert "nothing_new" not in names[: names.index("reload")], (
+            "all workers get the reply at the end of the one reload"
+        )
         running.process.send_signal(signal.SIGTERM)
         assert (await running.wait_for_end())[0] == 0
 

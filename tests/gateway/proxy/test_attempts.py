@@ -285,7 +285,7 @@ async def test_a_401_causes_one_renewal_and_one_replay() -> None:
             assert provider.lines()[-1] == "Authorization: Bearer at-2"
             assert gateway.live.rejections.counted == []
             assert await status_and_attempts(gateway) == (401, "2")
-            assert gateway.live.rejections.counted == [401], "the newer one is rejected too"
+            assert gateway.live.rejections.counted == [401], "the newer credential is rejected too"
             assert len(provider.heads) == 4
 
 

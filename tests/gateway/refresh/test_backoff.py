@@ -118,7 +118,7 @@ async def test_repeated_refusal_without_a_reason_becomes_needs_reauth(
         return row["state"], row["errors"][0]["log_id"].partition(" ")[0]
 
     for _ in range(8):
-        assert await state() == ("degraded", "token_endpoint_refused"), "many in a moment are one outage"
+        assert await state() == ("degraded", "token_endpoint_refused"), "many refusals within seconds are one outage"
     advance_clock(301)
     assert await state() == ("needs_reauth", "token_endpoint_refused")
     advance_clock(3600)

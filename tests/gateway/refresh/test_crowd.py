@@ -52,7 +52,7 @@ async def test_new_token_gets_its_own_slot(running: RunningGateway, tracker: Tra
     former = await call_until_refresh(running, "c1")
     advance_clock(120)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-    assert cache_entry(running, "c1").refresh_at is None, "the former token's counts no more"
+    assert cache_entry(running, "c1").refresh_at is None, "the refresh time of the former token no longer applies"
     moment = await call_until_refresh(running, "c1")
     assert former is not None
     assert moment is not None
@@ -107,15 +107,15 @@ async def test_own_refresh_is_not_read_back_from_the_database(
     asked.clear()
     woken.clear()
     await wait_for_feed()
-    assert (asked, woken) == ([], []), "it is what is in memory"
+    assert (asked, woken) == ([], []), "the row in memory is current"
     result = {ref("c1"): (own[0] + 1, own[1])}
     await wait_for_feed()
-    assert ref("c1") in asked, "it has not come to be in memory yet"
+    assert ref("c1") in asked, "the row in memory is older"
     assert woken == []
     asked.clear()
     result = {ref("c1"): None}
     await wait_for_feed()
-    assert ref("c1") in asked, "another's"
+    assert ref("c1") in asked, "another process changed the row"
     assert woken
 
 

@@ -76,7 +76,7 @@ def test_intent_that_stays_open_after_a_refusal_causes_no_further_attempt_withou
         if keeps_intent(facts) and next_step(facts) in CLAIMS:
             assert not facts.recorded, "the attempt would use the same reply again and again"
             after = facts._replace(lease=LeaseState.FREE, holder=Holder.NOBODY, reported=True)
-            assert next_step(after) is RefreshStep.SEND_AGAIN, "which only a caller who forces it may do"
+            assert next_step(after) is RefreshStep.SEND_AGAIN, "only a forced refresh may send the token again"
             assert next_step(after._replace(recorded=True)) is RefreshStep.TAKE_UP
 
 

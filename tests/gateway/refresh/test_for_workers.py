@@ -152,7 +152,7 @@ async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.send(request_))
     await wait_until(lambda: endpoint.seen)
-    assert [item.sealed for item in living(entry.folder)] == [b""], "who looks sees that it is under way"
+    assert [item.sealed for item in living(entry.folder)] == [b""], "the journal shows that the exchange is in flight"
     pair.kill_worker()
     pair.parent.fail_waiting()
     with pytest.raises(ExchangeLost):
@@ -221,7 +221,7 @@ async def test_stalled_parent_is_not_waited_for(
     still = ParentLink(messages.append)
     with pytest.raises(ExchangeLost, match="no response") as raised:
         await still.send(replace(request_, timeout_s=0.05))
-    assert raised.value.sent, "what was asked may have been done"
+    assert raised.value.sent, "the parent may have sent the request"
     still.pass_result({"id": messages[0]["id"], "result": {}})  # this reply arrives too late
 
 
@@ -249,7 +249,7 @@ async def test_internal_error_is_reported(pair: Pair, request_: Request, entry: 
     with pytest.raises(EgressError, match="ValueError"):
         await pair.parent.send(replace(request_, route=replace(request_.route, allow=(("no network", None),))))
     assert journal_records(entry) == []
-    assert (await pair.parent.send(request_)).status == 200, "and it is still there"
+    assert (await pair.parent.send(request_)).status == 200, "the parent still serves requests"
 
 
 async def test_call_of_a_dead_worker_is_not_sent(
@@ -316,7 +316,9 @@ async def test_token_is_not_sent_again_for_a_request_made_before_the_first_reply
     assert results[0]["result"]["lost"]
     assert len(endpoint.seen) == 1
     behind.cancel()
-    assert (await pair.parent.send(second_attempt(request_))).status == 200, "who asks now has read the journal"
+    assert (await pair.parent.send(second_attempt(request_))).status == 200, (
+        "a request that is created now follows a read of the journal"
+    )
 
 
 @pytest.mark.parametrize("status", [400, 503])

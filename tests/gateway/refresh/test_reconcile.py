@@ -196,6 +196,6 @@ async def test_process_paused_longer_than_its_lease_sends_nothing(
     monkeypatch.setattr(store.refreshes, "lease_refresh", claimed)
     monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + paused_s[0])
     assert (await call_c1(node))[0] == 200
-    assert len(set(claims)) == 2, "it gave the first one back"
+    assert len(set(claims)) == 2, "the node released its first claim and claimed again"
     assert sent_at == [0, 0]
     assert tracker.calls["refresh_token"] == 1

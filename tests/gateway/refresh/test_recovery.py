@@ -200,7 +200,7 @@ async def test_same_machine_sends_a_token_without_a_reply_once_more(
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 1)
-    assert row.rotates, "the provider gave another refresh token"
+    assert row.rotates, "the provider returned another refresh token"
 
 
 async def test_another_machine_refuses_until_the_fence_is_over(
@@ -234,8 +234,10 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     assert "refresh token sent, no response arrived" in str(payload["diagnosis"]["timeline"])
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 0)
-    assert row.lease == holder, "whose machine goes on with it; another that reports and is killed would not know of it"
-    assert row.intent is not None, "whose reply may still be found"
+    # The row names the machine that may have the reply. A machine that only reports the loss does not replace this
+    # name.
+    assert row.lease == holder
+    assert row.intent is not None, "the reply may still be found"
     forced = await other.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     assert forced["error"]["code"] == "reconnect_needed"
     assert tracker.calls["refresh_token"] == 0
@@ -330,7 +332,7 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 1)
-    assert row.intent is not None, "whose reply may still be found"
+    assert row.intent is not None, "the reply may still be found"
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert (await call_status(other))[0] == 424
     assert tracker.calls["refresh_token"] == 1
@@ -428,7 +430,9 @@ async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = web.Response(status=502)
     assert (await call_status(other))[0] == 503
-    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == [], "the endpoint gets a pause"
+    assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == [], (
+        "the refresh waits for the back-off"
+    )
     tracker.response = GONE
     monkeypatch.setattr("gateway.refresh.backoff.may_try", lambda *_: True)
     assert (await call_status(other))[0] == 424

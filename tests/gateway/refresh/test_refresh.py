@@ -136,7 +136,7 @@ async def test_request_waits_for_the_refresh_in_the_last_stretch(
 ) -> None:
     await running.import_connection(tracker.grant())
     advance_clock(3600 - PATIENCE_S / 2)
-    assert (await call(running))["token"] == "Bearer access-3", "the old one could be dead on arrival"
+    assert (await call(running))["token"] == "Bearer access-3", "the old token could expire on its way to the provider"
     assert tracker.calls["refresh_token"] == 1
 
 
@@ -273,7 +273,7 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
                 while running.runtime.refresher.under_way(_ref()):
                     await asyncio.sleep(0)
             advance_clock(1.5)
-    assert refused, "its renewal was tried, and could not be written down"
+    assert refused, "a refresh was tried, and could not be recorded"
     assert tracker.calls["refresh_token"] == 0
     assert (await call(running))["token"] == "Bearer access-1"
     async with asyncio.timeout(PATIENCE_S):
@@ -586,7 +586,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     reply = await running.json("POST", "/connections", json=body, expect=503)
     assert reply["error"]["code"] == "store_unavailable"
     assert "removed" in reply["error"]["message"]
-    assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
+    assert not (running.folder / "gateway.db").exists(), "no process created a new file"
     async with running.http.get(f"{running.url}/ready") as response:
         assert response.status == 503
     assert (await call(running))["token"]  # calls through connections in memory still work

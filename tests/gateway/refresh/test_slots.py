@@ -37,7 +37,7 @@ def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     # Twenty refreshes fill the slots of the second before 10.0, one has the slot at 10.0, and 29 find no free slot.
     assert moments.count(10.0) == 30
     assert min(moments) >= 9.0
-    assert slots.reserve(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
+    assert slots.reserve(10.0, earliest=0.0, now=9.5) == 10.0, "a slot in the past is not free"
 
 
 def test_passed_slots_are_forgotten() -> None:

@@ -106,7 +106,7 @@ async def test_a_client_that_leaves_stops_its_handler(steady_server: Served) -> 
     async with asyncio.timeout(PATIENCE_S):
         while not steady_server.shown.cancelled:
             await asyncio.sleep(0)
-    assert not steady_server.shown.release.is_set(), "it ended without having been let go"
+    assert not steady_server.shown.release.is_set(), "the handler was cancelled, not released"
 
 
 async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady_server: Served) -> None:
@@ -177,7 +177,7 @@ async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_t
         used.send(get(b"/two"))
         response = parsed(await used.until_closed())
         assert (response.status, response.headers["connection"]) == (200, "close")
-        assert await kept.until_closed() == b"", "closed once its time is over"
+        assert await kept.until_closed() == b"", "the idle connection is closed when its time is over"
         await stopping
 
 

@@ -202,7 +202,7 @@ async def test_a_response_is_the_same_on_the_fast_path_and_in_the_chain(
             await warm(running)
             async with dial(port_of(running)) as client:
                 response = await client.ask(get(method=method), method=method)
-                assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection goes on"
+                assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection stays usable"
             if fast_path:
                 assert (running.fast_path.taken, running.fast_path.handed_over) == (2, 0)
             own = f":{port_of(running)}/proxy".encode()
@@ -224,7 +224,7 @@ async def test_records_are_the_same_on_the_fast_path_and_in_the_chain(tmp_path: 
         len(response.head.raw) + len(response.body.data) for response in responses
     ]
     assert (fast_path.bytes_in, fast_path.error_code) == (chain.bytes_in, chain.error_code)
-    assert fast_path.token_ms == 0, "nothing had to be loaded"
+    assert fast_path.token_ms == 0, "no token had to be loaded"
     assert fast_path.gateway_ms >= 0
     assert 0 < fast_path.upstream_ms <= fast_path.duration_ms
     assert fast_path.path == "/a/b"

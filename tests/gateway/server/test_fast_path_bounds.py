@@ -68,7 +68,7 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
                     await asyncio.sleep(0.2)
             assert not sending.done()
             assert connection.held_bytes < 1 << 20
-            assert written < 16 << 20, "with what the sockets hold"
+            assert written < 16 << 20, "the limit includes the bytes in the socket buffers"
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 

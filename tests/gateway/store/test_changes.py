@@ -73,9 +73,9 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_stor
     assert (await there.changes.since(at))[1] == {REF: None}
     await there.connections.put(new(), now=NOW)
     last, response = await here.changes.since(at)
-    assert response == {REF: None}, "another has changed it since"
+    assert response == {REF: None}, "another node has changed the row since"
     assert await here.changes.since(last) == (last, {})
-    assert len(here.refreshes._own) == 0, "it is not requested again"
+    assert len(here.refreshes._own) == 0, "the node's own marks are forgotten once the change log was read"
 
 
 async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:

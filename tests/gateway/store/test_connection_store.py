@@ -121,12 +121,16 @@ async def test_lease_on_a_replaced_row_is_refused(store: Store) -> None:
     lease = store.refreshes.lease_refresh
     seen, _ = await store.connections.put(new(), now=NOW)
     assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
-    assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
+    assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), (
+        "the caller has not read the row's intent"
+    )
     row = await store.connections.get(REF)
     assert row is not None
     assert row.mark == seen.mark
     assert await lease(REF, owner="b", ttl=TTL, seen=row, intent="digest")
-    assert not await lease(REF, owner="c", ttl=TTL, seen=row, from_holder=True), "its holder is another by now"
+    assert not await lease(REF, owner="c", ttl=TTL, seen=row, from_holder=True), (
+        "another process holds the lease by now"
+    )
     again, _ = await store.connections.put(new(), now=LATER)
     assert not await lease(REF, owner="c", ttl=TTL, seen=row)
     assert await lease(REF, owner="c", ttl=TTL, seen=again)
@@ -170,7 +174,7 @@ async def test_a_claim_does_not_depend_on_the_clock_of_a_node(
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     monkeypatch.setattr(clock, "machine", lambda: datetime.now(UTC) + 10 * TTL)
     claimed = await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
-    assert claimed is (backend == "sqlite"), "a SQLite file is on the machine whose clock that is"
+    assert claimed is (backend == "sqlite"), "with SQLite, the machine's clock is the database's clock"
 
 
 async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after_its_end(store: Store) -> None:
@@ -228,7 +232,7 @@ async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
     assert saved == await store.connections.get(REF)
     assert (saved.version, saved.expires_at, saved.last_refreshed_at) == (2, LATER + TTL, LATER)
     assert store.vault.open_json(saved.credential) == {"access_token": "at2"}
-    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the save ended the lease"
 
 
 async def test_a_late_writer_is_fenced_off(store: Store) -> None:
@@ -267,7 +271,7 @@ async def test_holder_with_an_expired_lease_can_save(store: Store) -> None:
     await store.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
     assert await store.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={"n": 2}, expires_at=None, now=NOW
-    ), "nobody else wrote, so a rotated token must not be lost"
+    ), "no other process wrote the row, so the rotated token must be saved"
 
 
 async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None:
@@ -277,7 +281,7 @@ async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None
     assert failed is not None
     assert (failed.failure, failed.version) == (FAILURE, 1)
     assert failed == await store.connections.get(REF)
-    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the save ended the lease"
     saved = await store.refreshes.save_refreshed(
         REF, owner="b", version=1, credential={"n": 2}, expires_at=None, now=LATER
     )

@@ -90,7 +90,7 @@ async def test_claimed_delivery_is_leased(open_test_store: StoreOpener) -> None:
     assert (list(work.queues), work.next_at) == ([], NOW + TTL)
     again = await claim_deliveries(second, "n2", after_s=61, limit=100)
     assert len(again) == 20
-    assert not await first.deliveries.settle(again[0], TAKEN, owner="n0", now=NOW), "its lease is another's by now"
+    assert not await first.deliveries.settle(again[0], TAKEN, owner="n0", now=NOW), "another node has the lease by now"
     assert await second.deliveries.settle(again[0], TAKEN, owner="n2", now=NOW)
     await second.deliveries.release("n2")
     assert len(await claim_deliveries(first, after_s=61, limit=100)) == 19
@@ -157,12 +157,14 @@ async def test_an_event_can_be_sent_again_under_its_id(store_with_target: Store)
     log = store_with_target.event_log
     assert await log.replay(EventFilter(environment="dev", state=DeliveryState.DEAD), later) == 1
     assert (await store_with_target.changes.log_end()).last_id > before.last_id, (
-        "so that a gateway that runs looks for work"
+        "the change log makes running gateways look for due events"
     )
     (again,) = await claim_deliveries(store_with_target, after_s=172_800)
     assert (again.message_id, again.attempts, again.state) == (dead.message_id, 0, DeliveryState.PENDING)
     assert again.give_up_at == later + timedelta(days=1)
-    assert await log.replay(EventFilter(environment="dev", message_ids=[again.message_id]), later) == 0, "being sent"
+    assert await log.replay(EventFilter(environment="dev", message_ids=[again.message_id]), later) == 0, (
+        "the event is being sent"
+    )
     assert await log.replay(EventFilter(environment="dev", message_ids=[delivered.message_id]), later) == 1
     assert await log.replay(EventFilter(environment="dev", since=later), later) == 0
     assert await log.replay(EventFilter(environment="prod"), later) == 0
@@ -184,7 +186,7 @@ async def test_unavoidable_expiry_is_announced_once_per_number_of_days(store_wit
     content = await store_with_target.deliveries.content(expiring[0])
     assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
     await store_with_target.connections.put(new(life=Lifespan(ends, None)), now=NOW)
-    assert await expiring_events(10) == 1, "it was authorized again"
+    assert await expiring_events(10) == 1, "after a new authorization, the event is sent again"
 
 
 async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_site(store_with_target: Store) -> None:

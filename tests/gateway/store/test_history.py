@@ -24,8 +24,8 @@ async def test_rejection_is_recorded_made_final_and_withdrawn(store: Store) -> N
         row = await store.rejections.record(seen, failure)
         assert row is not None
         assert (row.state, row.state_reason, row.failure) == (state, REJECTED, failure)
-        assert row.mark != seen.mark, "other nodes see it"
-    assert await store.rejections.record(seen, END) is None, "another node was quicker"
+        assert row.mark != seen.mark, "other nodes see the change"
+    assert await store.rejections.record(seen, END) is None, "another node has recorded a rejection first"
     row = await store.rejections.withdraw(seen, now=LATER)
     assert row is not None
     assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)

@@ -129,7 +129,7 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
 async def test_dead_file_of_another_folder_is_read_once(
     open_test_store: StoreOpener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recovery looks every few seconds, and files of other folders stay for ever."""
+    """The recovery runs every few seconds, and never removes files of other folders."""
     here = await open_test_store()
     row = await claimed_connection(here)
     link = link_to(tmp_path / "gateway.db")
@@ -147,7 +147,7 @@ async def test_dead_file_of_another_folder_is_read_once(
     monkeypatch.setattr("gateway.store.journal_recovery.read", counted)
     for _ in range(3):
         assert await linked.journal.sweep(linked.connections.get, fail_if_released) == []
-    assert reads == [file.path], "the process of the other file is alive"
+    assert reads == [file.path], "only the dead process's file is read"
     later_file.die()
     for _ in range(3):
         assert [found.ref for found in await linked.journal.sweep(linked.connections.get, fail_if_released)] == [REF]
@@ -169,7 +169,7 @@ async def test_unneeded_file_of_a_dead_process_is_removed(open_test_store: Store
     row = await claimed_connection(here)
     (await record_reply(here, row)).die()
     await here.journal.sweep(here.connections.get, fail_if_released)
-    assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is open still"
+    assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is still open"
     await here.refreshes.release_lease(REF, owner="o")
     await here.journal.sweep(here.connections.get, fail_if_released)
     assert list(folder(path).glob("*.journal")) == []
@@ -189,7 +189,7 @@ async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(
     here.failover.begin()
     assert not await here.failover.is_unchanged()
     await here.failover.confirm()
-    assert not await here.failover.is_unchanged(), "others may still be at it"
+    assert not await here.failover.is_unchanged(), "other processes may still write tokens back"
 
 
 async def test_unneeded_attempt_in_a_running_parents_file_is_released(
@@ -208,7 +208,7 @@ async def test_unneeded_attempt_in_a_running_parents_file_is_released(
     monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
     (found,) = await store.journal.sweep(store.connections.get, writer.release)
     assert found.ref == REF, "the process that wanted the reply has possibly ended, and the row does not name it"
-    assert len(left(folder(path))) == 1, "the refresh is open still"
+    assert len(left(folder(path))) == 1, "the refresh is still open"
     await store.refreshes.release_lease(REF, owner="o")
     await store.journal.sweep(store.connections.get, writer.release)
     assert left(folder(path)) == []

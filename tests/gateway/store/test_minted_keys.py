@@ -47,7 +47,7 @@ async def test_every_change_is_reported_to_other_processes(store: Store) -> None
     last, response = await store.changes.since(last)
     assert list(response) == [changed_key("dev", "d1")]
     await store.keys.touch(["d1"], now=NOW)
-    assert (await store.changes.since(last))[1] == {}, "its use is nobody else's business"
+    assert (await store.changes.since(last))[1] == {}, "the time of use is not reported"
     await store.keys.revoke("dev", key.id, now=NOW)
     assert list((await store.changes.since(last))[1]) == [changed_key("dev", "d1")]
 
@@ -169,7 +169,7 @@ async def test_budget_is_reserved_in_shrinking_parts_and_never_exceeded(open_tes
     taken = await asyncio.gather(*(stores[n % 2].keys.reserve_calls("d1", 100) for n in range(150)))
     assert sum(taken) == 100 - 9
     assert await stores[1].keys.reserve_calls("d1", 100) == 0
-    assert await stores[1].keys.reserve_calls("d1", -500) == -100, "no more goes back than was taken"
+    assert await stores[1].keys.reserve_calls("d1", -500) == -100, "at most the used calls are returned to the budget"
     assert await stores[1].keys.reserve_calls("none", 1) == 0
 
 

@@ -67,7 +67,7 @@ async def test_other_writes_run_while_a_key_is_requested(
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
         await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
-    assert not here.data_keys._allowing.locked(), "nor do those who seal"
+    assert not here.data_keys._allowing.locked(), "writes that need no new data key do not wait either"
     assert not waiting.done()
     await here.use_keyring(Keyring([OTHER, KEY]))
     here.missing_keys.reload_finished()
@@ -87,14 +87,14 @@ async def test_unusable_data_key_is_logged_once_a_minute(
             for _ in range(10):
                 await here.connections.get(REF)
     result = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
-    assert sorted(Counter(result).values()) == [2, 2], "of each environment's key, in each minute"
+    assert sorted(Counter(result).values()) == [2, 2], "one report per environment's key and minute"
 
 
 async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()
-    assert not await missing.request_reload({"a"}), "nobody can be asked"
+    assert not await missing.request_reload({"a"}), "there is no process that could reload"
 
     def ask(_ids: object) -> None:
         asked.append(now)
@@ -132,7 +132,7 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     second = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     assert not await first
-    assert not await missing.request_reload({"a"}), "no more of them wait in vain"
+    assert not await missing.request_reload({"a"}), "further requests do not wait"
     third = asyncio.create_task(missing.request_reload({"b"}))  # this request starts another reload
     await asyncio.sleep(0)
     missing.reload_finished()

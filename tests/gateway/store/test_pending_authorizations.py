@@ -53,14 +53,16 @@ async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
     await store.flows.add(flow())
     assert await store.flows.get("s1", now=SOON) is None
     assert await store.flows.consume("s1", now=SOON) is None
-    assert await store.flows.get("s1", now=NOW), "an attempt in vain takes nothing"
+    assert await store.flows.get("s1", now=NOW), "a failed attempt does not use up the flow"
     await store.prune(SOON)
     hour = SOON + timedelta(hours=1)
     assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=hour) == {"jira": (1, SOON)}
     assert await store.flows.count_not_returned("dev", expires_after=SOON, expires_until=hour) == {}, (
-        "it began too long ago"
+        "the flow began too long ago"
     )
-    assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=NOW) == {}, "it began just now"
+    assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=NOW) == {}, (
+        "the flow began too recently"
+    )
     await store.prune(hour)
     assert await store.flows.get("s1", now=NOW) is None
     assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=hour) == {}

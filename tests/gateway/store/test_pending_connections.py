@@ -186,7 +186,7 @@ async def test_expired_pending_connection_is_removed_by_one_node(open_test_store
     assert await stores[0].pending.expire(NOW) == []
     gone = await asyncio.gather(*(store.pending.expire(SOON) for store in stores))
     assert sorted(gone, key=len) == [[], [added]]
-    assert await connections_made(stores[0]) == 0, "the session may be used again"
+    assert await connections_made(stores[0]) == 0, "the session may connect again"
     assert await stores[0].connections.get(REF) is None
 
 
@@ -205,7 +205,7 @@ async def test_a_session_makes_no_more_pending_connections_than_it_may(open_test
     waiting = await stores[0].pending.find_by_session("d1", now=NOW)
     assert len(waiting) == await connections_made(stores[0]) == 2
     await stores[0].pending.complete(waiting[0], now=NOW, check=allow_any)
-    assert await connections_made(stores[0]) == 2, "it was counted when it became pending"
+    assert await connections_made(stores[0]) == 2, "the connection was counted when it became pending"
 
 
 async def test_second_connection_with_the_same_reference_replaces_the_pending_one(store: Store) -> None:

@@ -50,7 +50,7 @@ def test_listed_columns_exist() -> None:
         named = {sealed.column, sealed.key, sealed.row, "environment"}
         named |= {sealed.version} if isinstance(sealed.version, str) else set()
         assert named <= set(columns.keys()), sealed
-        assert columns[sealed.key].primary_key, "rows are walked through in its order"
+        assert columns[sealed.key].primary_key, "a rotation reads the rows in the order of this column"
 
 
 def test_sql_finds_the_key_id_where_the_vault_puts_it() -> None:

@@ -85,14 +85,14 @@ async def test_others_see_a_refresh_in_the_change_log(open_test_store: StoreOpen
     _, changed = await there.changes.since(position)
     assert list(changed) == [REF]
     _, own = await here.changes.since(position)
-    assert own == {REF: row.mark}, "its own refresh need not be read back"
+    assert own == {REF: row.mark}, "the node need not read back its own refresh"
 
 
 async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     row = await claim_and_save(store, row)
     assert await claim_refresh(store, row, "slow")
-    assert not await claim_refresh(store, row, "late"), "another holds the lease"
+    assert not await claim_refresh(store, row, "late"), "another process holds the lease"
     held = await store.connections.get(REF)
     assert held is not None
     assert await store.refreshes.lease_refresh(

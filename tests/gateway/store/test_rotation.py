@@ -243,7 +243,9 @@ async def test_value_sealed_during_a_key_change_is_not_lost(
     await sealed.wait()
     rotating = asyncio.create_task(operator.rotation.rotate(ignore_progress, fresh=True))
     done, _ = await asyncio.wait({rotating}, timeout=0.3)
-    assert not done, "its key must not be judged before the transaction that seals under it has ended"
+    assert not done, (
+        "the rotation must not count a key's values before the transaction that seals under the key has ended"
+    )
     go_on.set()
     await writing
     assert (await rotating).left == 0
@@ -333,7 +335,9 @@ async def test_rotation_killed_at_any_step_continues(open_test_store: StoreOpene
     store = await open_test_store(NEXT, KEY)
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", ROTATE, url, NEXT.hex(), KEY.hex(), str(after))
     assert await killed.wait() == -9
-    assert await store.rotation.verify(ignore_progress) == [], "half-way, everything opens"
+    assert await store.rotation.verify(ignore_progress) == [], (
+        "in the middle of a rotation, every value can be decrypted"
+    )
     counted = await store.rotation.counts()
     left = sum(key.total for key in counted.data_keys if not key.newest)
     assert (left < counted.total) == (after > 0)

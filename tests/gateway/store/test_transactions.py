@@ -93,7 +93,7 @@ async def test_a_locked_database_is_unavailable_and_then_heals(open_test_store: 
         blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match="locked by another process") as refusal:
             await store.connections.put(new(), now=NOW)
-        assert await store.connections.get(REF), "reading goes on beside a writer"
+        assert await store.connections.get(REF), "a read does not wait for a writer"
         blocker.execute("ROLLBACK")
     blocker.close()
     assert (refusal.value.status, refusal.value.code, refusal.value.retry_after_s) == (503, "store_unavailable", 5)

@@ -211,7 +211,9 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
     assert [item["ExternalId"] == external for item in asked] == [True, True, False]
     status, response = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
-    assert response["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
+    assert response["error"]["payload"]["external_id"] == external, (
+        "the external id belongs to the end user; the browser cannot choose another"
+    )
     status, response = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
     assert (status, response["error"]["errors"][0]["path"]) == (400, ["external_id"])
 

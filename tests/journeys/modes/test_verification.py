@@ -180,7 +180,7 @@ async def test_a_grant_is_imported_while_its_provider_is_unreachable(
     await import_connection(
         gateway, connection_id=stored["connection_id"], credentials={**grant, "access_token": "untested"}, expect=502
     )
-    assert await connections(gateway) == [stored], "an untested token replaces none"
+    assert await connections(gateway) == [stored], "a token that could not be tested replaces no token"
 
 
 async def test_a_signed_call_is_signed_when_it_verifies_too(fake_provider: FakeProvider, start: Any) -> None:

@@ -269,7 +269,9 @@ async def assert_application_connects_calls_and_reconnects(
         assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
         assert "not from the gateway" in await reader.run(reader.next("sh"))
         before = await connection_of_ada(ready)
-        assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, "the grants of the demo user and of Ada"
+        assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, (
+            "the command ended the grants of the demo user and of Ada"
+        )
         await assert_ada_reconnects(ada)
         assert await connection_of_ada(ready) == before, "the connection must keep its id"
         listed = await reader.run(reader.next("sh"))

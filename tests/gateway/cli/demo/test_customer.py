@@ -86,7 +86,7 @@ async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection
     assert lost.reveal() == "gw_sk_agent2"
     again = await caller.agent_key(replace(connected, connection_id="another"), lost)
     assert again.reveal() == "gw_sk_agent3"
-    assert list(gateway.minted) == ["demo agent"], "each takes the place of the one before"
+    assert list(gateway.minted) == ["demo agent"], "each key replaces the previous key"
 
 
 async def test_a_new_key_of_the_agent_is_reported(

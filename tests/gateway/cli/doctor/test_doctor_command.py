@@ -138,7 +138,7 @@ async def test_postgresql_is_examined_too(
     assert fault["level"] == "fail"
     assert "cannot be reached" in fault["message"]
     assert fault["fix"] == "start PostgreSQL, or correct store.url"
-    assert database.rpartition("@")[0].rpartition(":")[2] not in str(fault), "the password"
+    assert database.rpartition("@")[0].rpartition(":")[2] not in str(fault), "the password is not printed"
 
 
 MISTAKES = {

@@ -152,7 +152,7 @@ async def test_clock_is_compared_with_providers(
         config_file.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
         result = await config_file.report()
     assert result.levels("clock") == {level}
-    assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
+    assert asked == [("HEAD", "/", None)], "each origin gets one request, without a credential"
     if ahead_s:
         seconds, way = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")

@@ -52,7 +52,7 @@ async def test_first_use_in_an_hour_sets_the_time_of_the_last_fetch(
     await store.uses.add_many([use])
     row = await store.connections.get(REF)
     assert row is not None
-    assert row.last_fetched_at == HOUR + timedelta(hours=3), "a later time stays"
+    assert row.last_fetched_at == HOUR + timedelta(hours=3), "a batch does not replace a later time"
 
 
 async def test_limit_hides_rows_but_keeps_their_calls_in_the_total(store: Store) -> None:

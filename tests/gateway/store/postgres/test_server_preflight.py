@@ -185,5 +185,5 @@ async def test_a_unix_socket_is_accepted(postgres_server: PostgresServer, empty_
     await store.connections.put(new(), now=NOW)
     await store.close()
     again = await open_store(empty_database, Keyring([KEY]), environments={"dev"})
-    assert await again.connections.get(REF) is not None, "what went through the socket is in that database"
+    assert await again.connections.get(REF) is not None, "the row written through the socket is in that database"
     await again.close()

@@ -117,7 +117,7 @@ async def test_a_row_locked_for_long_is_unavailable_and_then_heals(open_test_sto
     await reached.wait()
     with pytest.raises(Unavailable):
         await store.connections.put(new(), now=NOW)
-    assert await store.connections.get(REF), "reading goes on beside a writer"
+    assert await store.connections.get(REF), "a read does not wait for a writer"
     go_on.set()
     await holding
     await store.connections.put(new(), now=NOW)

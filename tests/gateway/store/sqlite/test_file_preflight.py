@@ -72,7 +72,7 @@ async def test_ready_says_that_the_database_is_damaged(running: RunningGateway, 
 async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    assert quick_check(file_of(running), at_most_s=10), "beside a gateway at work"
+    assert quick_check(file_of(running), at_most_s=10), "the check also works while a gateway uses the file"
     path = await stop_with_connection(running, tracker)
     assert quick_check(path, at_most_s=10)
     assert not quick_check(path, at_most_s=-1)

@@ -86,7 +86,7 @@ async def test_waiting_writes_are_committed_together(
     commits.clear()
     async with hold_writes(store) as tasks:
         tasks += [put(store, f"c{n}") for n in range(MAX_WRITES_PER_COMMIT)]
-    assert len(commits) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "one commit for the write that they waited for, and one for all of them"
     for n, task in enumerate(tasks):
         connection, created = task.result()
         assert created
@@ -107,7 +107,7 @@ async def test_the_last_statement_of_a_write_does_not_commit_the_batch(
         tasks += [asyncio.create_task(store.refreshes.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
         tasks.append(environment(store, "a"))
     assert [task.result() for task in tasks] == [True, True, True, "a"]
-    assert len(commits) == 2, "none had to be done again by itself"
+    assert len(commits) == 2, "no write was repeated in a transaction of its own"
 
 
 async def test_refreshes_that_wait_are_committed_together_and_a_fenced_one_changes_nothing(
@@ -130,7 +130,7 @@ async def test_refreshes_that_wait_are_committed_together_and_a_fenced_one_chang
             )
             for row, owner in zip(rows, "aba", strict=True)
         ]
-    assert len(commits) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "one commit for the write that they waited for, and one for all of them"
     assert [task.result() is not None for task in tasks] == [True, False, True]
     for row, task in zip(rows, tasks, strict=True):
         stored = await store.connections.get(row.ref)
@@ -175,7 +175,7 @@ async def test_failed_commit_fails_all_its_writes(store: Store) -> None:
     async with hold_writes(store) as tasks:
         tasks += [environment(store, "a"), environment(store, "b", fail_at_commit), environment(store, "c")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-    assert (first, third) == ("a", "c"), "by a commit of their own"
+    assert (first, third) == ("a", "c"), "each was committed in a transaction of its own"
     assert "FOREIGN KEY constraint failed" in str(second)
     assert await environment_names(store) == {"a", "c"}
 
@@ -205,7 +205,7 @@ async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
             other.execute("BEGIN IMMEDIATE")
             asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
     assert all(task.result()[1] for task in tasks)
-    assert len(commits) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "one commit for the write that they waited for, and one for all of them"
 
 
 async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
@@ -222,7 +222,7 @@ async def test_lock_timeout_fails_one_write_and_keeps_the_batch(
             tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
     assert isinstance(tasks[0].exception(), Unavailable)
     assert all(task.result()[1] for task in tasks[1:])
-    assert len(commits) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "one commit for the write that they waited for, and one for all of them"
 
 
 @pytest.mark.parametrize("alone", [True, False])

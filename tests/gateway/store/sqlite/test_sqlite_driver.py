@@ -114,7 +114,7 @@ async def test_statements_without_code_between_them_are_one_trip(engines: Engine
     before = len(round_trips)
     assert await run_all(engines, (INSERT, ["a"])) == (1,)
     assert await run_all(engines, (UPDATE, [1]), (INSERT, ["b"])) == (2,)
-    assert len(round_trips) - before == 2, "each with its commit"
+    assert len(round_trips) - before == 2, "each includes its commit"
     assert await names(engines) == ["a!", "b"]
 
 
@@ -123,7 +123,7 @@ async def test_statement_that_fails_undoes_those_before_it(engines: Engines) -> 
     with pytest.raises(sqlite3.IntegrityError):
         await run_all(engines, (UPDATE, [1]), (INSERT, ["a!"]))
     assert await names(engines) == ["a"]
-    assert await run_all(engines, (UPDATE, [1])) == (1,), "the connection is not in the middle of a transaction"
+    assert await run_all(engines, (UPDATE, [1])) == (1,), "no transaction is open"
 
 
 async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> None:
