@@ -21,7 +21,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {made_by.__name__.lower(): made_by} if made_by is not None else {"asyncio": asyncio.new_event_loop}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["lane", "chain"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["fast path", "chain"])
 async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     recorder = Recorder()
     await recorder.start()

@@ -19,9 +19,9 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, read_message
 
 
-@pytest.fixture(params=["lane", "chain"])
+@pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path, fast_path=request.param == "lane") as there:
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
@@ -54,7 +54,7 @@ async def test_capability_url_behaves_like_the_providers_base_url(gateway: TwoCo
         assert gateway.running.fast_path.taken >= 1
 
 
-@pytest.mark.parametrize("fast_path", [True, False], ids=["lane", "chain"])
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
 async def test_responses_of_a_capability_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
     page = b"<script>fetch('/connect')</script>"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"

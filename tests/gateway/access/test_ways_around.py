@@ -15,9 +15,9 @@ RULE = "GET /ex/*/rest/api/3/search*"
 GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
 
 
-@pytest.fixture(params=["lane", "chain"])
+@pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path, fast_path=request.param == "lane") as there:
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there

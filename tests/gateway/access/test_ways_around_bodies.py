@@ -26,9 +26,9 @@ MUTATION = "POST /base/v1/graphql with mutation commentCreate"
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.fixture(params=["lane", "chain"])
+@pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentGateway]:
-    async with agent_gateway(tmp_path, fast_path=request.param == "lane") as made:
+    async with agent_gateway(tmp_path, fast_path=request.param == "fast path") as made:
         yield made
 
 

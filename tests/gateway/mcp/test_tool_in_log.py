@@ -21,9 +21,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 
 
-@pytest.fixture(params=["lane", "chain"])
+@pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AgentGateway]:
-    async with agent_gateway(tmp_path, fast_path=request.param == "lane") as made:
+    async with agent_gateway(tmp_path, fast_path=request.param == "fast path") as made:
         yield made
 
 
