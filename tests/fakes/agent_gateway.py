@@ -1,4 +1,4 @@
-"""A gateway for agents, in front of a provider that records its calls. Integration `lane` has connections `c1` and
+"""A gateway for agents, in front of a provider that records its calls. Integration `acme` has connections `c1` and
 `c2`.
 """
 
@@ -15,7 +15,7 @@ from aiohttp import web
 from gateway.mcp import mcp_messages as mcp
 from tests.fakes.gateways import RunningGateway, document, write_entry
 
-ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+ENTRY = {"display_name": "Acme", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
 HEADERS = {"authorization": "Bearer ${apiKey}"}
 BASE = "/base/v1"
 CONNECT = "environment:connect_sessions:write"
@@ -53,7 +53,7 @@ class AgentGateway:
         """Mint a key with these access rules and return it. The key may use connection `c1`, or the connections in
         `limits`.
         """
-        limits = {"connections": ["lane/c1"], **fields.pop("limits", {})}
+        limits = {"connections": ["acme/c1"], **fields.pop("limits", {})}
         limits = {name: value for name, value in limits.items() if value is not None}
         body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **fields}
         made = await self.running.json("POST", "/environment/api-keys", json=body, expect=200)
@@ -110,7 +110,7 @@ class AgentGateway:
 
     async def connect(self, connection_id: str, **extra: Any) -> None:
         credentials = {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"}
-        body = {"provider_config_key": "lane", "connection_id": connection_id, "credentials": credentials, **extra}
+        body = {"provider_config_key": "acme", "connection_id": connection_id, "credentials": credentials, **extra}
         await self.running.json("POST", "/connections", json=body, expect=201)
 
 
@@ -132,8 +132,8 @@ async def agent_gateway(
         "auth_mode": auth_mode,
         "proxy": {"base_url": f"http://127.0.0.1:{provider.port}{base}", "headers": HEADERS, **proxy},
     }
-    write_entry(folder, "lane", entry)
-    configuration = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+    write_entry(folder, "acme", entry)
+    configuration = document([f"127.0.0.1/32:{provider.port}"], acme={"provider": "acme"})
     del configuration["environments"]["dev"]["integrations"]["tracker"]
     running = RunningGateway(folder, configuration, fast_path=fast_path)
     await running.start()
@@ -143,7 +143,7 @@ async def agent_gateway(
             await made.connect(connection_id, tags={"team": team})
         # the first request never takes the fast path: it goes through the middleware chain
         while fast_path and not running.fast_path.taken:
-            async with running.call_proxy("c1", "/warm", integration="lane") as response:
+            async with running.call_proxy("c1", "/warm", integration="acme") as response:
                 await response.read()
         provider.calls.clear()
         yield made

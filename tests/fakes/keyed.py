@@ -10,13 +10,13 @@ from tests.fakes.gateways import RunningGateway, document, write_entry
 from tests.fakes.raw_provider import RawProvider, raw_provider
 from tests.wire.bench import Caller, Response
 
-ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+ENTRY = {"display_name": "Acme", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
 HEADERS = {"authorization": "Bearer ${apiKey}"}
 OTHER_KEY = "sk-other-0123456789abcdef"
 
 
 class TwoConnectionGateway:
-    """A gateway. `running` has integration `lane` with connections `c1` and `c2` in `dev`, and with `c1` in `other`."""
+    """A gateway. `running` has integration `acme` with connections `c1` and `c2` in `dev`, and with `c1` in `other`."""
 
     def __init__(self, running: RunningGateway, provider: RawProvider) -> None:
         self.running = running
@@ -55,7 +55,7 @@ class TwoConnectionGateway:
         """Open idle connections to the provider, so that later plain requests take the fast path."""
         for connection_id in ("c1", "c2"):
             async with self.running.call_proxy(
-                connection_id, "/warm", integration="lane", headers={"X-W": "1"}
+                connection_id, "/warm", integration="acme", headers={"X-W": "1"}
             ) as response:
                 assert response.status == 200
                 await response.read()
@@ -77,11 +77,11 @@ async def two_connection_gateway(
     async with raw_provider(responded) if responded else raw_provider() as provider:
         base = proxy.pop("base_url", provider.origin)
         entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
-        write_entry(folder, "lane", entry)
-        config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+        write_entry(folder, "acme", entry)
+        config_text = document([f"127.0.0.1/32:{provider.port}"], acme={"provider": "acme"})
         environments = config_text["environments"]
         del environments["dev"]["integrations"]["tracker"]
-        environments["other"] = {"secret_keys": [OTHER_KEY], "integrations": {"lane": {"provider": "lane"}}}
+        environments["other"] = {"secret_keys": [OTHER_KEY], "integrations": {"acme": {"provider": "acme"}}}
         running = RunningGateway(folder, config_text, fast_path=fast_path)
         await running.start()
         try:
@@ -92,7 +92,7 @@ async def two_connection_gateway(
             ):
                 headers = {"Authorization": f"Bearer {environment_key}"} if environment_key else running.headers
                 body = {
-                    "provider_config_key": "lane",
+                    "provider_config_key": "acme",
                     "connection_id": connection_id,
                     "credentials": {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"},
                     "tags": tags,

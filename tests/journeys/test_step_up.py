@@ -217,9 +217,9 @@ async def test_a_credential_in_the_base_url_is_not_in_the_stored_path(tmp_path: 
         gateway.provider.responding = refusing("admin")
         key = await gateway.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
         bearer = {"Authorization": f"Bearer {key}"}
-        async with gateway.running.call_proxy("c1", "/items?q=1", integration="lane", headers=bearer) as response:
+        async with gateway.running.call_proxy("c1", "/items?q=1", integration="acme", headers=bearer) as response:
             assert response.status == 403
-        url = f"{gateway.running.url}/connections/c1?provider_config_key=lane&include=history"
+        url = f"{gateway.running.url}/connections/c1?provider_config_key=acme&include=history"
         async with gateway.running.http.get(url, headers=bearer) as response:
             connection = await response.json()
         assert "key-of-c1" not in str(connection)
@@ -231,9 +231,9 @@ async def test_the_number_of_stored_scopes_that_a_provider_names_is_limited(tmp_
         written = []
         for n in range(MAX_SCOPES + 5):
             gateway.provider.responding = refusing(f"scope-{n}")
-            async with gateway.running.call_proxy("c1", "/items", integration="lane") as response:
+            async with gateway.running.call_proxy("c1", "/items", integration="acme") as response:
                 assert response.status == 403
-            connection = await gateway.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
+            connection = await gateway.running.json("GET", "/connections/c1?provider_config_key=acme&include=history")
             written.append(connection["scopes"]["refused"]["at"])
         assert connection["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MAX_SCOPES)]
         assert written[MAX_SCOPES:] == written[MAX_SCOPES - 1 : -1]
@@ -248,7 +248,7 @@ async def test_links_of_refused_calls_use_at_most_half_of_the_sessions_of_a_key(
         gateway.provider.responding = refusing("admin")
         links = []
         for connection_id in ("c1", "c2", "c3", "c1"):
-            async with gateway.running.call_proxy(connection_id, "/items", integration="lane") as response:
+            async with gateway.running.call_proxy(connection_id, "/items", integration="acme") as response:
                 links.append(response.headers.get("Gateway-Connect-Url"))
         assert [link is not None for link in links] == [True, True, False, True]
         assert links[0] == links[3]

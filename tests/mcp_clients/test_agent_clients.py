@@ -68,7 +68,7 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
         assert refused["error"] is True
         assert "Rule: rules" in refused["text"] or '"rule":"rules"' in refused["text"]
         assert [path for _, path, _, _ in gateway.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
-        lost = await gateway.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
+        lost = await gateway.key(*RULES, scopes=scopes, limits={"connections": ["acme/c9"]})
         found = await run_client(client, gateway.running.url, lost)
         last = found["results"][2]
         assert last["error"] is True
@@ -127,6 +127,6 @@ async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
         assert [tool["name"] for tool in listed["tools"]] == ["search_issues", "get_me"]
         called = await asked("--method", "tools/call", "--tool-name", "get_me")
         assert called["structuredContent"]["path"] == "/base/v1/me"
-        key = await gateway.key(*RULES, limits={"connections": ["lane/c9"]})
+        key = await gateway.key(*RULES, limits={"connections": ["acme/c9"]})
         refused = await asked("--method", "tools/call", "--tool-name", "get_me")
         assert "unknown_connection" in json.dumps(refused)

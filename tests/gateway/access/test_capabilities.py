@@ -27,7 +27,7 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield there
 
 
-async def capability(gateway: TwoConnectionGateway, connection: str = "lane/c1", **extra: Any) -> dict[str, Any]:
+async def capability(gateway: TwoConnectionGateway, connection: str = "acme/c1", **extra: Any) -> dict[str, Any]:
     limits = {"connections": [connection], **extra.pop("limits", {})}
     return await gateway.key("cap", kind="capability", limits=limits, **extra)
 
@@ -115,16 +115,16 @@ async def test_capability_is_bound_to_its_connection(gateway: TwoConnectionGatew
             assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
         else:
             assert (response.status, len(gateway.provider.heads)) == (400, before)
-    assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: lane\r\n"))).status == 200
+    assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: acme\r\n"))).status == 200
 
 
 async def test_capability_of_another_environment_uses_that_environments_connection(
     gateway: TwoConnectionGateway,
 ) -> None:
-    result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
+    result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["acme/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
-    gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
-    status, _, _ = await gateway.call_api("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
+    gateway.running.runtime.live.forget(ConnectionRef("other", "acme", "c1"))
+    status, _, _ = await gateway.call_api("DELETE", "/connections/c1?provider_config_key=acme", OTHER_KEY)
     assert status == 200
     response = await gateway.raw(get(result["secret"]))
     assert (response.status, response.code) == (404, "unknown_connection")
@@ -133,7 +133,7 @@ async def test_capability_of_another_environment_uses_that_environments_connecti
 async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     key = (await gateway.key("k"))["secret"]
-    named = b"Provider-Config-Key: lane\r\nConnection-Id: c1\r\n"
+    named = b"Provider-Config-Key: acme\r\nConnection-Id: c1\r\n"
     for message in (
         get(key),
         get("gw_cap_" + "A" * 49),
@@ -263,7 +263,7 @@ async def test_capability_passes_a_websocket(tmp_path: Path) -> None:
             assert b" 101 " in await client.reader.readuntil(b"\r\n\r\n")
             await client.send(b"abc")
             assert await client.rest() == b"helloabc"
-        narrow = await gateway.key("n", kind="capability", limits={"connections": ["lane/c1"], "rules": ["GET /**"]})
+        narrow = await gateway.key("n", kind="capability", limits={"connections": ["acme/c1"], "rules": ["GET /**"]})
         assert (await gateway.raw(get(narrow["secret"], "/socket", asks))).status == 403
 
 

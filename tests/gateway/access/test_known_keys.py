@@ -27,8 +27,8 @@ from tests.fakes.keyed import OTHER_KEY, TwoConnectionGateway, two_connection_ga
 from tests.fakes.patience import PATIENCE_S
 
 KEYS = "/environment/api-keys"
-C1 = "/connections/c1?provider_config_key=lane"
-C2 = "/connections/c2?provider_config_key=lane"
+C1 = "/connections/c1?provider_config_key=acme"
+C2 = "/connections/c2?provider_config_key=acme"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
 async def call_proxy(
     gateway: TwoConnectionGateway, key: str, connection_id: str = "c1", **headers: str
 ) -> tuple[int, Any, str]:
-    names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": connection_id, **headers}
+    names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": connection_id, **headers}
     async with gateway.running.http.get(f"{gateway.running.url}/proxy/x", headers=names) as response:
         return response.status, response.headers, await response.text()
 
@@ -99,7 +99,7 @@ async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoCon
         "limits.rate",
         "expires_at",
     }
-    two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["lane/c1", "lane/c2"]}}
+    two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["acme/c1", "acme/c2"]}}
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
 
 
@@ -114,15 +114,15 @@ async def test_rule_that_probably_matches_nothing_is_accepted_with_a_warning(gat
 async def test_an_unknown_integration_is_a_warning_for_keys_that_may_list_integrations(
     gateway: TwoConnectionGateway,
 ) -> None:
-    wrong = {"connections": ["lnae/c1"], "integrations": ["lane", "lnae"]}
+    wrong = {"connections": ["acem/c1"], "integrations": ["acme", "acem"]}
     (warning,) = (await gateway.key("typo", limits=wrong))["warnings"]
     assert warning == (
-        "environment 'dev' has no integration 'lnae'; did you mean 'lane'? The key cannot use it until it exists"
+        "environment 'dev' has no integration 'acem'; did you mean 'acme'? The key cannot use it until it exists"
     )
-    assert "warnings" not in await gateway.key("right", limits={"connections": ["lane/c1", "*/c1"]})
+    assert "warnings" not in await gateway.key("right", limits={"connections": ["acme/c1", "*/c1"]})
     for scopes, warns in ((["environment:api_keys:create"], False), (["environment:*"], True)):
         above = await gateway.key(f"above {warns}", scopes=[*scopes, "environment:proxy"])
-        below = {"scopes": ["environment:proxy"], "limits": {"integrations": ["lnae"]}}
+        below = {"scopes": ["environment:proxy"], "limits": {"integrations": ["acem"]}}
         assert ("warnings" in await gateway.key(f"below {warns}", key=above["secret"], **below)) is warns
 
 
@@ -182,9 +182,9 @@ CALLS = {
     "environment:connections:list": ("GET", "/connections", None),
     "environment:connections:read": ("GET", C1, None),
     "environment:connections:create": ("POST", "/connections", {}),
-    "environment:connections:delete": ("DELETE", "/connections/none?provider_config_key=lane", None),
+    "environment:connections:delete": ("DELETE", "/connections/none?provider_config_key=acme", None),
     "environment:integrations:list": ("GET", "/integrations", None),
-    "environment:integrations:read": ("GET", "/integrations/lane", None),
+    "environment:integrations:read": ("GET", "/integrations/acme", None),
     "environment:connect_sessions:write": ("POST", "/connect/sessions", {"end_user": {"id": "u"}}),
     "environment:api_keys:list": ("GET", KEYS, None),
     "environment:api_keys:create": ("POST", KEYS, {}),
@@ -247,12 +247,12 @@ async def test_a_key_limited_to_connections_sees_no_others(gateway: TwoConnectio
     alike = []
     for name in ("c2", "c9"):
         for method in ("GET", "DELETE"):
-            status, _, response = await gateway.call_api(method, f"/connections/{name}?provider_config_key=lane", key)
+            status, _, response = await gateway.call_api(method, f"/connections/{name}?provider_config_key=acme", key)
             assert (status, code(response)) == (404, "unknown_connection")
             alike.append(str(response).replace(name, "?"))
     assert len(set(alike)) == 1
     imported = {
-        "provider_config_key": "lane",
+        "provider_config_key": "acme",
         "connection_id": "c2",
         "credentials": {"type": "API_KEY", "apiKey": "mine"},
     }
@@ -279,7 +279,7 @@ async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway
     assert (await gateway.call_api("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[
         0
     ] == 201
-    body = {"provider_config_key": "lane", "credentials": {"type": "API_KEY", "apiKey": "k"}}
+    body = {"provider_config_key": "acme", "credentials": {"type": "API_KEY", "apiKey": "k"}}
     for name, tags, expected in (("c2", {"team": "red"}, 404), ("n1", None, 403), ("n1", {"team": "red"}, 201)):
         wish = {**body, "connection_id": name, **({"tags": tags} if tags else {})}
         assert (await gateway.call_api("POST", "/connections", key, json=wish))[0] == expected
@@ -288,7 +288,7 @@ async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway
 async def test_key_limited_to_integrations_sees_no_others(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("none", scopes=["environment:*"], limits={"integrations": ["elsewhere"]}))["secret"]
     assert (await gateway.call_api("GET", "/integrations", key))[2] == {"data": []}
-    assert (await gateway.call_api("GET", "/integrations/lane", key))[0] == 404
+    assert (await gateway.call_api("GET", "/integrations/acme", key))[0] == 404
     assert (await gateway.call_api("GET", "/connections", key))[2] == {"connections": []}
     status, headers, _ = await call_proxy(gateway, key)
     assert (status, headers["Gateway-Error"]) == (404, "unknown_provider_config")
@@ -299,7 +299,7 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     everything = gateway.running.headers["Authorization"][7:]
-    made = {"unique_key": "made", "provider": "lane"}
+    made = {"unique_key": "made", "provider": "acme"}
     assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
     for name in ("c1", "c2"):
         body = {"provider_config_key": "made", "connection_id": name, "credentials": {"type": "API_KEY", "apiKey": "k"}}
@@ -308,7 +308,7 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
     for method, path, body in (
         ("DELETE", "/integrations/made", None),
         ("PATCH", "/integrations/made", {"display_name": "Mine"}),
-        ("POST", "/integrations", {"unique_key": "more", "provider": "lane"}),
+        ("POST", "/integrations", {"unique_key": "more", "provider": "acme"}),
     ):
         status, _, response = await gateway.call_api(method, path, key, json=body)
         assert (status, code(response), response["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
@@ -321,7 +321,7 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
 
 async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: TwoConnectionGateway) -> None:
     everything = gateway.running.headers["Authorization"][7:]
-    made = {"unique_key": "made", "provider": "lane"}
+    made = {"unique_key": "made", "provider": "acme"}
     assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
     key = (await gateway.key("one", scopes=["environment:*"], limits={"integrations": ["made"]}))["secret"]
     assert (await gateway.call_api("PATCH", "/integrations/made", key, json={"display_name": "Ours"}))[0] == 200
@@ -333,7 +333,7 @@ async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gatew
 async def test_key_limited_to_connections_cannot_change_another_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
-    made = {"provider": "lane", "unique_key": "made"}
+    made = {"provider": "acme", "unique_key": "made"}
     await gateway.running.json("POST", "/integrations", json=made, expect=200)
     theirs = {"provider_config_key": "made", "connection_id": "theirs", "credentials": {"apiKey": "k"}}
     await gateway.running.json("POST", "/connections", json=theirs, expect=201)
@@ -351,16 +351,16 @@ async def test_key_limited_to_connections_cannot_change_another_integration(
 
 
 async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoConnectionGateway) -> None:
-    key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
-    for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
-        named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
+    key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["acmes"]}))["secret"]
+    for ask in ("/proxy/x", "/connections/c1?provider_config_key=acmes"):
+        named = {"Provider-Config-Key": "acmes", "Connection-Id": "c1"}
         status, _, response = await gateway.call_api("GET", ask, key, headers=named)
         assert (status, code(response)) == (404, "unknown_provider_config")
-        assert "'lane'" not in response["error"]["message"]
+        assert "'acme'" not in response["error"]["message"]
 
 
 async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoConnectionGateway) -> None:
-    await gateway.running.json("POST", "/integrations", json={"provider": "lane", "unique_key": "mine"}, expect=200)
+    await gateway.running.json("POST", "/integrations", json={"provider": "acme", "unique_key": "mine"}, expect=200)
     limits = {"integrations": ["mine", "mine-too"]}
     key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]
     status, _, _ = await gateway.call_api("PATCH", "/integrations/mine", key, json={"unique_key": "billing"})
@@ -371,14 +371,14 @@ async def test_key_cannot_rename_an_integration_out_of_its_reach(gateway: TwoCon
 
 async def test_key_cannot_grant_more_rights_than_its_own(gateway: TwoConnectionGateway) -> None:
     parent = await gateway.key(
-        "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
+        "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["acme/c1"]}
     )
     more = {"display_name": "child", "scopes": ["environment:*"]}
     status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json=more)
     assert (status, body["error"]["payload"]["missing"]) == (403, ["environment:*"])
     status, _, body = await gateway.call_api("POST", KEYS, parent["secret"], json={"display_name": "all"})
     assert status == 403, "a key without scopes would have all rights"
-    wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["lane/c2"]}}
+    wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["acme/c2"]}}
     child = await gateway.key("wide", key=parent["secret"], **wider)
     assert (await call_proxy(gateway, child["secret"], "c1"))[0] == 404
     assert (await call_proxy(gateway, child["secret"], "c2"))[0] == 404
@@ -453,7 +453,7 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
 async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) -> None:
     """Otherwise the key could escape its revocation: its replacement would stay valid."""
     limited = await gateway.key(
-        "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
+        "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["acme/c1"]}
     )
     wish = {"display_name": "heir", "replaces": limited["id"]}
     status, _, body = await gateway.call_api("POST", KEYS, limited["secret"], json=wish)
@@ -504,7 +504,7 @@ async def test_key_expires_on_time(gateway: TwoConnectionGateway, monkeypatch: p
 async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overlap(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = await gateway.key("app", limits={"connections": ["lane/c1"], "rate": 100})
+    old = await gateway.key("app", limits={"connections": ["acme/c1"], "rate": 100})
     child_less = await gateway.key("app", replaces=old["id"], overlap_s=60)
     assert (child_less["scopes"], child_less["limits"], child_less["rate"]) == (old["scopes"], old["limits"], 100)
     for item in (old, child_less):

@@ -70,7 +70,7 @@ async def longest_hold() -> AsyncIterator[list[float]]:
 
 
 async def call(gateway: TwoConnectionGateway, key: str, path: str) -> int:
-    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
     async with gateway.running.http.get(f"{gateway.running.url}/proxy{path}", headers=headers) as response:
         return response.status
 
@@ -101,7 +101,7 @@ async def test_minting_and_first_use_of_a_large_key_delay_no_other_call(
         assert max(*mint, *first_use) <= longest_hold_s, (depth, mint, first_use)
     async with longest_hold() as listing:
         await list_tools(gateway, key)
-    made = {"provider": "lane", "unique_key": "another"}
+    made = {"provider": "acme", "unique_key": "another"}
     await gateway.running.json("POST", "/integrations", json=made, expect=200)
     async with longest_hold() as listing_after_a_change:
         await list_tools(gateway, key)

@@ -24,7 +24,7 @@ from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.records.access import KeyLimits
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
 
-RULE = "operations lane read"
+RULE = "operations acme read"
 _PLACE = re.compile(r"\{[^{}]*\}|\*")
 
 
@@ -42,7 +42,7 @@ def request(method: str, path: str, host: str = "api.atlassian.com") -> SentRequ
 
 
 def operation_set_of(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com") -> OperationSet:
-    return OperationSet("lane", host, "", [_parse_line(RULE, "", line) for line in lines], others)
+    return OperationSet("acme", host, "", [_parse_line(RULE, "", line) for line in lines], others)
 
 
 def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(catalog: Catalog) -> None:
@@ -232,7 +232,7 @@ def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch
     names.
     """
     text = pack_snapshot(
-        "lane", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)]
+        "acme", "api.example.com", "", "", ["r GET /items/* get_item"], [f"GET /items/{n}" for n in range(9)]
     )
     whole = operation_set(RULE, text)
     assert whole.matching_operation("GET", "api.example.com", "/items/x") is not None
@@ -246,4 +246,4 @@ def test_snapshot_that_is_cut_off_allows_nothing(monkeypatch: pytest.MonkeyPatch
 
 def test_rule_for_too_many_operations_is_refused() -> None:
     with pytest.raises(ValueError, match="stands for 60,000 operations, too many for one key; name fewer"):
-        pack_snapshot("lane", "api.example.com", "", "", [f"r GET /items/{n}/parts get_{n}" for n in range(60_000)], [])
+        pack_snapshot("acme", "api.example.com", "", "", [f"r GET /items/{n}/parts get_{n}" for n in range(60_000)], [])

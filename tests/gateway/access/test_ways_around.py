@@ -26,12 +26,12 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 def message(
     key: str, target: bytes = b"/proxy" + GOOD, more: bytes = b"", *, method: bytes = b"GET", connection: bytes = b"c1"
 ) -> bytes:
-    named = b"Host: gw\r\nAuthorization: Bearer %b\r\nProvider-Config-Key: lane\r\nConnection-Id: %b\r\n"
+    named = b"Host: gw\r\nAuthorization: Bearer %b\r\nProvider-Config-Key: acme\r\nConnection-Id: %b\r\n"
     return method + b" " + target + b" HTTP/1.1\r\n" + named % (key.encode(), connection) + more + b"\r\n"
 
 
 async def limited_key(gateway: TwoConnectionGateway) -> str:
-    result = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
+    result = await gateway.key(limits={"connections": ["acme/c1"], "rules": [RULE]})
     assert result["scopes"] == ["environment:proxy"]
     secret: str = result["secret"]
     return secret
@@ -178,7 +178,7 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
     gateway: TwoConnectionGateway, method: bytes, extra: bytes
 ) -> None:
     rules = ["PUT,COPY,MOVE /container/inbox/*"]
-    key = (await gateway.key(limits={"connections": ["lane/c1"], "rules": rules}))["secret"]
+    key = (await gateway.key(limits={"connections": ["acme/c1"], "rules": rules}))["secret"]
     target, empty = b"/proxy/container/inbox/x", b"Content-Length: 0\r\n"
     refused = await gateway.raw(message(key, target, empty + extra + b"\r\n", method=method))
     assert (refused.status, refused.code) == (403, "forbidden")
@@ -188,7 +188,7 @@ async def test_a_key_cannot_copy_objects_from_or_to_paths_outside_its_rules(
     conditions = b"x-amz-copy-source-range: bytes=0-9\r\nx-source: a\r\nlink-target: b\r\nx-source-url: c\r\n"
     assert (await gateway.raw(message(key, target, empty + conditions, method=b"PUT"))).status == 200
     gateway.provider.heads.clear()
-    everything = (await gateway.key("wide", limits={"connections": ["lane/c1"]}))["secret"]
+    everything = (await gateway.key("wide", limits={"connections": ["acme/c1"]}))["secret"]
     assert (await gateway.raw(message(everything, target, empty + extra + b"\r\n", method=method))).status == 200
     assert len(gateway.provider.heads) == 1, "a key without rules may send them"
 
@@ -215,8 +215,8 @@ async def test_forbidden_and_missing_connections_get_the_same_response(gateway: 
         bodies.add(response.body.data.replace(connection_id, b"?"))
     assert len(bodies) == 1
     named = []
-    for integration in ("nowhere", "lanes"):
-        result = message(key).replace(b"Provider-Config-Key: lane", b"Provider-Config-Key: " + integration.encode())
+    for integration in ("nowhere", "acmes"):
+        result = message(key).replace(b"Provider-Config-Key: acme", b"Provider-Config-Key: " + integration.encode())
         response = await gateway.raw(result)
         assert (response.status, response.code) == (404, "unknown_provider_config")
         named.append(response.body.data.replace(integration.encode(), b"?"))
@@ -228,8 +228,8 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
     key = await limited_key(gateway)
     for method, path, body in (
         ("GET", "/connections", None),
-        ("GET", "/connections/c1?provider_config_key=lane", None),
-        ("DELETE", "/connections/c1?provider_config_key=lane", None),
+        ("GET", "/connections/c1?provider_config_key=acme", None),
+        ("DELETE", "/connections/c1?provider_config_key=acme", None),
         ("POST", "/connections", {}),
         ("GET", "/integrations", None),
         ("POST", "/connect/sessions", {"end_user": {"id": "u"}}),
@@ -247,7 +247,7 @@ async def test_limited_key_cannot_use_the_rest_of_the_gateway(gateway: TwoConnec
 async def test_error_names_the_rule_who_can_change_it_and_the_next_step(gateway: TwoConnectionGateway) -> None:
     key = await limited_key(gateway)
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
-    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
     async with gateway.running.http.get(url, headers=headers) as response:
         body = (await response.json())["error"]
     assert (response.status, body["code"]) == (403, "forbidden")

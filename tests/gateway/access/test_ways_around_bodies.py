@@ -40,7 +40,7 @@ async def post(
     headers: dict[str, str] | list[tuple[str, str]] | None = None,
     method: str = "POST",
 ) -> tuple[int, dict[str, Any]]:
-    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
     given = [*named.items(), *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items()]
     given += headers if isinstance(headers, list) else []
     url = URL(f"{gateway.running.url}/proxy{path}", encoded=True)
@@ -379,7 +379,7 @@ async def test_chunked_body_and_body_with_expect_100_continue_are_checked(gatewa
             yield body[at : at + 7]
 
     for body, expected in ((GOOD, 200), (EVIL, 403)):
-        named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
+        named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
         for more in ({}, {"Expect": "100-continue"}):
             url = f"{gateway.running.url}/proxy/mcp"
             expects = "Expect" in more
@@ -426,7 +426,7 @@ async def test_the_list_of_tools_has_those_that_can_be_called(gateway: AgentGate
             (key, ["get_issue", "search_users"]),
             (plain, ["get_issue", "delete_issue", "search_users"]),
         ):
-            named = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
+            named = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
             url, body = f"{gateway.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
             async with gateway.running.http.post(url, data=body, headers=named) as got:
                 raw = await got.read()

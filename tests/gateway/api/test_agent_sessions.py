@@ -34,10 +34,10 @@ def bearer(session: Any) -> dict[str, str]:
 
 async def test_session_has_the_tenants_connection_and_the_requested_tools(gateway: AgentGateway) -> None:
     session = await create_session(
-        gateway, toolset={"lane": {"allow": {"tools": ["get_item", "list_items"]}}}, expires_in="15m"
+        gateway, toolset={"acme": {"allow": {"tools": ["get_item", "list_items"]}}}, expires_in="15m"
     )
     assert session["mcp_url"].endswith(bearer(session)["path"])
-    assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 2, "tools_searchable": 0}}
+    assert session["toolset"] == {"acme": {"connected": True, "tools_pinned": 2, "tools_searchable": 0}}
     assert session["meta_tools"] == {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False}
     token = session["session_token"]
     assert set(await gateway.tools(token, **bearer(session))) == {"get_item", "list_items"}
@@ -70,7 +70,7 @@ async def test_the_catalogs_operations_are_not_read_on_the_event_loop(
 
 
 async def test_deny_removes_tools_and_a_missing_allow_list_allows_all(gateway: AgentGateway) -> None:
-    session = await create_session(gateway, toolset={"lane": {"deny": {"tools": ["delete_item"]}}})
+    session = await create_session(gateway, toolset={"acme": {"deny": {"tools": ["delete_item"]}}})
     tools = await gateway.tools(session["session_token"], **bearer(session))
     assert {"create_item", "set_owner"} <= set(tools)
     assert "delete_item" not in tools
@@ -82,14 +82,14 @@ async def test_ambiguous_connections_are_listed_and_no_session_is_created(gatewa
     await gateway.connect("c3", tags={"team": "red"})
     fault = await create_session(gateway, 400)
     assert fault["code"] == "ambiguous_connections"
-    found = fault["payload"]["integrations"]["lane"]
+    found = fault["payload"]["integrations"]["acme"]
     assert (found["match_count"], {candidate["connection_id"] for candidate in found["candidates"]}) == (
         2,
         {"c1", "c3"},
     )
     assert (await gateway.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
     pinned = {
-        "connections": {**RED_TENANT["connections"], "pinned": [{"integration_id": "lane", "connection_id": "c3"}]}
+        "connections": {**RED_TENANT["connections"], "pinned": [{"integration_id": "acme", "connection_id": "c3"}]}
     }
     session = await create_session(gateway, tenant=pinned)
     await gateway.call(session["session_token"], "list_items", **bearer(session))
@@ -100,7 +100,7 @@ def body_with_pinned_connection(connection_id: str) -> dict[str, Any]:
     return {
         "connections": {
             **RED_TENANT["connections"],
-            "pinned": [{"integration_id": "lane", "connection_id": connection_id}],
+            "pinned": [{"integration_id": "acme", "connection_id": connection_id}],
         }
     }
 
@@ -110,29 +110,29 @@ def body_with_pinned_connection(connection_id: str) -> dict[str, Any]:
     [
         ({"toolset": {"other": "*"}}, 400, "unknown_integration", {"integrations": ["other"]}),
         (
-            {"toolset": {"lane": {"allow": {"tools": ["create-issue"]}}}},
+            {"toolset": {"acme": {"allow": {"tools": ["create-issue"]}}}},
             400,
             "unknown_tool",
-            {"tools": [{"integration_id": "lane", "tool": "create-issue"}]},
+            {"tools": [{"integration_id": "acme", "tool": "create-issue"}]},
         ),
         (
-            {"toolset": {"lane": {"deny": {"tools": ["get_item"]}}}, "pinned_tools": {"lane": ["get_item"]}},
+            {"toolset": {"acme": {"deny": {"tools": ["get_item"]}}}, "pinned_tools": {"acme": ["get_item"]}},
             400,
             "tool_not_in_toolset",
-            {"pinned": [{"integration_id": "lane", "tool": "get_item"}]},
+            {"pinned": [{"integration_id": "acme", "tool": "get_item"}]},
         ),
         ({"meta_tools": {"nango_shell": True}}, 400, "unknown_meta_tool", {"meta_tools": ["nango_shell"]}),
         (
             {"tenant": body_with_pinned_connection("c9")},
             400,
             "unknown_pinned_connection",
-            {"pinned": [{"integration_id": "lane", "connection_id": "c9"}]},
+            {"pinned": [{"integration_id": "acme", "connection_id": "c9"}]},
         ),
         (
             {"tenant": body_with_pinned_connection("c2")},
             400,
             "pinned_connection_not_matched",
-            {"pinned": [{"integration_id": "lane", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},
+            {"pinned": [{"integration_id": "acme", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},
         ),
         ({"tenant": {"connections": {"any": [{"tags": {"team": "green"}}]}}}, 404, "unknown_connection", None),
         ({"meta_tools": {"nango_proxy": True}}, 501, "not_offered", None),
@@ -155,11 +155,11 @@ async def test_impossible_session_is_refused_with_a_reason(
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"pinned_tools": {"lane": ["x"] * 1001}}, ["pinned_tools", "lane"]),
+        ({"pinned_tools": {"acme": ["x"] * 1001}}, ["pinned_tools", "acme"]),
         ({"pinned_tools": {f"i{n}": [] for n in range(1001)}}, ["pinned_tools"]),
         ({"meta_tools": {f"i{n}": True for n in range(1001)}}, ["meta_tools"]),
         ({"toolset": {f"i{n}": "*" for n in range(1001)}}, ["toolset"]),
-        ({"toolset": {"lane": {"deny": {"tools": ["x"] * 1001}}}}, ["toolset"]),
+        ({"toolset": {"acme": {"deny": {"tools": ["x"] * 1001}}}}, ["toolset"]),
     ],
 )
 async def test_lists_of_names_are_limited(gateway: AgentGateway, body: Any, path: list[str]) -> None:
@@ -170,12 +170,12 @@ async def test_lists_of_names_are_limited(gateway: AgentGateway, body: Any, path
 
 async def test_a_provider_without_operations_is_refused_instead_of_creating_a_key_without_rules(tmp_path: Path) -> None:
     async with agent_gateway(tmp_path) as gateway:
-        for toolset in ("*", {"lane": "*"}):
+        for toolset in ("*", {"acme": "*"}):
             assert (await create_session(gateway, 501, toolset=toolset))["code"] == "not_offered"
 
 
 async def test_a_toolset_that_allows_nothing_is_refused(gateway: AgentGateway) -> None:
-    fault = await create_session(gateway, 501, toolset={"lane": {"allow": {"tools": []}}})
+    fault = await create_session(gateway, 501, toolset={"acme": {"allow": {"tools": []}}})
     assert fault["code"] == "not_offered"
 
 
@@ -233,27 +233,27 @@ async def test_a_session_expires(gateway: AgentGateway) -> None:
 
 
 async def test_tools_that_would_mix_at_one_host_are_refused_and_long_lists_are_split(gateway: AgentGateway) -> None:
-    body = {"provider": "lane", "unique_key": "other"}
+    body = {"provider": "acme", "unique_key": "other"}
     await gateway.running.json("POST", "/integrations", json=body, expect=200)
     credentials = {"type": "API_KEY", "apiKey": "k"}
     there = {"provider_config_key": "other", "connection_id": "o1", "credentials": credentials, "tags": {"team": "red"}}
     await gateway.running.json("POST", "/connections", json=there, expect=201)
     few = {"allow": {"tools": ["get_item"]}}
-    assert (await create_session(gateway, 501, toolset={"lane": few, "other": "*"}))["code"] == "not_offered"
-    session = await create_session(gateway, toolset={"lane": few, "other": few})
+    assert (await create_session(gateway, 501, toolset={"acme": few, "other": "*"}))["code"] == "not_offered"
+    session = await create_session(gateway, toolset={"acme": few, "other": few})
     assert session["toolset"]["other"]["connected"]
     tools = await gateway.tools(session["session_token"], **bearer(session))
-    assert tools["get_item"]["inputSchema"]["properties"]["connection"]["enum"] == ["lane/c1", "other/o1"]
+    assert tools["get_item"]["inputSchema"]["properties"]["connection"]["enum"] == ["acme/c1", "other/o1"]
 
 
 async def test_above_the_maximum_tools_are_searched_and_cannot_be_pinned(gateway: AgentGateway, tmp_path: Path) -> None:
     names = [f"get_a_thing_with_a_rather_long_name_{n}" for n in range(40)]
     operations(tmp_path, *(f"{name}\tGET\t/things/{name}\tread" for name in names), "drop\tDELETE\t/things\tdelete")
-    session = await create_session(gateway, toolset={"lane": {"deny": {"tools": ["drop"]}}})
-    assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 0, "tools_searchable": 40}}
+    session = await create_session(gateway, toolset={"acme": {"deny": {"tools": ["drop"]}}})
+    assert session["toolset"] == {"acme": {"connected": True, "tools_pinned": 0, "tools_searchable": 40}}
     item = {"name": names[-1], "arguments": {}}
     result = await gateway.call(session["session_token"], "call_tool", item, **bearer(session))
     assert result["isError"] is False
     assert gateway.provider.calls[-1][1] == f"{BASE}/things/{names[-1]}"
-    fault = await create_session(gateway, 501, pinned_tools={"lane": names[:1]})
+    fault = await create_session(gateway, 501, pinned_tools={"acme": names[:1]})
     assert fault["code"] == "not_offered"

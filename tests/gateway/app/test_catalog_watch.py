@@ -114,14 +114,14 @@ async def test_fast_path_drops_cached_connection_data_on_a_catalog_change(
     for _ in range(3):
         async with watching_gateway.call_proxy("c1") as response:
             assert response.status == 200
-    lane_before = watching_gateway.fast_path.handed_over
+    handed_over_before = watching_gateway.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watching_gateway.folder, "tracker", entry)
     await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].proxy.headers)
     async with watching_gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
-    assert watching_gateway.fast_path.handed_over >= lane_before
+    assert watching_gateway.fast_path.handed_over >= handed_over_before
 
 
 async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(

@@ -92,7 +92,7 @@ async def call_by_proxy(
 ) -> Left | None:
     """Return method, path and body as the provider received them, or None if it received nothing."""
     before = len(gateway.provider.calls)
-    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
     if body:
         headers["Content-Type"] = "application/json"
     url = URL(f"{gateway.running.url}/proxy{path}", encoded=True)

@@ -91,7 +91,7 @@ async def test_headers_of_the_agents_request_are_not_forwarded(gateway: AgentGat
 async def test_a_connection_outside_the_key_looks_like_a_missing_one(gateway: AgentGateway) -> None:
     key = await gateway.key(READ)
     other, none = [
-        await gateway.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")
+        await gateway.call(key, "get_issue", {"issue": "1", "connection": f"acme/{name}"}) for name in ("c2", "nobody")
     ]
     assert text_of(other).replace("c2", "nobody") == text_of(none)
     assert gateway.provider.calls == []
@@ -193,7 +193,7 @@ async def test_the_uri_of_a_kept_response_cannot_be_forged(gateway: AgentGateway
 
 
 async def test_only_keys_with_the_scope_get_a_link(gateway: AgentGateway) -> None:
-    limits = {"connections": ["lane/c9"]}
+    limits = {"connections": ["acme/c9"]}
     with_scope = await gateway.key(READ, limits=limits, scopes=["environment:proxy", CONNECT])
     without = await gateway.key(READ, limits=limits)
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
@@ -400,7 +400,7 @@ async def test_an_agent_that_leaves_ends_its_call(gateway: AgentGateway) -> None
 
 async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(gateway: AgentGateway) -> None:
     """The fast path handles requests below a capability URL, but not its MCP endpoint."""
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [READ]}}
     made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
     for _ in range(3):
@@ -449,8 +449,8 @@ async def test_no_redirect_shows_the_capability_to_the_model(gateway: AgentGatew
 async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
     gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
+    monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `acme` were MCP_OAUTH2
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"]}}
     made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     _, body = await gateway.send_message("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
@@ -478,7 +478,7 @@ async def test_binary_response_causes_no_internal_error(gateway: AgentGateway, h
     assert (status, body["result"]["isError"]) == (200, False), body
 
 
-@pytest.mark.parametrize("connection", [" lane/c1", "lane/c1 ", "lane/ c1\t", "lane/\x0bc1", "lane/c1\r\nX: y"])
+@pytest.mark.parametrize("connection", [" acme/c1", "acme/c1 ", "acme/ c1\t", "acme/\x0bc1", "acme/c1\r\nX: y"])
 async def test_a_connection_is_named_exactly(gateway: AgentGateway, connection: str) -> None:
     """A header field would strip the white space around its value, so rules and errors would refer to another name."""
     key = await gateway.key("GET /base/v1/**")

@@ -26,7 +26,7 @@ async def test_a_tool_call_costs_little_more_cpu_than_the_same_post(tmp_path: Pa
         gateway.provider.responding = page
         key = await gateway.key("POST /base/v1/issue/{issue}/comment as comment")
         body = {"text": "x" * 600}
-        names = {"Provider-Config-Key": "lane", "Connection-Id": "c1"}
+        names = {"Provider-Config-Key": "acme", "Connection-Id": "c1"}
         headers = {"Authorization": f"Bearer {key}", **names}
 
         async def posted() -> None:

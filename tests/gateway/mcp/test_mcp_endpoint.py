@@ -134,19 +134,19 @@ async def test_a_wrong_argument_of_the_search_is_named(gateway: AgentGateway) ->
 
 
 async def test_several_connections_are_never_guessed(gateway: AgentGateway) -> None:
-    key = await gateway.key("GET /base/v1/me", limits={"connections": ["lane/c1", "lane/c2"]})
+    key = await gateway.key("GET /base/v1/me", limits={"connections": ["acme/c1", "acme/c2"]})
     tool = (await gateway.tools(key))["get_me"]["inputSchema"]
-    assert tool["properties"]["connection"] == {"enum": ["lane/c1", "lane/c2"]}
+    assert tool["properties"]["connection"] == {"enum": ["acme/c1", "acme/c2"]}
     assert "connection" in tool["required"]
     asked = await gateway.call(key, "get_me")
     assert asked["isError"] is True
-    assert "lane/c1, lane/c2" in text_of(asked)
+    assert "acme/c1, acme/c2" in text_of(asked)
     assert gateway.provider.calls == []
-    await gateway.call(key, "get_me", {"connection": "lane/c2"})
+    await gateway.call(key, "get_me", {"connection": "acme/c2"})
     assert gateway.provider.calls[0][2] == "Bearer key-of-c2"
 
 
-@pytest.mark.parametrize("connections", [["lane/c1"], ["lane/c1", "lane/c2"]])
+@pytest.mark.parametrize("connections", [["acme/c1"], ["acme/c1", "acme/c2"]])
 @pytest.mark.parametrize("rules", [(*RULES, "GET,POST /base/v1/both as both"), ()])
 async def test_an_unknown_argument_is_answered_with_those_of_the_schema(
     gateway: AgentGateway, rules: tuple[str, ...], connections: list[str]
@@ -176,17 +176,17 @@ async def test_several_connections_are_named_with_their_accounts(gateway: AgentG
     with closing(sqlite3.connect(gateway.running.folder / "gateway.db")) as db:
         db.execute("UPDATE connections SET account_label = 'ada@example.com' WHERE connection_id = 'c2'")
         db.commit()
-    limits = {"connections": ["lane/c1", "lane/c2"]}
+    limits = {"connections": ["acme/c1", "acme/c2"]}
     scopes = ["environment:proxy", "environment:connections:list"]
     seeing = await gateway.key("GET /base/v1/me", limits=limits, scopes=scopes)
-    assert "lane/c1, lane/c2 (ada@example.com)." in text_of(await gateway.call(seeing, "get_me"))
+    assert "acme/c1, acme/c2 (ada@example.com)." in text_of(await gateway.call(seeing, "get_me"))
     blind = await gateway.key("GET /base/v1/me", limits=limits)
     assert "ada" not in text_of(await gateway.call(blind, "get_me"))
     assert gateway.provider.calls == []
 
 
 async def test_a_missing_connection_gives_its_link_as_text(gateway: AgentGateway) -> None:
-    limits = {"connections": ["lane/c9"]}
+    limits = {"connections": ["acme/c9"]}
     key = await gateway.key("GET /base/v1/me", limits=limits, scopes=["environment:proxy", CONNECT])
     result = await gateway.call(key, "get_me")
     assert result["isError"] is True
@@ -213,7 +213,7 @@ async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(gateway:
 
 async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(gateway: AgentGateway) -> None:
     key = await gateway.key(
-        "GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT]
+        "GET /base/v1/me", limits={"connections": ["acme/c9"]}, scopes=["environment:proxy", CONNECT]
     )
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
     asked = await gateway.call(key, "get_me", **able)
@@ -232,7 +232,7 @@ async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(gat
 
 
 async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(gateway: AgentGateway) -> None:
-    limits = {"connections": ["lane/c9"]}
+    limits = {"connections": ["acme/c9"]}
     scopes = ["environment:proxy", CONNECT]
     key = await gateway.key("GET /base/v1/*", limits=limits, scopes=scopes)
     other = await gateway.key("GET /base/v1/*", limits=limits, scopes=scopes)
@@ -414,7 +414,7 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
 
 
 async def test_capability_and_session_endpoints_also_refuse_in_json_rpc(gateway: AgentGateway) -> None:
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]}}
     made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     mcp_client = {"Accept": "application/json, text/event-stream"}
@@ -436,7 +436,7 @@ async def test_a_client_of_a_providers_own_mcp_server_also_gets_a_readable_refus
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {
         "Authorization": f"Bearer {key}",
-        "Provider-Config-Key": "lane",
+        "Provider-Config-Key": "acme",
         "Connection-Id": "c1",
         "Accept": "application/json, text/event-stream",
     }
@@ -481,7 +481,7 @@ async def test_a_client_of_2025_is_served_without_a_session(gateway: AgentGatewa
 
 
 async def test_a_capability_url_has_the_mcp_endpoint_below_it(gateway: AgentGateway) -> None:
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]}}
     made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     path = f"/c/{made['data']['secret']}"
     assert list(await gateway.tools("unused", path=f"{path}/mcp")) == ["search_issues"]

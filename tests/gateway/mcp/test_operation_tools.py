@@ -27,7 +27,7 @@ PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000")) // 4
 KEYS: Final = 12
 HEAD: Final = "# source: x\n# version: 1\n# date: 2026-01-02\n# licence: MIT\n"
 COLUMNS: Final = "id\tmethod\tpath\trisk\tmarks\tscopes\tquery\tsummary\n"
-LANE: Final = (
+ACME: Final = (
     "list_items\tGET\t/items\tread\tstarter\t\tstate limit\tList the items",
     "get_item\tGET\t/items/{itemId}\tread",
     "search_items\tPOST\t/items/search\tread\tstarter\t\t\tSearch items by a query",
@@ -44,7 +44,7 @@ LANE: Final = (
 def operations(tmp_path: Path, *lines: str, head: str = HEAD) -> None:
     place = tmp_path / "catalog" / "operations"
     place.mkdir(exist_ok=True)
-    (place / "lane.tsv").write_text(head + COLUMNS + "\n".join(lines or LANE) + "\n")
+    (place / "acme.tsv").write_text(head + COLUMNS + "\n".join(lines or ACME) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_tool_is_found_by_the_words_of_its_summary(catalog: Catalog) -> None:
 
 async def test_operations_are_tools_with_typed_arguments(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path)
-    tools = await gateway.tools(await gateway.key("operations lane read,create_item"))
+    tools = await gateway.tools(await gateway.key("operations acme read,create_item"))
     assert list(tools) == ["list_items", "search_items", "create_item", "get_item", "get_page"]
     assert tools["list_items"]["description"] == "List the items"
     assert tools["get_item"]["description"] == "GET /items/{item_id}"
@@ -147,7 +147,7 @@ async def test_a_call_is_the_operation_and_is_recorded_with_it(gateway: AgentGat
     noted: list[ExchangeRecord] = []
     gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     operations(tmp_path)
-    key = await gateway.key("operations lane read")
+    key = await gateway.key("operations acme read")
     await gateway.call(key, "list_items", {"query": {"state": "open"}})
     await gateway.call(key, "get_item", {"item_id": "A-1"})
     await gateway.call(key, "search_items", {"body": {"q": 1}})
@@ -157,25 +157,25 @@ async def test_a_call_is_the_operation_and_is_recorded_with_it(gateway: AgentGat
         ("GET", f"{BASE}/items/A-1"),
         ("POST", f"{BASE}/items/search"),
     ]
-    assert "operations lane read" in text_of(refused)
-    assert "operations lane read: get_item" in [record.rule for record in noted]
+    assert "operations acme read" in text_of(refused)
+    assert "operations acme read: get_item" in [record.rule for record in noted]
 
 
 async def test_a_prefix_has_the_settings_of_the_connection(gateway: AgentGateway, tmp_path: Path) -> None:
-    operations(tmp_path, *LANE, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
+    operations(tmp_path, *ACME, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
     await gateway.connect("c3", connection_config={"site": "s-1"})
-    key = await gateway.key("operations lane read", limits={"connections": ["lane/c3"]})
+    key = await gateway.key("operations acme read", limits={"connections": ["acme/c3"]})
     assert "site" not in json.dumps(await gateway.tools(key))
     await gateway.call(key, "get_item", {"item_id": "A-1"})
     assert gateway.provider.calls[-1][:2] == ("GET", f"{BASE}/ex/s-1/items/A-1")
-    lacking = await gateway.call(await gateway.key("operations lane read"), "get_item", {"item_id": "A-1"})
+    lacking = await gateway.call(await gateway.key("operations acme read"), "get_item", {"item_id": "A-1"})
     assert "lacks the setting" in text_of(lacking)
     assert len(gateway.provider.calls) == 1
 
 
 async def test_a_long_list_of_operations_is_searched_and_called(gateway: AgentGateway, tmp_path: Path) -> None:
-    operations(tmp_path, *LANE, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
-    key = await gateway.key("operations lane read")
+    operations(tmp_path, *ACME, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
+    key = await gateway.key("operations acme read")
     tools = await gateway.tools(key)
     assert list(tools) == ["list_items", "search_items", "find_tools", "describe_tool", "call_tool"]
     assert "get_thing_7: Thing number 7" in text_of(await gateway.call(key, "find_tools", {"query": "thing 7"}))
@@ -187,7 +187,7 @@ async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(
     gateway: AgentGateway, tmp_path: Path
 ) -> None:
     operations(tmp_path)
-    key = await gateway.key("operations lane list_items")
+    key = await gateway.key("operations acme list_items")
     operations(tmp_path, "get_else\tGET\t/else\tread")
     tools = await gateway.tools(key)
     assert tools["list_items"]["description"] == "GET /items"
@@ -199,14 +199,14 @@ async def test_a_rule_that_matches_no_operation_is_refused_when_the_key_is_creat
     gateway: AgentGateway, tmp_path: Path
 ) -> None:
     operations(tmp_path)
-    body = {"display_name": "a", "limits": {"rules": ["operations lane get_itm"]}}
+    body = {"display_name": "a", "limits": {"rules": ["operations acme get_itm"]}}
     said = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
     assert "did you mean 'get_item'" in said["error"]["message"]
-    body["limits"] = {"rules": ["operations lane read"] + ["GET /a"] * 200}
+    body["limits"] = {"rules": ["operations acme read"] + ["GET /a"] * 200}
     await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
-    body["limits"] = {"rules": ["operations lane read"] + [f"GET /a{n}" for n in range(199)]}
+    body["limits"] = {"rules": ["operations acme read"] + [f"GET /a{n}" for n in range(199)]}
     made = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
-    assert made["data"]["limits"][0]["operations"] == {"operations lane read": 4}
+    assert made["data"]["limits"][0]["operations"] == {"operations acme read": 4}
 
 
 async def test_list_calls_and_proxy_agree_on_operations_too(gateway: AgentGateway, tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ async def test_list_calls_and_proxy_agree_on_operations_too(gateway: AgentGatewa
     gateway.provider.responding = short
     operations(tmp_path)
     draw = random.Random(54)
-    templates = [line.split("\t") for line in LANE]
+    templates = [line.split("\t") for line in ACME]
     sent = refused = of_tools = 0
     for _ in range(KEYS):
         words = draw.sample(
             ["read", "write", "delete", "admin", "starter+read", *(template[0] for template in templates)], 2
         )
-        rules = [f"operations lane {','.join(words)}"]
+        rules = [f"operations acme {','.join(words)}"]
         if draw.random() < 0.3:
             rules.append(f"GET {BASE}/b/*")
         chosen = {

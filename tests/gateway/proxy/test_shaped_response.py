@@ -26,7 +26,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[AgentGateway]:
 
 async def call_search(gateway: AgentGateway, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with gateway.running.call_proxy("c1", "/search", method, integration="lane", headers=headers) as response:
+    async with gateway.running.call_proxy("c1", "/search", method, integration="acme", headers=headers) as response:
         return response.status, dict(response.headers), await response.read()
 
 

@@ -228,7 +228,7 @@ async def message_sender(gateway: AgentGateway) -> MessageSender:
         {"kind": "capability", "limits": {"rules": list(RULES)}},
         {"scopes": ["environment:connections:list"]},
     ):
-        limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}  # type: ignore[dict-item]
+        limits = {"connections": ["acme/c1"], **wish.pop("limits", {})}  # type: ignore[dict-item]
         body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
         key = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
@@ -407,7 +407,7 @@ async def used_key(fast: MessageSender) -> str:
     made = await fast.gateway.running.json(
         "POST",
         "/environment/api-keys",
-        json={"display_name": "brief", "limits": {"connections": ["lane/c1"], "rules": list(RULES)}},
+        json={"display_name": "brief", "limits": {"connections": ["acme/c1"], "rules": list(RULES)}},
         expect=200,
     )
     fast.names = {KEY: made["data"]["secret"]}

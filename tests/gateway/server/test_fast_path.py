@@ -26,9 +26,9 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
 from tests.wire.bench import Caller, Response
 
-ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+ENTRY = {"display_name": "Acme", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
 HEADERS = {"authorization": "Bearer ${apiKey}"}
-NAMES = f"Host: gw\r\nAuthorization: Bearer {SECRET_KEY}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n".encode()
+NAMES = f"Host: gw\r\nAuthorization: Bearer {SECRET_KEY}\r\nProvider-Config-Key: acme\r\nConnection-Id: c1\r\n".encode()
 VARIES = re.compile(rb"(?m)^(Date|Gateway-Request-Id|Server-Timing): .*\r\n")
 
 
@@ -59,14 +59,14 @@ async def before(
     provider: RawProvider, folder: Path, *, fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[RunningGateway]:
     """Yield a gateway with connection `c1` to `provider`."""
-    write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
-    config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+    write_entry(folder, "acme", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
+    config_text = document([f"127.0.0.1/32:{provider.port}"], acme={"provider": "acme"})
     del config_text["environments"]["dev"]["integrations"]["tracker"]
     running = RunningGateway(folder, config_text, fast_path=fast_path)
     await running.start()
     try:
         credentials = {"type": "API_KEY", "apiKey": "key-of-c1"}
-        body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
+        body = {"provider_config_key": "acme", "connection_id": "c1", "credentials": credentials}
         await running.json("POST", "/connections", json=body, expect=201)
         yield running
     finally:
@@ -75,7 +75,7 @@ async def before(
 
 async def warm(running: RunningGateway) -> None:
     """Make the first request. It goes through the middleware chain and opens the connection to the provider."""
-    async with running.call_proxy("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as response:
+    async with running.call_proxy("c1", "/warm", integration="acme", headers={"X-Warm": "1"}) as response:
         assert response.status == 200
         await response.read()
 
@@ -412,7 +412,7 @@ async def test_a_deleted_connection_is_refused_immediately(tmp_path: Path) -> No
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200
-        await running.json("DELETE", "/connections/c1?provider_config_key=lane", expect=200)
+        await running.json("DELETE", "/connections/c1?provider_config_key=acme", expect=200)
         response = await client.ask(get())
         assert response.status == 404
         assert b"\r\nGateway-Error: unknown_connection\r\n" in response.head.raw
@@ -614,9 +614,9 @@ async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path
         ids = [f"c{number}" for number in range(1, 8)]
         for name in ids[1:]:
             credentials = {"type": "API_KEY", "apiKey": f"key-of-{name}"}
-            body = {"provider_config_key": "lane", "connection_id": name, "credentials": credentials}
+            body = {"provider_config_key": "acme", "connection_id": name, "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)
-            await running.runtime.live.open_connection("dev", "lane", name)
+            await running.runtime.live.open_connection("dev", "acme", name)
         for name in ids * 2:
             number = ids.index(name)
             trace = b"00-%032d-%016d-01" % (number + 1, number + 1)
@@ -654,7 +654,7 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
             await client.send(get())
             await asked.wait()
             credentials = {"type": "API_KEY", "apiKey": "newer-key"}
-            body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
+            body = {"provider_config_key": "acme", "connection_id": "c1", "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)
             may_respond.set()
             result = await client.response()

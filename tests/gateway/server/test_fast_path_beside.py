@@ -35,7 +35,7 @@ async def test_fast_path_requests_are_counted_and_timed(tmp_path: Path, clock: C
             responses = [await client.ask(get()) for _ in range(3)]
         taken = running.fast_path.taken
         assert taken >= 2
-        assert numbers_of(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
+        assert numbers_of(running, "gateway_proxy_requests_total") == {("dev", "acme", "GET", "200", ""): 4}
         split_ms = next(numbers for key, numbers in total([running.runtime.metrics.page]).items() if key[0] == "split")
     for response in responses:
         text = split((response.head.one("server-timing") or b"").decode())
@@ -83,9 +83,9 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
                 assert (await client.ask(get())).status == 200
             taken = running.fast_path.taken
             assert taken
-            entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
+            entry = yaml.safe_load((tmp_path / "catalog" / "acme.yaml").read_text())
             entry["proxy"]["base_url"] += "/v2"
-            (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
+            (tmp_path / "catalog" / "acme.yaml").write_text(yaml.safe_dump(entry))
             assert await gateway.reload(running.app, running.runtime.generation.config)
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
@@ -149,9 +149,9 @@ async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_i
             body = b"Content-Length: 2\r\n"
             await client.send(get(more=body).replace(b"GET", b"POST", 1) + b"{}")
             await came.wait()
-            entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
+            entry = yaml.safe_load((tmp_path / "catalog" / "acme.yaml").read_text())
             entry["proxy"]["base_url"] += "/v2"
-            (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
+            (tmp_path / "catalog" / "acme.yaml").write_text(yaml.safe_dump(entry))
             assert await gateway.reload(running.app, running.runtime.generation.config)
             resume_reading.set()
             response = await client.response()

@@ -197,7 +197,7 @@ async def test_a_rate_limit_is_enforced(gateway: AgentGateway) -> None:
     assert results[2]["structuredContent"]["error"]["status"] == 429
 
 
-@pytest.mark.parametrize("odd", ["lane/c1\r\nX-Evil: 1", "lane/c1\nX-Evil: 1", "lane/c1\0"])
+@pytest.mark.parametrize("odd", ["acme/c1\r\nX-Evil: 1", "acme/c1\nX-Evil: 1", "acme/c1\0"])
 async def test_a_name_that_would_end_its_line_is_not_sent(gateway: AgentGateway, odd: str) -> None:
     key = await gateway.key(*RULES, limits={"connections": None})
     taken = gateway.running.fast_path.taken
@@ -269,7 +269,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
     monkeypatch.setattr(ProviderResponse, "close", closing)
     gateway.provider.responding = unauthorized_response
     authorization = f"Bearer {key}"
-    of_message = ("lane", "c1", {}, None, None, "the-agents", None)
+    of_message = ("acme", "c1", {}, None, None, "the-agents", None)
     request = InProcessRequest(
         "GET", "/proxy", "/issue/A-1", lambda: authorization, None, None, *of_message, 1 << 20, PATIENCE_S
     )

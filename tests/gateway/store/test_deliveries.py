@@ -17,7 +17,7 @@ from gateway.secret import Secret
 from gateway.store import EventFilter, Store, received_webhooks
 from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
-LANE = ("dev", "primary")
+QUEUE = ("dev", "primary")
 TTL = timedelta(seconds=60)
 TAKEN = DeliveryOutcome(DeliveryState.DELIVERED, 200)
 
@@ -38,7 +38,7 @@ def targets(environment: str) -> tuple[str, ...]:
 
 async def claim_deliveries(store: Store, owner: str = "n1", after_s: float = 0, limit: int = 10) -> list[Delivery]:
     now = NOW + timedelta(seconds=after_s)
-    return await store.deliveries.claim(LANE, owner=owner, now=now, ttl=TTL, limit=limit)
+    return await store.deliveries.claim(QUEUE, owner=owner, now=now, ttl=TTL, limit=limit)
 
 
 async def list_deliveries(store: Store, **what: Any) -> list[Delivery]:
@@ -124,7 +124,7 @@ async def test_postponed_deliveries_become_due_now(store_with_target: Store) -> 
     await store_with_target.connections.put(new(), now=NOW)
     (delivery,) = await claim_deliveries(store_with_target)
     await store_with_target.deliveries.settle(delivery, failed_outcome(900), owner="n1", now=NOW)
-    await store_with_target.deliveries.make_due_now(LANE, NOW)
+    await store_with_target.deliveries.make_due_now(QUEUE, NOW)
     assert len(await claim_deliveries(store_with_target)) == 1
 
 
