@@ -354,7 +354,7 @@ def print_bytecodes(stage: Stage, shape: str) -> None:
 
 
 async def one_batch(stage: Stage, shape: str, cost: Costs, profile: cProfile.Profile | None) -> float:
-    """Make `TOGETHER` requests and write their records, which is as many as a busy gateway writes at once.
+    """Make `TOGETHER` requests and write their records, which is as many as a busy gateway writes in one batch.
 
     Return the CPU time of one request and of its records, in µs.
     """

@@ -89,7 +89,7 @@ class ArrivingBody:
         self.timer: asyncio.Timeout | None = None
 
     def refuse(self) -> None:
-        """Give the body up. A read that waits for more bytes ends at once."""
+        """Refuse the body. A read that waits for more bytes ends immediately."""
         self.refused = True
         if self.timer is not None and not self.timer.expired():
             self.timer.reschedule(asyncio.get_running_loop().time())

@@ -85,7 +85,7 @@ class InvalidKeyThrottle:
             return fault
         if count == MAX_INVALID_KEYS + 1:
             log.warning("invalid_keys_throttled", client=client, for_s=wait_s, request_id=request_id)
-        fix = f"Send a valid key, which is accepted at once, or try again in {wait_s} s."
+        fix = f"Send a valid key, which is accepted immediately, or try again in {wait_s} s."
         return TooManyRequests(
             "too_many_request",
             f"More than {MAX_INVALID_KEYS} requests with an invalid key came from this IP address within a minute. {fix}",

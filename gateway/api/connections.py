@@ -67,7 +67,7 @@ FILTERS: Final = (
 BOOLEANS: Final = ("force_refresh", "refresh_token", "refresh_github_app_jwt_token")
 MAX_LIMIT: Final = 2000
 DEFAULT_LIMIT: Final = 10_000
-ROWS_PER_READ: Final = 500  # maximum number of rows that are read from the store at once
+ROWS_PER_READ: Final = 500  # maximum number of rows that are read from the store in one query
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """Size in bytes. A page ends with the row that brings the page to this size, and `next_cursor` continues the list.
 Usual pages are far smaller."""

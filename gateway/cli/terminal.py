@@ -97,7 +97,7 @@ def _lines(label: str) -> Step:
 
 
 def print_or_raise(text: str) -> None:
-    """Print `text` to stdout at once. Raises OSError if it cannot be written; further output is then dropped."""
+    """Print `text` to stdout without buffering. Raises OSError if it cannot be written; further output is then dropped."""
     if sys.stdout is None:  # the caller closed stdout, and `print` would drop the text without an error
         raise OSError(errno.EBADF, "stdout is closed")
     try:

@@ -2,7 +2,7 @@
 
 An entry is an encrypted row of the store. An entry's credential stays decrypted for at most a minute. A task follows
 the store's change log, so that deletions and refreshes by other processes also take effect in this process. Such
-changes usually take effect at once, and at the latest within `trust_s` seconds. If the store cannot be read, entries
+changes usually take effect immediately, and at the latest within `trust_s` seconds. If the store cannot be read, entries
 stay usable until `ttl_s` seconds after the last read of the store.
 """
 

@@ -126,7 +126,7 @@ class Pool:
             if self._closed or not connection.usable:
                 connection.abort()
                 message = (
-                    "The gateway is stopping." if self._closed else f"{self.origin} closed the connection at once."
+                    "The gateway is stopping." if self._closed else f"{self.origin} closed the connection immediately."
                 )
                 raise EgressError("unreachable", message)
         except BaseException as fault:

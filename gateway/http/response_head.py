@@ -135,7 +135,7 @@ def _set_framing(head: ResponseHead, framing_fields: list[tuple[int, str]], *, v
 def _set_body_end(head: ResponseHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
     if codings:
         if lengths or version_1_0:
-            raise MalformedMessage("it is framed in two ways at once")
+            raise MalformedMessage("it is framed in two ways")
         if codings != ["chunked"]:
             raise MalformedMessage("its transfer coding is not exactly 'chunked'")
         head.chunked = True

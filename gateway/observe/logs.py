@@ -15,7 +15,7 @@ import structlog
 
 from gateway.observe.masking import Event, exception_as_text, mask, mask_text
 
-# ── Writes many lines at once, and raises no error if stderr is closed.
+# ── Writes many lines together, and raises no error if stderr is closed.
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
 CLOSED_ERRORS: Final = frozenset({errno.EIO, errno.EPIPE})

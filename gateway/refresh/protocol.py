@@ -169,7 +169,7 @@ KEPT: Final = (
     "the response has a new refresh token, so it stays in the refresh journal until the catalog entry can read it"
 )
 UNREAD_FIX: Final = (
-    "correct `token_response` of the provider's catalog entry and reload; if the response is of no use, let the end "
+    "correct `token_response` of the provider's catalog entry and reload; if the response cannot be used, let the end "
     "user connect again"
 )
 

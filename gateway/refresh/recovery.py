@@ -138,7 +138,7 @@ async def recover(
     """Find and finish unfinished refreshes, every `EVERY_S` seconds until the gateway stops.
 
     The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
-    the records of an attempt. After a reload, refreshes that failed before are tried again at once: a corrected catalog
+    the records of an attempt. After a reload, refreshes that failed before are tried again immediately: a corrected catalog
     entry can read a recorded reply that the former entry could not read.
     """
     tried: dict[ConnectionRef, datetime] = {}
@@ -230,7 +230,7 @@ def _is_postponed(row: Connection, step: RefreshStep, tried_at: datetime | None)
 
     This concerns three cases: a setting was missing, so the attempt sent no request; the token was sent again without success,
     and the journal has a reply that cannot be read; or the attempt that this process started at `tried_at` has failed,
-    for example because a recorded reply was of no use.
+    for example because a recorded reply could not be used.
     """
     again = tried_at is not None and row.failure is not None and row.failure.at >= tried_at
     failed = again or row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN

@@ -143,7 +143,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
     ),
     "slow-body": SandboxFault(
         send_body_slowly,
-        "the head at once, the body in `pieces`, evenly over `seconds`",
+        "the head immediately, the body in `pieces`, evenly over `seconds`",
         _API,
         {"seconds": 2, "pieces": 10},
     ),

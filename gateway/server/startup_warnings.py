@@ -11,7 +11,7 @@ from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE_KEY_ADVICE
 
 OWN_FILES: Final = 128  # file descriptors for libraries, logs and the store
-MAX_FILES: Final = 1 << 20  # more descriptors than this are of no use
+MAX_FILES: Final = 1 << 20  # no gateway needs more descriptors than this
 
 log = structlog.get_logger(__name__)
 

@@ -43,7 +43,7 @@ class TaskLeases:
         return await self._transactions.write(write)
 
     async def release(self, name: str, *, owner: str) -> None:
-        """Release the lease, so that another owner can take it at once. Do nothing if another owner has the lease."""
+        """Release the lease, so that another owner can acquire it immediately. Do nothing if another owner has the lease."""
         mine = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
         await self._transactions.write(lambda db: db.execute(mine))
 

@@ -51,7 +51,7 @@ CONVERSATIONS = table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "cut in the middle"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one piece", "cut in the middle"])
 @pytest.mark.parametrize(("data", "expected", "closed"), CONVERSATIONS)
 async def test_messages_on_one_connection(
     bench: Bench, data: bytes, expected: list[bytes | int], closed: bool, at_once: bool

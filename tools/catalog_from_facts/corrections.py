@@ -3,8 +3,8 @@
 A correction has the fields of an entry. `null` removes a field. A key such as ``token_url#`` contains the comment on
 `token_url`. ``sources+`` adds sources.
 
-``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. Three files correct many providers
-at once. ``_verifications.yaml`` has the path that verifies a credential, ``_retries.yaml`` has the header fields that
+``_left_out.yaml`` names the providers that the catalog leaves out, with the reason. Each of three files corrects many
+providers: ``_verifications.yaml`` has the path that verifies a credential, ``_retries.yaml`` has the header fields that
 say when to retry, and ``_names.yaml`` has better display names.
 """
 

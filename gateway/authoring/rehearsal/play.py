@@ -391,11 +391,11 @@ class _Rehearsal(RehearsalState):
         try:
             await connect_by_form(self.gateway, self.provider, self.samples, "refused")
             step.checks.append(
-                RehearsalCheck("wrong credentials are refused at once", False, place, "they were accepted")
+                RehearsalCheck("wrong credentials are refused immediately", False, place, "they were accepted")
             )
         except RehearsalRefused as refused:
             ok = "connection_test_failed" in str(refused)
-            step.checks.append(RehearsalCheck("wrong credentials are refused at once", ok, place, str(refused)))
+            step.checks.append(RehearsalCheck("wrong credentials are refused immediately", ok, place, str(refused)))
         finally:
             self.actor.refuses_credentials = False
 

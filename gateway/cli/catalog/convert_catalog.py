@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The folder for one file per entry. Without it, nothing is written, only reported.",
+    help="The folder for one file per entry. Without --out, the command writes no file and only reports.",
 )
 @click.option("--force", is_flag=True, help="Replace existing files.")
 @click.option("--changes", is_flag=True, help="Also report fields that are only written in another way.")

@@ -60,7 +60,7 @@ CASES = [
     ("- a\n- b\n", "1: an entry must be a mapping: `key: value` lines"),
     ("just text\n", "1: an entry must be a mapping: `key: value` lines"),
     (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not supported, write the values out"),
-    # names that exist elsewhere
+    # names that are valid in another place or under another spelling
     (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; did you mean 'API_KEY'?"),
     (PLAIN.replace("API_KEY", "TOKEN"), "4: there is no auth mode 'TOKEN'; use one of API_KEY, "),
     (PLAIN + "client_secret: x\n", "9: unknown key 'client_secret'; it belongs to an integration in gateway.yaml"),

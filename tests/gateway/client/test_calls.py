@@ -63,7 +63,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[PagedGateway]:
 
 @pytest.fixture(params=["async", "sync"])
 async def call(request: pytest.FixtureRequest, list_: PagedGateway) -> AsyncIterator[Call]:
-    """``await call("get", "/x", …)`` on either client."""
+    """Return a function that calls a method of the client: ``await call("get", "/x", …)``. Runs with both clients."""
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     if request.param == "async":
         async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:

@@ -174,7 +174,7 @@ async def test_after_a_slow_search_for_due_events_the_next_search_waits(
     monkeypatch.setattr(clock, "sleep", sleep)
     event_gateway.runtime.deliverer.wake()
     async with asyncio.timeout(PATIENCE_S):
-        while (pause_s := await paused.get()) < 4.5:  # after a search that had begun before
+        while (pause_s := await paused.get()) < 4.5:  # skip the pause of a search that began before the slow one
             pass
     assert pause_s <= delivery.ERROR_PAUSE_S
 

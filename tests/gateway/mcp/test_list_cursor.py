@@ -31,7 +31,7 @@ BODY_LINK = {"type": "link", "link_path_in_response_body": "meta.url", "response
 
 
 async def pages(request: web.Request) -> web.Response:
-    """Return items from `start` or `after` on, with every pagination type at once."""
+    """Return items from `start` or `after` on, with the fields of every pagination type."""
     at = int(request.query.get("start") or request.query.get("after") or 0)
     some, following = ITEMS[at : at + PAGE], at + PAGE
     more = following < len(ITEMS)

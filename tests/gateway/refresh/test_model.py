@@ -45,7 +45,7 @@ def test_no_loss_is_silent_if_rotation_is_unknown() -> None:
 def test_reply_is_used_after_other_machines_sent_the_token_again(size: dict[str, int]) -> None:
     """The provider refuses a replaced token and keeps the grant, so the reply in a journal stays the newest token.
 
-    The machines that send the token again can be killed too, so that the row does not name the machine with the reply.
+    The machines that send the token again can be killed too. The row then does not name the machine with the reply.
     """
     states, findings = explore(Model(rotates=False, revokes=False), **size)
     assert {finding.what for finding in findings} == {SPENT}

@@ -57,7 +57,7 @@ async def test_a_hundred_headers_are_accepted(server: Served) -> None:
     assert len(server.shown.heads[0][2]) == 122
 
 
-@pytest.mark.parametrize("cut", [False, True], ids=["at once", "one after the other"])
+@pytest.mark.parametrize("cut", [False, True], ids=["together", "one after the other"])
 async def test_trailers_do_not_turn_into_headers_of_the_next_request(server: Served, cut: bool) -> None:
     first = echo(CHUNKED, b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nConnection-Id: stolen\r\n\r\n")
     async with dial(server.port) as client:

@@ -77,7 +77,7 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
         },
     },
     "OAUTH2, Basic": {**OAUTH, "token_request_auth_method": "basic", "scope_separator": ",", "issuer": "https://far.test"},
-    "OAUTH2, a further step at once": {
+    "OAUTH2, a further step immediately": {
         **OAUTH,
         "state_in_redirect_uri": True,
         "token_params": {"state": "${callback.state}"},
