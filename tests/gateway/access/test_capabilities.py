@@ -160,7 +160,7 @@ async def test_rules_of_a_capability_are_enforced(gateway: TwoConnectionGateway)
     assert len(gateway.provider.heads) == 2
 
 
-async def test_revoked_capability_is_invalid_at_once(gateway: TwoConnectionGateway) -> None:
+async def test_revoked_capability_is_invalid_immediately(gateway: TwoConnectionGateway) -> None:
     result = await capability(gateway)
     for _ in range(2):
         assert (await gateway.raw(get(result["secret"]))).status == 200

@@ -679,7 +679,7 @@ async def test_a_key_that_changes_while_it_is_read_is_read_again(
     assert reads == [digest(key["secret"])] * 2
 
 
-async def test_keys_with_many_rules_leave_memory_before_it_is_full(
+async def test_keys_with_many_rules_are_evicted_before_the_memory_is_full(
     gateway: TwoConnectionGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = [f"GET /x{'y' * 400}{number}" for number in range(99)] + ["GET /x"]

@@ -228,7 +228,7 @@ async def test_unknown_setting_is_stored_and_reported(running: RunningGateway, t
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_body_is_refused_where_none_is_expected(running: RunningGateway, tracker: Tracker, method: str) -> None:
+async def test_unexpected_body_is_refused(running: RunningGateway, tracker: Tracker, method: str) -> None:
     await running.import_connection(tracker.grant())
     body = await running.json(method, CONNECTION_PATH, json={"a": 1}, expect=400)
     assert body["error"]["code"] == "invalid_body"

@@ -224,7 +224,7 @@ async def test_a_connection_id_can_contain_slashes_and_spaces(running: RunningGa
     assert body["connection_id"] == "c 1/x"
 
 
-async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tracker) -> None:
+async def test_delete_is_effective_immediately(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     async with running.call_proxy("c1") as response:
         assert response.status == 200

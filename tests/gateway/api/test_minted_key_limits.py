@@ -93,7 +93,7 @@ async def test_minted_key_without_the_scope_cannot_fix_values_of_a_session(
     assert (await request_json(gateway, "POST", path, gateway.headers, **of, **DIVERTING[what]))[0] == 201
 
 
-async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway: RunningGateway) -> None:
+async def test_scopes_that_the_integration_requests_anyway_can_be_named(gateway: RunningGateway) -> None:
     fewer = {"forge": {"connection_config": {"oauth_scopes_override": "read"}, "user_scopes": "write"}}
     narrow = await mint_key(gateway, CONNECT)
     body = {"end_user": {"id": "u2"}, "integrations_config_defaults": fewer}

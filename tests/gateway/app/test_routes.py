@@ -51,7 +51,7 @@ async def test_head_returns_the_same_head_as_get(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_head_does_not_use_an_authorization_up(shared_gateway: RunningGateway) -> None:
+async def test_head_request_does_not_use_up_an_authorization(shared_gateway: RunningGateway) -> None:
     async with shared_gateway.http.head(f"{shared_gateway.url}/oauth/callback?state=x&code=y") as response:
         assert (response.status, response.headers["Allow"]) == (405, "GET")
 

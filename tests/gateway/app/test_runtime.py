@@ -424,7 +424,7 @@ async def test_refusals_stay_counted(event_gateway: RunningGateway) -> None:
     assert [line["event"] for line in logged].count("refused") == MAX_LINES
 
 
-async def test_lag_of_the_event_loop_stays_known(event_gateway: RunningGateway) -> None:
+async def test_measured_event_loop_lag_survives_a_reload(event_gateway: RunningGateway) -> None:
     lag = event_gateway.runtime.loop_lag
     async with asyncio.timeout(PATIENCE_S):
         while not (before := lag.longest_s):
@@ -442,7 +442,7 @@ async def test_announced_stop_stays_announced(event_gateway: RunningGateway) -> 
     event_gateway.runtime.serving = True
 
 
-async def test_two_reloads_at_once_follow_one_another(event_gateway: RunningGateway) -> None:
+async def test_two_simultaneous_reloads_run_one_after_another(event_gateway: RunningGateway) -> None:
     runtime, first = event_gateway.runtime, event_gateway.runtime.generation
     async with runtime.reloading:
         begun = [
@@ -497,7 +497,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "metrics": test_counters_continue,
     "call_queue": test_records_that_wait_to_be_written_are_written,
     "tracing": test_spans_that_wait_are_exported,
-    "loop_lag": test_lag_of_the_event_loop_stays_known,
+    "loop_lag": test_measured_event_loop_lag_survives_a_reload,
     "invalid_keys": test_invalid_keys_stay_counted,
     "refusal_log": test_refusals_stay_counted,
     "journals": test_running_refresh_ends_once_and_is_stored,
@@ -513,7 +513,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "webhook_keys": test_public_keys_of_providers_stay_cached,
     "audit_keeper": test_audit_log_continues_in_one_chain,
     "keeper": test_pending_deliveries_stay_counted,
-    "reloading": test_two_reloads_at_once_follow_one_another,
+    "reloading": test_two_simultaneous_reloads_run_one_after_another,
     "serving": test_announced_stop_stays_announced,
 }
 HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_credentials", "exchange"})

@@ -71,7 +71,7 @@ def test_key_that_is_not_a_valid_header_value_is_refused(key: Any) -> None:
     assert faults("API_KEY", apiKey=key) == {("credentials", "apiKey")}
 
 
-def test_a_pasted_key_loses_the_blanks_around_it() -> None:
+def test_blanks_around_a_pasted_key_are_removed() -> None:
     assert accept("API_KEY", apiKey="  sk-1\n")["apiKey"] == "sk-1"
 
 

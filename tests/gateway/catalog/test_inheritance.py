@@ -125,7 +125,7 @@ def test_a_later_folder_inherits_from_an_earlier_one(tmp_path: Path) -> None:
     assert ours.post_connection_script == "jira_post_connection"
 
 
-def test_an_entry_that_names_itself_changes_the_shipped_one(tmp_path: Path) -> None:
+def test_entry_whose_alias_is_its_own_name_changes_the_shipped_entry(tmp_path: Path) -> None:
     mine = folder(tmp_path, jira="alias: jira\ntoken_expiration_buffer: 120\n")
     provider = load_catalog([SHIPPED, mine]).providers["jira"]
     assert provider.token_expiration_buffer == 120

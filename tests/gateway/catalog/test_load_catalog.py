@@ -75,7 +75,7 @@ def test_one_provider_in_two_files_is_a_fault(tmp_path: Path) -> None:
         load_catalog([tmp_path])
 
 
-def test_the_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
+def test_the_faults_of_all_files_are_reported_together(tmp_path: Path) -> None:
     folder(tmp_path, a=MAIL.replace("docs:", "dosc:"), b=MAIL.replace("API_KEY", "APIKEY"), c=MAIL)
     with pytest.raises(CatalogFaults) as raised:
         load_catalog([tmp_path])

@@ -33,9 +33,7 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("connections", "list"), ("keys", "list"), ("events", "list")])
-def test_hint_names_the_configuration_of_a_demo_that_was_run_here(
-    after_a_demo: Path, arguments: tuple[str, ...]
-) -> None:
+def test_hint_names_the_configuration_of_a_demo_in_this_folder(after_a_demo: Path, arguments: tuple[str, ...]) -> None:
     assert ran(*arguments).stderr.count(HINT) == 1
     (after_a_demo / "gateway.yaml").unlink()
     assert "gateway.yaml does not exist" in ran(*arguments).stderr

@@ -113,7 +113,7 @@ async def test_cursor_after_a_batch_covers_the_whole_batch(tmp_path: Path) -> No
         assert seen + [record async for record in rest] == ALL
 
 
-async def test_an_absolute_url_is_refused_at_once(tmp_path: Path) -> None:
+async def test_an_absolute_url_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     async with AsyncClient("http://127.0.0.1:9", SECRET_KEY, **NAMES) as client:
         with pytest.raises(ValueError, match="is an absolute URL"):
             client.paginate("https://api.github.com/repos/a/b")

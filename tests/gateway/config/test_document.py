@@ -280,7 +280,7 @@ def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_all_faults_are_reported_at_once_and_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_faults_are_reported_together_and_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 server:
   host: 0.0.0.0

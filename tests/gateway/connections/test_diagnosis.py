@@ -199,7 +199,7 @@ async def test_an_outage_after_a_refusal_does_not_hide_the_refusal(
         ({"tracker": {"provider": "other"}}, "provider_changed", "now uses 'other'", "Set the provider"),
     ],
 )
-async def test_connection_whose_integration_no_longer_fits_says_so(
+async def test_diagnosis_of_a_connection_names_a_removed_or_changed_integration(
     integrations: dict[str, Any], cause: str, why: str, how: str, running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.import_connection(tracker.grant())

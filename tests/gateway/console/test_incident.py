@@ -151,7 +151,7 @@ async def test_complete_report_has_no_note_on_unlisted_connections(running: Runn
         assert "most used" not in page
 
 
-async def test_the_command_reports_the_same(running: RunningGateway, stolen: int) -> None:
+async def test_incident_command_reports_the_same_as_the_page(running: RunningGateway, stolen: int) -> None:
     file = running.folder / "gateway.yaml"
     await asyncio.to_thread(file.write_text, json.dumps(running.document))
     command = [sys.executable, "-m", "gateway", "incident", "-c", str(file), "--key", str(stolen), "--json"]
@@ -213,7 +213,7 @@ async def test_report_on_a_key_with_many_descendants_includes_all(
         assert "And 4 more keys that it minted" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 
-async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apart(
+async def test_refusals_are_counted_by_kind_and_apart_from_successful_calls(
     running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incident_report, "MAX_REFUSED_SHOWN", 10)

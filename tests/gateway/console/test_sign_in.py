@@ -210,7 +210,7 @@ async def test_no_page_may_be_framed_cached_or_leak_its_url(running: RunningGate
     assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
 
 
-async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
+async def test_all_operators_can_be_signed_out_together(running: RunningGateway) -> None:
     async with at_console(running) as console:
         assert await running.runtime.store.console_sessions.end_all() == 1
         await console.page("/dev", expect=401)

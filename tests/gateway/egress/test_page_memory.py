@@ -27,7 +27,7 @@ async def test_a_key_reserves_at_most_half_so_another_key_gets_memory_immediatel
     assert memory.peak == 100
 
 
-async def test_freed_memory_goes_to_the_key_with_the_least_memory() -> None:
+async def test_freed_memory_is_given_to_the_key_with_the_least_memory() -> None:
     memory, order = PageMemory(lambda: 100), list[str]()
     held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
     held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]

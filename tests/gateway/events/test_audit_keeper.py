@@ -112,7 +112,7 @@ async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store,
     assert await checkpoints(store) == [1]
 
 
-async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_new_one_is_made(tmp_path: Path) -> None:
+async def test_without_the_signing_key_records_get_no_checkpoint_until_a_new_key_is_made(tmp_path: Path) -> None:
     create_database(tmp_path / "gateway.db")
     url, former, newer = f"sqlite:///{tmp_path}/gateway.db", os.urandom(32), os.urandom(32)
     first = await open_store(url, Keyring([former]), environments={"dev"})

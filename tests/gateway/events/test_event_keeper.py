@@ -172,7 +172,7 @@ async def command(gateway: RunningGateway, *words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
+async def test_an_operator_can_list_show_and_replay_events(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     receiver.response = lambda _path, _body: web.Response(status=410)

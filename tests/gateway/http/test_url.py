@@ -100,7 +100,7 @@ def test_an_absolute_url_below_the_base_counts_as_its_path(path: str, expected: 
         ("HTTP://gw?y", "gw", "/?y"),
     ],
 )
-def test_an_absolute_target_loses_its_authority(target: str, host: str, expected: str) -> None:
+def test_the_authority_of_an_absolute_target_is_removed(target: str, host: str, expected: str) -> None:
     assert origin_form(target, host) == expected
 
 

@@ -33,7 +33,7 @@ def test_faulty_catalog_raises_the_same_exception_as_a_faulty_configuration(faul
     assert "no provider 'jria'" in str(raised.value)
 
 
-def test_all_three_kinds_of_faults_come_at_once(faulty_catalog: str) -> None:
+def test_all_three_kinds_of_faults_are_reported_together(faulty_catalog: str) -> None:
     with pytest.raises(Faults) as raised:
         gateway.create_app(configuration(catalog=[faulty_catalog], live={"ttl_s": "never"}))
     assert "live.ttl_s: must be a number" in str(raised.value)

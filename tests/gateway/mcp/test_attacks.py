@@ -44,7 +44,7 @@ READ = "GET /base/v1/issue/{issue} as get_issue"
         ("call_tool", {"name": "call_tool", "arguments": {"name": "call_api", "arguments": {}}}),
     ],
 )
-async def test_no_tool_goes_past_the_rules(gateway: AgentGateway, name: str, arguments: dict[str, Any]) -> None:
+async def test_no_tool_bypasses_the_rules(gateway: AgentGateway, name: str, arguments: dict[str, Any]) -> None:
     assert (await gateway.call(await gateway.key(READ), name, arguments))["isError"] is True
     assert gateway.provider.calls == []
 
@@ -372,7 +372,7 @@ async def test_no_message_causes_an_internal_error(gateway: AgentGateway, seed: 
         assert "result" in body or "error" in body
 
 
-async def test_an_agent_that_leaves_ends_its_call(gateway: AgentGateway) -> None:
+async def test_disconnect_of_an_agent_ends_its_call(gateway: AgentGateway) -> None:
     begun, noted = asyncio.Event(), asyncio.Queue[ExchangeRecord]()
     done = asyncio.Event()
 

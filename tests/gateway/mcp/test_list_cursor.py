@@ -48,7 +48,9 @@ def cursor_in(result: Any) -> str | None:
 
 @pytest.mark.parametrize("paginate", [CURSOR, OFFSET, LINK, BODY_LINK], ids=["cursor", "offset", "link", "body_link"])
 @pytest.mark.parametrize("max_bytes", [400, 100_000])
-async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_bytes: int, tmp_path: Path) -> None:
+async def test_following_the_cursors_returns_each_item_once(
+    paginate: dict[str, Any], max_bytes: int, tmp_path: Path
+) -> None:
     async with agent_gateway(tmp_path, paginate=paginate) as gateway:
         gateway.provider.responding = pages
         key = await gateway.key("GET /base/v1/items as list_items")

@@ -46,7 +46,7 @@ async def test_a_call_is_the_request_of_its_rule(gateway: AgentGateway) -> None:
     assert json.loads(text_of(result)) == result["structuredContent"]
 
 
-async def test_a_form_is_sent_as_one(gateway: AgentGateway) -> None:
+async def test_a_form_body_is_sent_form_encoded(gateway: AgentGateway) -> None:
     key = await gateway.key("POST /base/v1/charges")
     await gateway.call(key, "post_charges", {"body": {"amount": 5, "items[0]": "a&b"}, "body_as": "form"})
     assert gateway.provider.calls[0][3] == b"amount=5&items[0]=a%26b"
@@ -197,7 +197,7 @@ async def test_a_missing_connection_gives_its_link_as_text(gateway: AgentGateway
     assert (await gateway.call(key, "get_me"))["isError"] is False
 
 
-async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(gateway: AgentGateway) -> None:
+async def test_error_of_a_call_that_lacks_scopes_has_the_link_that_grants_them(gateway: AgentGateway) -> None:
     async def refusing(_: web.Request) -> web.Response:
         challenge = 'Bearer error="insufficient_scope", scope="admin"'
         return web.json_response({"error": "no"}, status=403, headers={"WWW-Authenticate": challenge})
@@ -247,7 +247,7 @@ async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(gateway: 
         assert error["code"] == mcp.INVALID_PARAMS
 
 
-async def test_a_response_of_the_provider_that_is_an_error_is_one(gateway: AgentGateway) -> None:
+async def test_error_response_of_the_provider_is_an_error_result(gateway: AgentGateway) -> None:
     async def respond_404(_request: web.Request) -> web.Response:
         return web.json_response({"why": "no such issue"}, status=404)
 

@@ -47,7 +47,7 @@ def test_a_modern_request_carries_its_own_revision() -> None:
     )
 
 
-def test_a_name_that_no_header_can_carry_comes_in_base64() -> None:
+def test_name_that_is_invalid_in_a_header_is_sent_in_base64() -> None:
     name = "größe"
     coded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
     read(modern("tools/call", name=name), routing_headers("tools/call", coded))

@@ -143,7 +143,9 @@ async def test_operations_are_tools_with_typed_arguments(gateway: AgentGateway, 
     assert tools["search_items"]["annotations"] == {"readOnlyHint": True}
 
 
-async def test_a_call_is_the_operation_and_is_recorded_with_it(gateway: AgentGateway, tmp_path: Path) -> None:
+async def test_operation_tool_sends_its_request_and_the_call_log_names_the_operation(
+    gateway: AgentGateway, tmp_path: Path
+) -> None:
     noted: list[ExchangeRecord] = []
     gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     operations(tmp_path)

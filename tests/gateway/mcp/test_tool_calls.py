@@ -56,7 +56,7 @@ def test_an_argument_may_be_deep_or_optional() -> None:
     assert call_of_rule(tool(optional=True), {}).target == "/issue/"
 
 
-def test_a_tool_of_several_methods_needs_one() -> None:
+def test_tool_with_several_methods_requires_the_method() -> None:
     both = tool("GET", "POST")
     assert refusal_of({"key": "a"}, both) == "'method' must be one of GET, POST."
     assert call_of_rule(both, {"key": "a", "method": "POST"}).method == "POST"

@@ -61,7 +61,7 @@ def test_a_list_for_reading_is_cheap() -> None:
         assert len(json.dumps(tools)) / 4 <= most
 
 
-def test_a_search_gives_the_best_first() -> None:
+def test_a_search_returns_the_best_match_first() -> None:
     rules = [parse_rule(item) for item in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
     tools = tools_of([rules], {"a": ""})
     assert [tool.name for tool in matching_tools(tools, "comment on issue")] == ["add_comment", "get_issue"]

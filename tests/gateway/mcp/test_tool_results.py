@@ -81,7 +81,7 @@ def test_a_failed_selection_is_an_error_with_a_link_to_the_whole_response() -> N
 
 
 @pytest.mark.parametrize(("select", "noted"), [("b", True), ("a.b", True), ("a", False), ("b || `[]`", False)])
-def test_a_selection_of_nothing_says_so(select: str, noted: bool) -> None:
+def test_selection_without_a_match_is_reported(select: str, noted: bool) -> None:
     shaped = result(b'{"a":1}', select=select)
     assert ("'select' found nothing" in shaped.result["content"][-1]["text"]) is noted
     assert (shaped.result["isError"], shaped.keep) == (False, False)

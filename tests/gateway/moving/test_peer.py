@@ -185,7 +185,7 @@ async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_
     assert await gateway_folder.list_connections() == []
 
 
-async def test_integrations_are_made_with_their_client_where_asked_and_mapped_names_are_used(
+async def test_integrations_are_created_with_their_client_if_requested_and_mapped_names_are_used(
     make_gateway_folder: Callable[..., GatewayFolder], peer: FakePeer
 ) -> None:
     client = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret", "scopes": "a,b", "webhook_secret": None}
@@ -236,7 +236,7 @@ async def test_a_test_refresh_warns_before_and_reports_the_results_after(
     }
 
 
-async def test_the_key_goes_to_no_other_server_and_never_over_plain_http(
+async def test_key_is_sent_to_no_other_server_and_never_over_plain_http(
     gateway_folder: GatewayFolder, peer: FakePeer
 ) -> None:
     peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]

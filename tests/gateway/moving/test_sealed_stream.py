@@ -58,7 +58,7 @@ def test_error_for_a_later_version_names_the_version() -> None:
         bundle.check_bundle(seal(b'{"kind":"bundle","version":2}\n'), PASSPHRASE)
 
 
-def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_them(tmp_path: Path) -> None:
+def test_thousands_of_connections_are_imported_in_constant_memory(tmp_path: Path) -> None:
     def lines() -> Iterator[bytes]:
         for n in range(5000):
             row = {"provider_config_key": "tracker", "connection_id": f"c{n}", "credentials": oauth(n)}

@@ -106,7 +106,7 @@ def test_an_unknown_error_with_status_200_counts(shape: str) -> None:
         (200, {"message": "odd"}),
     ],
 )
-def test_an_outage_a_limit_and_a_wrong_url_never_count(status: int, response: Any) -> None:
+def test_an_outage_a_rate_limit_and_a_wrong_url_never_count(status: int, response: Any) -> None:
     fault = fault_of(status, response)
     assert isinstance(fault, TokenUnavailable)
     assert fault.refused_with is None

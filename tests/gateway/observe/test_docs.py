@@ -31,6 +31,6 @@ def test_page_lists_the_settings_that_need_a_restart(place: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("name", [key for key in SECTIONS[()].model_fields if (key,) not in FORMER])
-def test_page_says_of_each_section_whether_a_reload_changes_it(name: str) -> None:
+def test_page_states_for_each_section_whether_a_reload_changes_it(name: str) -> None:
     table = PAGE.partition("| may change | needs a restart |")[2].partition("\n\n")[0]
     assert re.search(rf"`{name}[`.]", table)

@@ -44,7 +44,7 @@ async def connections(running: RunningGateway) -> list[Any]:
 
 
 @pytest.mark.parametrize("headers", [BROWSER, CHROME, {"Sec-Fetch-Mode": "navigate"}])
-async def test_a_browser_is_shown_who_connects_before_it_goes_to_the_provider(
+async def test_page_shows_who_connects_before_the_redirect_to_the_provider(
     running: RunningGateway, tracker: Tracker, headers: dict[str, str]
 ) -> None:
     token = await running.session_token(end_user=ADA)

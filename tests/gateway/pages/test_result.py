@@ -88,7 +88,7 @@ async def test_a_link_that_is_opened_again_shows_already_connected(running: Runn
     assert 'name="confirmation"' in again
 
 
-async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
+async def test_page_of_a_used_link_says_that_the_link_was_used(running: RunningGateway) -> None:
     environment = running.document["environments"]["dev"]
     environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
     await running.restart()
@@ -275,7 +275,7 @@ async def test_reloading_the_page_after_a_form_creates_no_second_connection(
 
 
 @pytest.mark.parametrize("flow", ["0", "zz", "-1"])
-async def test_an_unknown_authorization_goes_back_to_the_first_page(running: RunningGateway, flow: str) -> None:
+async def test_unknown_authorization_is_redirected_to_the_first_page(running: RunningGateway, flow: str) -> None:
     token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"])
     async with browser() as ada:
         url = await open_connect_page(running, ada, token)

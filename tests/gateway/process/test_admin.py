@@ -49,7 +49,7 @@ async def wait_until_gauge_above(gateway: ServingProcess, name: str, least: floa
             await asyncio.sleep(0.05)
 
 
-async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path) -> None:
+async def test_request_counts_are_summed_over_workers_and_survive_their_end(tmp_path: Path) -> None:
     upstream, workers = Upstream(), 2
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, admin_port=0)) as gateway:
         await gateway.connect()

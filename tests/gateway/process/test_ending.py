@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 
 @pytest.mark.parametrize("group", [False, True])
-async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Path, group: bool) -> None:
+async def test_a_stop_waits_for_a_refresh_in_flight(tracker: Tracker, tmp_path: Path, group: bool) -> None:
     """`group`: a service manager signals all processes."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])

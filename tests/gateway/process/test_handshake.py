@@ -20,7 +20,7 @@ def test_messages_arrive_completely_and_in_order() -> None:
         sending.join()
 
 
-def test_open_files_come_with_their_message() -> None:
+def test_file_descriptors_arrive_with_their_message() -> None:
     one, other = socket.socketpair()
     reading, writing = os.pipe()
     with one, other:

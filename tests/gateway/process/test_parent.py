@@ -102,7 +102,7 @@ class ExpiredConnections:
         return found
 
 
-async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path, tracker: Tracker) -> None:
+async def test_a_killed_worker_loses_no_refresh_in_flight(tmp_path: Path, tracker: Tracker) -> None:
     expired = ExpiredConnections(tmp_path, tracker)
     async with expired.in_flight() as (gateway, calls):
         (worker,) = gateway.workers()

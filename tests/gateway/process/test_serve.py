@@ -157,7 +157,7 @@ async def test_no_accepted_connection_is_reset_when_it_stops(tmp_path: Path, wor
     assert set(outcomes) == {b"HTTP/1.1 401"}
 
 
-async def test_second_signal_kills_it(tmp_path: Path) -> None:
+async def test_second_signal_kills_the_process(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()
         gateway.process.send_signal(signal.SIGTERM)

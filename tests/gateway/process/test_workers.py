@@ -130,7 +130,7 @@ async def parent(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_dead_worker_is_replaced_at_its_place(count: int) -> None:
+async def test_dead_worker_is_replaced_in_its_place(count: int) -> None:
     async with parent(count=count) as running:
         await running.wait_until_all_report()
         before, place = dict(running.places), count // 2

@@ -162,7 +162,7 @@ async def test_a_retry_repeats_the_sent_part_of_a_body_and_streams_the_rest(wait
     assert bodies == [b"12345", b"1234567890"]
 
 
-async def test_where_no_byte_was_sent_any_method_is_tried_again(waits: list[float]) -> None:
+async def test_request_of_any_method_is_retried_if_no_byte_was_sent(waits: list[float]) -> None:
     with closed_port() as port:
         async with gateway_to(opened_at(port)) as gateway:
             headers = ("Retries: 2", "Content-Length: 3")
@@ -171,7 +171,7 @@ async def test_where_no_byte_was_sent_any_method_is_tried_again(waits: list[floa
     assert len(waits) == 2
 
 
-async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -> None:
+async def test_request_to_a_silent_provider_is_retried(waits: list[float]) -> None:
     calls = 0
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -47,7 +47,7 @@ async def test_a_chunked_body_stays_chunked_without_its_trailers() -> None:
         ("DELETE", ("Content-Length: 0",), ["Content-Length: 0"]),
     ],
 )
-async def test_no_body_is_reported_as_the_caller_reported_it(
+async def test_framing_of_a_request_without_body_is_kept(
     method: str, lines: tuple[str, ...], expected: list[str]
 ) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
@@ -161,7 +161,7 @@ async def test_a_badly_framed_upload_is_refused_and_aborted_upstream() -> None:
     assert response == b"" or b"bad_framing" in response
 
 
-async def test_a_caller_who_stops_sending_is_reported_so() -> None:
+async def test_a_caller_who_stops_sending_gets_an_error_that_says_so() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 

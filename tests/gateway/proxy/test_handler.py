@@ -82,7 +82,7 @@ async def test_short_value_of_a_wrong_option_is_reported(field: str, message: st
         "http://elsewhere.example/proxy/x",
     ],
 )
-async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_leaves(sent: str) -> None:
+async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_is_sent(sent: str) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         response = await gateway.raw(
             f"GET {sent} HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nAuthorization: Bearer k\r\n"
@@ -102,7 +102,7 @@ async def test_an_absolute_target_with_the_gateways_host_counts_as_its_path() ->
     assert provider.request_line() == "GET /x?y HTTP/1.1"
 
 
-async def test_below_a_host_applications_prefix_the_prefix_is_cut_off() -> None:
+async def test_prefix_of_a_host_application_is_removed_from_the_path() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port), under="/gateway") as gateway:
         assert (await gateway.call("/gateway/proxy/a%2Fb")).startswith(b"HTTP/1.1 200")
         assert (await gateway.call("/%67ateway/proxy/a")).startswith(b"HTTP/1.1 400")

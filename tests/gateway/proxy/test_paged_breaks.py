@@ -175,7 +175,7 @@ def new_folder(folder: Path) -> Path:
     return fresh
 
 
-async def test_a_list_whose_provider_repeats_pages_forever_is_ended(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_list_whose_provider_repeats_pages_forever_is_stopped(tmp_path: Path, waits: list[float]) -> None:
     def page(request: web.Request) -> web.StreamResponse:
         return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
 
@@ -226,7 +226,9 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def test_a_page_that_is_silent_is_requested_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_page_without_a_response_is_requested_again_and_then_given_up(
+    tmp_path: Path, waits: list[float]
+) -> None:
     async with paged(tmp_path, then_silent) as list_:
         response = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
     assert response.trailer["error"]["code"] == "upstream_timeout"

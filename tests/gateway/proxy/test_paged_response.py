@@ -13,7 +13,7 @@ from tests.fakes.lists import BODY, HEADER, KEY, OFFSET, paged, pages_of
 from tests.fakes.patience import PATIENCE_S
 
 
-async def test_all_pages_leave_as_lines_and_a_trailer_ends_them(tmp_path: Path) -> None:
+async def test_pages_are_sent_as_lines_with_a_trailer_at_the_end(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(5)) as list_:
         response = await list_.call()
     assert response.status == 200
@@ -133,7 +133,7 @@ async def test_no_record_can_be_mistaken_for_a_line_of_the_gateway(tmp_path: Pat
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
-async def test_coded_pages_are_decoded_whatever_the_caller_takes(tmp_path: Path, coding: str) -> None:
+async def test_compressed_pages_are_decoded_whatever_accept_encoding_says(tmp_path: Path, coding: str) -> None:
     def page(request: web.Request) -> web.Response:
         response = pages_of(3)(request)
         assert isinstance(response, web.Response)
@@ -228,7 +228,7 @@ async def lines_of(response: Any) -> Any:
             yield line
 
 
-async def test_a_caller_that_leaves_stops_the_paging(tmp_path: Path) -> None:
+async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None:
     asked = asyncio.Event()
     abandoned = asyncio.Event()
 

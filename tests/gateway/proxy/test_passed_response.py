@@ -76,7 +76,7 @@ async def test_site_wide_and_hop_by_hop_fields_are_dropped() -> None:
     ]
 
 
-async def test_cookies_pass_where_the_integration_wants_them() -> None:
+async def test_cookies_are_passed_on_if_the_integration_enables_it() -> None:
     cookies = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n"
     assert [line for line in head_of(await bytes_to_caller(cookies, forward_set_cookie=True)) if "Cookie" in line] == [
         "Set-Cookie: a=b; HttpOnly",
@@ -331,7 +331,7 @@ async def test_events_pass_one_by_one_with_buffering_disabled_for_proxies() -> N
 
 
 @pytest.mark.parametrize("cancellation", [True, False])
-async def test_a_caller_that_leaves_frees_the_provider(cancellation: bool) -> None:
+async def test_disconnect_of_the_caller_frees_the_provider(cancellation: bool) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")

@@ -134,7 +134,7 @@ async def test_bytes_pass_unchanged_in_both_directions_at_the_pace_of_the_slower
 
 
 @pytest.mark.parametrize("cancellation", [True, False])
-async def test_a_caller_that_leaves_frees_the_provider_who_gets_the_last_bytes(cancellation: bool) -> None:
+async def test_disconnect_of_the_caller_frees_the_provider_and_the_last_bytes_are_sent(cancellation: bool) -> None:
     got = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

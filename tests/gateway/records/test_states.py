@@ -12,7 +12,7 @@ def test_a_new_token_makes_any_connection_active(state: State, trigger: StateTri
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_credential_that_is_accepted_makes_it_active_and_one_that_is_only_replaced_changes_nothing(
+def test_accepted_credential_makes_the_connection_active_and_a_replaced_one_changes_nothing(
     state: State,
 ) -> None:
     assert next_state(state, StateTrigger.ACCEPTED) is State.ACTIVE

@@ -89,7 +89,7 @@ def test_an_open_intent_never_stays_unreported() -> None:
             assert next_step(facts) not in (RefreshStep.WAIT, RefreshStep.DEFER)
 
 
-def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
+def test_without_an_intent_a_free_lease_is_claimed_immediately() -> None:
     for facts in POSSIBLE:
         if facts.node is Node.READY and not facts.intent and facts.lease is not LeaseState.HELD:
             assert next_step(facts) is RefreshStep.CLAIM

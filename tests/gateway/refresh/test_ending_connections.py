@@ -235,7 +235,7 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
         await gateway.stop()
 
 
-async def test_a_consent_without_a_refresh_token_warns_at_once(
+async def test_a_consent_without_a_refresh_token_warns_immediately(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.token_extra = {"refresh_token": None}
@@ -264,7 +264,7 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
         assert "Add" not in text
 
 
-async def test_a_refresh_token_and_a_token_without_end_warn_of_nothing(
+async def test_a_refresh_token_and_a_token_without_expiry_cause_no_warning(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     endless = without_refresh_token(tracker.grant())

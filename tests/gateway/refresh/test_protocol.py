@@ -93,7 +93,7 @@ def test_token_call_ends_before_the_lease_and_the_lease_is_renewed_earlier() -> 
     assert LEASE.total_seconds() > BEAT_S * 2
 
 
-async def test_the_intent_is_on_the_disk_before_the_token_leaves(
+async def test_the_intent_is_on_the_disk_before_the_token_is_sent(
     running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())

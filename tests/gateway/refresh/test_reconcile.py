@@ -120,7 +120,7 @@ async def test_silence_counts_from_the_failover(start: Start, tracker: Tracker, 
     assert tracker.calls["refresh_token"] == 0
 
 
-async def test_process_sends_heartbeats_and_leaves(
+async def test_process_sends_heartbeats_and_removes_its_row_at_the_stop(
     start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)

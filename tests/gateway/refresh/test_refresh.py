@@ -203,7 +203,7 @@ async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
     assert (await asked)["error"]["code"] == "token_endpoint_unavailable"
 
 
-async def test_a_client_that_leaves_does_not_stop_the_refresh(
+async def test_disconnect_of_a_client_does_not_stop_the_refresh(
     running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
     await running.import_connection(tracker.grant())

@@ -47,7 +47,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_background_refreshes_run_few_at_once() -> None:
+async def test_few_background_refreshes_run_at_the_same_time() -> None:
     crowd = Crowd(RefreshQueue(background=4, pace_s=0))
     crowd.go.set()
     await asyncio.gather(*crowd.start(range(10_000)))

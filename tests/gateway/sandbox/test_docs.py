@@ -17,7 +17,7 @@ def test_the_page_is_complete() -> None:
     assert [name for name in named if f"`{name}`" not in TEXT] == []
 
 
-def test_every_machine_readable_route_is_on_it() -> None:
+def test_page_describes_every_machine_readable_route() -> None:
     built = app.create_app(Sandbox("http://127.0.0.1:1", {}, SandboxMemory(None, token_ttl_s=60)))
     pages = {"/", "/oauth/login", "/oauth/logout", "/oauth/consent", "/avatars/{label}.svg"}
     paths = {route.resource.canonical for route in built.router.routes() if route.resource is not None} - pages

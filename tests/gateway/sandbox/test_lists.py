@@ -78,7 +78,7 @@ async def test_an_invalid_request_is_refused(application: Application, query: st
     assert (status, list(response)) == (400, ["errorMessages", "errors"])
 
 
-async def test_a_foreign_cursor_is_refused(application: Application) -> None:
+async def test_cursor_that_the_sandbox_did_not_issue_is_refused(application: Application) -> None:
     token = (await application.connect())["access_token"]
     assert (await application.get("/lists/cursor?cursor=abc", token))[0] == 400
 

@@ -94,7 +94,7 @@ async def test_basic_authentication_works_in_place_of_the_body(application: Appl
         assert response.status == 200
 
 
-async def test_two_client_authentications_at_once_are_refused(application: Application) -> None:
+async def test_two_client_authentications_in_one_request_are_refused(application: Application) -> None:
     basic = {"Authorization": aiohttp.encode_basic_auth(CLIENT.client_id, SECRET)}
     form = {"grant_type": "refresh_token", "refresh_token": "x", "client_secret": SECRET}
     async with application.browser.post(f"{application.base}/oauth/token", data=form, headers=basic) as response:

@@ -69,7 +69,7 @@ async def test_trailers_do_not_turn_into_headers_of_the_next_request(server: Ser
     assert names(server) == [b"host", b"connection"]
 
 
-async def test_trailers_cut_anywhere_stay_where_they_belong(server: Served) -> None:
+async def test_trailers_in_any_two_pieces_belong_to_their_message(server: Served) -> None:
     data = echo(CHUNKED, b"3\r\nabc\r\n0\r\nConnection-Id: stolen\r\n\r\n") + get(b"/next", LAST)
     for at in range(len(data) - 60, len(data)):
         server.shown.heads.clear()

@@ -17,7 +17,7 @@ MAX_CONNECTIONS = 3
 PROXY_OPTIONS = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
-async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown: Shown) -> None:
+async def test_one_connection_too_many_is_refused_and_the_others_stay_usable(shown: Shown) -> None:
     server = await served(shown, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
@@ -104,7 +104,7 @@ def with_large() -> Shown:
     return Shown(app)
 
 
-async def test_a_client_that_leaves_a_response_unread_is_cut() -> None:
+async def test_connection_of_a_client_that_does_not_read_the_response_is_cut() -> None:
     server = await served(with_large(), answer_idle_s=0.2, head_s=0.4)
     sock = await client_that_does_not_read(server.port)
     try:

@@ -99,7 +99,7 @@ async def test_a_connection_without_a_request_is_closed_after_a_while(shown: Sho
     await serving.runner.cleanup()
 
 
-async def test_a_client_that_leaves_stops_its_handler(steady_server: Served) -> None:
+async def test_disconnect_of_a_client_stops_its_handler(steady_server: Served) -> None:
     async with dial(steady_server.port) as client:
         client.send(get(b"/wait"))
         await wait_for_handler(steady_server)
@@ -109,7 +109,7 @@ async def test_a_client_that_leaves_stops_its_handler(steady_server: Served) -> 
     assert not steady_server.shown.release.is_set(), "the handler was cancelled, not released"
 
 
-async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady_server: Served) -> None:
+async def test_a_stop_lets_the_request_in_flight_finish_and_sends_connection_close(steady_server: Served) -> None:
     async with dial(steady_server.port) as client:
         client.send(get(b"/wait"))
         await wait_for_handler(steady_server)

@@ -44,7 +44,7 @@ async def test_a_refusal_ends_the_connection_immediately(
         assert await client.until_closed() == b""
 
 
-async def test_a_refusal_reaches_a_client_that_sends_its_body_all_the_same(server: Served) -> None:
+async def test_a_refusal_reaches_a_client_that_still_sends_its_body(server: Served) -> None:
     async with dial(server.port) as client:
         client.send((HEAD % b"/refuse").replace(b"Length: 4", b"Length: 900000") + b"x" * 900_000)
         assert (await client.response()).status == 401

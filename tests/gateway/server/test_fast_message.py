@@ -495,7 +495,7 @@ async def test_an_exceeded_rate_is_refused_as_by_the_middleware_chain(
     assert b"429" in seen[0][3][0][0]
 
 
-async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: MessageSender) -> None:
+async def test_disconnect_of_an_agent_ends_its_call_and_is_recorded(fast: MessageSender) -> None:
     asked, silent = asyncio.Event(), asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
@@ -581,7 +581,7 @@ async def test_a_call_needs_no_task_until_it_takes_long_and_is_sent_once(
 
 
 @pytest.mark.parametrize("ticks", [0, 1])
-async def test_an_agent_that_leaves_before_the_task_begins_is_recorded(
+async def test_disconnect_of_an_agent_before_the_task_begins_is_recorded(
     fast: MessageSender, monkeypatch: pytest.MonkeyPatch, ticks: int
 ) -> None:
     call = HeldCall(fast, monkeypatch)
@@ -598,9 +598,7 @@ async def test_an_agent_that_leaves_before_the_task_begins_is_recorded(
     assert len(fast.noted) == len(ended)
 
 
-async def test_a_message_leaves_nothing_to_the_garbage_collector(
-    fast: MessageSender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_creates_no_garbage_cycles(fast: MessageSender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its objects refer to each other. If they stayed, the collector would take at least 5 % of the CPU."""
     call = HeldCall(fast, monkeypatch)
     one, reader, writer = await call.sent()
@@ -617,7 +615,7 @@ async def test_a_message_leaves_nothing_to_the_garbage_collector(
         writer.close()
 
 
-async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: MessageSender, chain: MessageSender) -> None:
+async def test_disconnect_of_an_agent_within_its_message_is_recorded(fast: MessageSender, chain: MessageSender) -> None:
     seen = []
     for way in (fast, chain):
         # the middleware chain asks for the body after it has found the key

@@ -94,7 +94,7 @@ async def test_plain_request_takes_the_fast_path_from_the_second_on(tmp_path: Pa
         assert b"\r\nauthorization: Bearer key-of-c1\r\n" in provider.heads[2]
 
 
-async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_path: Path) -> None:
+async def test_connection_that_is_sealed_in_memory_is_opened_on_the_fast_path(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(2):
             await client.ask(get())
@@ -331,7 +331,7 @@ async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None
         assert [(note.status, note.error_code) for note in notes] == [(200, "cut")]
 
 
-async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
+async def test_disconnect_of_the_caller_frees_the_provider(tmp_path: Path) -> None:
     left, began = asyncio.Event(), asyncio.Event()
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -464,7 +464,7 @@ async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeyp
         assert gate.concurrency.outstanding == 0
 
 
-async def test_the_last_response_before_a_stop_says_so(tmp_path: Path) -> None:
+async def test_the_last_response_before_a_stop_has_connection_close(tmp_path: Path) -> None:
     asked, may_respond = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

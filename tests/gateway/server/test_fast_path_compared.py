@@ -230,7 +230,7 @@ def responding(response: bytes, *, ends: bool = False) -> Script:
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-async def test_a_call_that_reached_the_provider_counts_even_if_its_caller_leaves(
+async def test_a_call_that_reached_the_provider_counts_even_if_its_caller_disconnects(
     tmp_path: Path, fast_path: bool
 ) -> None:
     arrived = asyncio.Event()

@@ -159,7 +159,7 @@ class SocketWithoutDescriptors(socket.socket):
         return super().accept()
 
 
-async def test_it_accepts_connections_once_descriptors_are_free_again(
+async def test_worker_accepts_connections_once_descriptors_are_free_again(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serving_worker, "PAUSE_S", 0.01)

@@ -95,7 +95,7 @@ def test_every_secret_of_the_configuration_counts(tmp_path: Path, value: str) ->
     assert response["path"] == str(tmp_path / "secret")
 
 
-def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tmp_path: Path) -> None:
+def test_metrics_open_to_the_network_cause_a_warning_unless_configured(tmp_path: Path) -> None:
     public = {"host": "0.0.0.0", "public_url": "https://gw.example.com", "admin_port": 9100}
     config = load_config(tmp_path, server=public)
     (response,) = warnings_of(config, "metrics_open_to_network", "0.0.0.0")

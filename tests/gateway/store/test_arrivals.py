@@ -10,7 +10,7 @@ from tests.gateway.store.conftest import NOW, REF, new
 EARLIER = NOW - timedelta(days=30)
 
 
-async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_with_the_move(store: Store) -> None:
+async def test_import_keeps_dates_state_and_failure_and_the_history_begins_with_the_move(store: Store) -> None:
     failure = RefreshFailure("invalid_grant", "gone", True, EARLIER, 2)
     life = Lifespan(NOW + timedelta(days=5), None)
     past = ImportedHistory(

@@ -60,7 +60,7 @@ async def test_a_session_can_be_deleted_once(store: Store) -> None:
     assert await store.sessions.get("d1", now=NOW) is None
 
 
-async def test_a_session_made_for_a_connection_goes_with_it(store: Store) -> None:
+async def test_session_for_a_connection_is_deleted_with_the_connection(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.sessions.add(FULL)
     await store.sessions.add(ConnectSession(digest="d2", environment="dev", expires_at=SOON, integration_id="jira"))
@@ -69,7 +69,7 @@ async def test_a_session_made_for_a_connection_goes_with_it(store: Store) -> Non
     assert await store.sessions.get("d2", now=NOW)
 
 
-async def test_one_of_many_browsers_at_once_keeps_a_session(open_test_store: StoreOpener) -> None:
+async def test_one_of_many_simultaneous_browsers_keeps_a_session(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store(), await open_test_store()]
     await stores[0].sessions.add(FULL)
     kept = await asyncio.gather(*(stores[n % 2].sessions.keep_for_browser("d1", f"b{n}") for n in range(8)))

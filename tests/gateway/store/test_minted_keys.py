@@ -120,7 +120,7 @@ async def test_a_revoked_key_cannot_mint_another(store: Store) -> None:
     assert await store.keys.get("d2") is None
 
 
-async def test_a_family_is_the_key_and_all_below_it(store: Store) -> None:
+async def test_family_of_a_key_is_the_key_and_its_descendants(store: Store) -> None:
     def key(name: str, parent_id: int | None, environment: str = "dev") -> NewMintedKey:
         return replace(AGENT, digest=name, name=name, parent_id=parent_id, environment=environment)
 

@@ -225,7 +225,7 @@ async def test_a_path_with_odd_characters_is_taken_literally(tmp_path: Path) -> 
     assert odd.exists()
 
 
-async def test_several_stores_may_open_a_new_file_at_once(open_test_store: StoreOpener) -> None:
+async def test_several_stores_can_open_a_new_file_at_the_same_time(open_test_store: StoreOpener) -> None:
     stores = await asyncio.gather(*(open_test_store() for _ in range(4)))
     for n, store in enumerate(stores):
         await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)

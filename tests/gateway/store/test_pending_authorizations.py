@@ -42,7 +42,7 @@ async def test_a_flow_can_be_looked_at_and_is_then_used_once(store: Store) -> No
     assert await store.flows.get("s1", now=NOW) is None
 
 
-async def test_one_of_twenty_callbacks_at_once_gets_the_flow(open_test_store: StoreOpener) -> None:
+async def test_one_of_twenty_simultaneous_callbacks_gets_the_flow(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store(), await open_test_store()]
     await stores[0].flows.add(flow())
     got = await asyncio.gather(*(stores[n % 2].flows.consume("s1", now=NOW) for n in range(20)))
@@ -68,7 +68,7 @@ async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
     assert await store.flows.count_not_returned("dev", expires_after=NOW, expires_until=hour) == {}
 
 
-async def test_one_flows_details_do_not_open_in_another(store: Store) -> None:
+async def test_details_of_one_flow_cannot_be_opened_in_another_flow(store: Store) -> None:
     first, second = await store.flows.add(flow("s1")), await store.flows.add(flow("s2"))
     with pytest.raises(VaultError):
         store.vault.open_json(replace(first.details, ciphertext=second.details.ciphertext))
@@ -78,7 +78,7 @@ def test_a_new_flow_does_not_print_its_details() -> None:
     assert "v" * 43 not in repr(flow())
 
 
-async def test_failures_of_a_session_are_limited_and_push_no_connection_out(store: Store) -> None:
+async def test_stored_failures_of_a_session_are_limited_and_replace_no_connection(store: Store) -> None:
     def outcome(session: str = "d1", **extra: Any) -> Outcome:
         return Outcome(environment="dev", session_digest=session, integration_id="jira", at=NOW, **extra)
 

@@ -70,7 +70,7 @@ async def test_pending_connection_is_sealed_and_returned_completely(store: Store
     assert await store.connections.get(REF) is None
 
 
-async def test_completing_stores_it_once(open_test_store: StoreOpener) -> None:
+async def test_completing_stores_the_connection_once(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store(), await open_test_store()]
     added = await add(stores[0])
     done = await asyncio.gather(
@@ -103,7 +103,9 @@ async def test_typed_credential_of_another_browser_is_refused(open_test_store: S
     assert await connections_made(stores[0]) == 1
 
 
-async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(open_test_store: StoreOpener) -> None:
+async def test_credential_without_a_browser_is_refused_after_a_browser_claimed_the_session(
+    open_test_store: StoreOpener,
+) -> None:
     """A credential that was stored without a browser was stored before any browser claimed the session."""
     stores = [await open_test_store(), await open_test_store()]
     for n in range(20):
@@ -190,7 +192,7 @@ async def test_expired_pending_connection_is_removed_by_one_node(open_test_store
     assert await stores[0].connections.get(REF) is None
 
 
-async def test_a_session_makes_no_more_pending_connections_than_it_may(open_test_store: StoreOpener) -> None:
+async def test_a_session_makes_no_more_pending_connections_than_allowed(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store(), await open_test_store()]
     await session(stores[0], max_connections=2)
 

@@ -148,7 +148,9 @@ async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
     assert [item.integration_id for item in await store.integrations.all()] == ["other"]
 
 
-async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, open_test_store: StoreOpener) -> None:
+async def test_two_processes_that_add_one_key_at_the_same_time_create_one_key(
+    store: Store, open_test_store: StoreOpener
+) -> None:
     other = await open_test_store()
     made = await asyncio.gather(*(item.integrations.add(ONE, now=NOW) for item in (store, other)))
     assert sum(item is not None for item in made) == 1

@@ -69,7 +69,7 @@ async def test_times_are_shown_in_the_browsers_time_zone(browser: Any, site: Con
         await context.close()
 
 
-async def test_done_goes_back_to_the_application(page: Any, site: ConnectSite, embedding: str) -> None:
+async def test_button_of_the_last_page_returns_to_the_application(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.goto(await site.link(**KEY, return_url=f"{embedding}?tab=2", state="s1"))
     await connect_by_key(page)
     assert await page.inner_text("h1") == "Northwind CRM is connected"
@@ -159,7 +159,7 @@ async def test_cancel_closes_the_window_that_the_application_opened(
     assert await page.evaluate("window.events[0].type") == "nango_oauth_callback_error"
 
 
-async def test_cancel_in_a_frame_leaves_closing_to_the_application(
+async def test_cancel_in_a_frame_lets_the_application_close_the_frame(
     page: Any, site: ConnectSite, embedding: str
 ) -> None:
     await page.goto(embedding)
@@ -187,7 +187,7 @@ async def test_error_parameters_are_removed_from_the_url(page: Any, site: Connec
     assert "issues" not in await page.inner_text("main")  # an integration ID means nothing to end users
 
 
-async def test_connected_link_says_so(page: Any, site: ConnectSite) -> None:
+async def test_list_marks_a_connected_integration(page: Any, site: ConnectSite) -> None:
     link = await site.link(**{**KEY, "allowed_integrations": ["northwind", "issues"]})
     await page.goto(link)
     await page.click("text=Northwind CRM")

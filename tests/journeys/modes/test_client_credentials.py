@@ -77,7 +77,7 @@ async def test_the_client_authenticates_by_basic_if_the_entry_says_so(fake_provi
     assert issuer.asked[0] == {"grant_type": "client_credentials", "scope": "x,y"}
 
 
-async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without_the_secret(
+async def test_a_wrong_secret_fails_immediately_with_the_providers_words_and_without_the_secret(
     fake_provider: FakeProvider, start: Any
 ) -> None:
     Issuer(fake_provider)

@@ -218,7 +218,7 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     assert (status, response["error"]["errors"][0]["path"]) == (400, ["external_id"])
 
 
-async def test_a_script_of_another_origin_may_ask_first(fake_provider: FakeProvider, start: Any) -> None:
+async def test_script_of_another_origin_can_send_a_preflight_request(fake_provider: FakeProvider, start: Any) -> None:
     gateway = await start(**KEY)
     headers = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "POST"}
     async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as response:

@@ -163,7 +163,7 @@ async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(fake_
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_token_of_facebook_is_exchanged_at_once(fake_internet: Internet, start: Any) -> None:
+async def test_a_token_of_facebook_is_exchanged_immediately(fake_internet: Internet, start: Any) -> None:
     asked: list[dict[str, str]] = []
 
     async def token(request: web.Request) -> web.Response:

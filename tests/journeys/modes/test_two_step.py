@@ -75,7 +75,9 @@ async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
     assert there.count == 2
 
 
-async def test_a_wrong_password_fails_at_once_in_the_providers_words(fake_provider: FakeProvider, start: Any) -> None:
+async def test_a_wrong_password_fails_immediately_in_the_providers_words(
+    fake_provider: FakeProvider, start: Any
+) -> None:
     SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider))
     response = await import_connection(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)

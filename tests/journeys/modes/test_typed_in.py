@@ -21,7 +21,7 @@ def echo(fake_provider: FakeProvider) -> None:
     fake_provider.on("/api", api)
 
 
-async def test_an_api_key_is_sent_where_the_entry_says(fake_provider: FakeProvider, start: Any) -> None:
+async def test_an_api_key_is_sent_in_the_place_that_the_entry_names(fake_provider: FakeProvider, start: Any) -> None:
     echo(fake_provider)
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-api-key": "${apiKey}"}})
     await import_connection(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})

@@ -108,7 +108,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(
     assert [(method, path.partition("?")[0]) for method, path, _, _ in fake_provider.seen] == [("POST", "/other/check")]
 
 
-async def test_a_user_name_may_stand_in_the_path(fake_provider: FakeProvider, start: Any) -> None:
+async def test_verification_path_can_contain_the_user_name(fake_provider: FakeProvider, start: Any) -> None:
     async def account(request: web.Request) -> web.Response:
         right = request.headers["Authorization"] == "Basic QUMxOnB3LXdyb25n"
         return web.json_response({}, status=200 if right and request.path == "/api/Accounts/AC1.json" else 401)

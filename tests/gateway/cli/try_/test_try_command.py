@@ -206,7 +206,7 @@ async def test_demo_folder_and_its_current_url_are_found(
     assert 'export GATEWAY_SECRET_KEY="$(cat .gateway/secret_key)"' in result.stdout
 
 
-async def test_without_a_running_gateway_it_says_how_to_start_one(
+async def test_error_without_a_running_gateway_says_how_to_start_one(
     try_command: Try, tmp_path: Path, unused_tcp_port: int
 ) -> None:
     result = await try_command()

@@ -202,7 +202,7 @@ def test_a_missing_record_is_reported_by_its_number() -> None:
     assert (fault.sequence, fault.kind) == (10, "missing")
 
 
-def test_a_rewritten_chain_is_placed_between_the_checkpoints_around_it() -> None:
+def test_fault_of_a_rewritten_chain_names_the_records_between_two_checkpoints() -> None:
     body = entry(999).body()
     records = sealed_again([*CHAIN[:29], CHAIN[29]._replace(body=body), *CHAIN[30:]])
     verdict = check_chain(records, checkpoint(CHAIN[19]), checkpoint(CHAIN[39]), checkpoint(CHAIN[59]))

@@ -115,7 +115,7 @@ async def test_writes_are_committed_while_other_commits_are_in_progress(open_tes
         assert all([await here.connections.get(ref) for ref in REFS])
 
 
-async def test_many_writers_at_once_are_all_reported(open_test_store: StoreOpener) -> None:
+async def test_writes_of_many_simultaneous_writers_are_all_reported(open_test_store: StoreOpener) -> None:
     stores = [await open_test_store() for _ in range(3)]
     reader = await open_test_store()
     refs = REFS

@@ -50,7 +50,7 @@ async def all_rows(server: PostgresServer, url: str) -> dict[str, list[str]]:
     }
 
 
-async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
+async def test_a_wrong_key_is_refused_immediately_and_nothing_changes(
     open_test_store: StoreOpener, url: str, postgres_server: PostgresServer
 ) -> None:
     store = await open_test_store()
@@ -153,7 +153,7 @@ async def test_text_that_is_not_unicode_is_refused(postgres_server: PostgresServ
     assert "ENCODING 'UTF8'" in await opening_error(postgres_server.url("narrow"))
 
 
-async def test_several_stores_may_open_an_empty_database_at_once(empty_database: str) -> None:
+async def test_several_stores_can_open_an_empty_database_at_the_same_time(empty_database: str) -> None:
     """The nodes create the tables one after the other. The order does not matter."""
     opening = [open_store(empty_database, Keyring([KEY]), environments={"dev", "prod"}) for _ in range(4)]
     stores: list[Store] = await asyncio.gather(*opening)

@@ -161,7 +161,7 @@ async def test_put_concurrent_with_deletes_never_fails(open_test_store: StoreOpe
     assert made + made_too == gone + left
 
 
-async def test_a_flow_that_two_nodes_consume_at_once_is_used_by_one(open_test_store: StoreOpener) -> None:
+async def test_flow_that_two_nodes_consume_at_the_same_time_is_used_by_one(open_test_store: StoreOpener) -> None:
     from tests.gateway.store.test_pending_authorizations import flow
 
     stores = [await open_test_store() for _ in range(3)]

@@ -37,7 +37,9 @@ async def stop_with_connection(running: RunningGateway, tracker: Tracker) -> Pat
     return file_of(running)
 
 
-async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
+async def test_list_from_a_damaged_database_reports_the_damage_without_retry_after(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     overwrite_pages(await stop_with_connection(running, tracker), "connections")
     await running.start()
     with capture_logs() as logged:

@@ -300,7 +300,7 @@ async def test_all_seal_under_the_key_that_another_process_made_meanwhile(open_t
     assert keys != {old.credential.ciphertext[1:9]}
 
 
-async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -> None:
+async def test_data_key_made_in_a_commit_seals_the_later_writes_of_the_commit(store: Store) -> None:
     old, _ = await store.connections.put(new(), now=NOW)
     async with hold_writes(store) as tasks:
         tasks.append(put(store, "a"))

@@ -234,7 +234,7 @@ async def test_backup_by_root_leaves_the_time_of_the_backup_to_the_gateways_user
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write a file of another user")
-async def test_backup_by_root_gives_away_no_file_behind_a_link(
+async def test_backup_by_root_changes_the_owner_of_no_linked_file(
     open_test_store: StoreOpener, path: Path, copy: Path
 ) -> None:
     await (await open_test_store()).close()

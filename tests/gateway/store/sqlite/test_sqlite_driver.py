@@ -158,7 +158,7 @@ async def test_a_commit_that_fails_is_reported_to_the_last_statement(engines: En
         assert list((await db.execute(text("SELECT owner FROM owned"))).scalars()) == [1]
 
 
-async def test_many_rows_are_written_at_once_and_read_in_order(engines: Engines) -> None:
+async def test_many_rows_are_written_in_one_batch_and_read_in_order(engines: Engines) -> None:
     names = [f"n{number:04}" for number in range(1000)]
     async with engines.writer.begin() as db:
         await db.execute(text("INSERT INTO things (name) VALUES (:name)"), [{"name": name} for name in names])
