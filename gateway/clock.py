@@ -122,8 +122,10 @@ class ProviderDates:
         HINT_FROM_S from the value logged last (at first 0).
         """
         try:
-            shown = parsedate_to_datetime(date[:64])
-            self._ranges.append(((shown - received).total_seconds(), (shown - sent_at).total_seconds() + 1))
+            provider_time = parsedate_to_datetime(date[:64])
+            self._ranges.append(
+                ((provider_time - received).total_seconds(), (provider_time - sent_at).total_seconds() + 1)
+            )
         except (ValueError, TypeError, OverflowError):
             return False
         if abs(self.seconds - self._reported_s) <= HINT_FROM_S:

@@ -22,10 +22,10 @@ def nearest(name: str, known_names: Iterable[str]) -> str | None:
 
     if len(name) > MAX_NAME_CHARS:
         return None
-    given = _fold(name)
+    folded = _fold(name)
     best, best_ratio = None, MIN_SIMILARITY
     for candidate in known_names:
-        matcher = SequenceMatcher(None, _fold(candidate), given)
+        matcher = SequenceMatcher(None, _fold(candidate), folded)
         if matcher.real_quick_ratio() >= best_ratio and matcher.quick_ratio() >= best_ratio:
             ratio = matcher.ratio()
             if ratio >= best_ratio and (best is None or ratio > best_ratio):

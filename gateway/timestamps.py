@@ -42,6 +42,6 @@ def parse_time_or_age(text: str, now: datetime) -> datetime | None:
 
     Return None for any other text.
     """
-    if (back := parse_duration(text)) is not None:
-        return now - back
+    if (age := parse_duration(text)) is not None:
+        return now - age
     return parse_time(text)

@@ -83,15 +83,15 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
     base = _base_url(request[CONNECTION], request[PROXY_OPTIONS].base_url)
     target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
     called_by = request.get(CAPABILITY)
-    mount, token, shown = route_prefix(request), "", None
+    mount, token, mount_text = route_prefix(request), "", None
     if called_by is not None:
-        mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
+        mount, token, mount_text = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,
         host=base.host,
         port=base.port,
-        target=provider_target(request[CONNECTION], base, target, mount, shown),
+        target=provider_target(request[CONNECTION], base, target, mount, mount_text),
         headers=CIMultiDict(headers.request_fields(from_wire(request.raw_headers), token)),
         base_path=base.path,
     )
@@ -125,10 +125,10 @@ def _base_url(opened: OpenedConnection, override: ParsedUrl | None) -> ParsedUrl
     allowed = opened.allowed_origins | {own.origin}
     if not covers(allowed, override.origin):
         plain = "" if override.scheme == "https" else ", and its network to egress.allow, because it is plain http"
-        shown = allowed if opened.secret_base is None else allowed - {own.origin}
+        allowed_names = allowed if opened.secret_base is None else allowed - {own.origin}
         raise InvalidRequest(
             "base_url_override_not_allowed",
-            f"Base-Url-Override {override.origin} is not allowed; allowed: {', '.join(sorted(shown)) or 'none'}. "
+            f"Base-Url-Override {override.origin} is not allowed; allowed: {', '.join(sorted(allowed_names)) or 'none'}. "
             f"To allow it, add it to allowed_origins of the integration{plain}.",
         )
     return override

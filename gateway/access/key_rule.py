@@ -86,7 +86,7 @@ def parse_rule(text: str) -> KeyRule:
     """
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
-    written, with_body, what = before.partition(WITH)
+    written, with_body, body_text = before.partition(WITH)
     path = _without_placeholders(written, name) if named_as else written
     if len(text) > MAX_RULE_LENGTH:
         raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
@@ -104,14 +104,14 @@ def parse_rule(text: str) -> KeyRule:
         raise ValueError("may hold '**' once")
     if (fault := path_ambiguity(path.replace("*", "x"))) is not None:
         raise ValueError(f"can never match, since a path that {fault} is refused")
-    body = _body_rule(what, named, name) if with_body else None
+    body = _body_rule(body_text, named, name) if with_body else None
     return KeyRule(text, named, path, name, written, body)
 
 
-def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule:
+def _body_rule(body_text: str, methods: frozenset[str] | None, name: str) -> BodyRule:
     if methods != frozenset(("POST",)):
         raise ValueError("must have POST as its only method, since 'with' is about the body")
-    body = parse_body_rule(what)
+    body = parse_body_rule(body_text)
     if name and body.kind == "tools":
         raise ValueError("stands for several tools, so it cannot have a name: leave 'as' out")
     return body
@@ -158,7 +158,7 @@ def path_matcher(path_pattern: str) -> Callable[[str], object]:
     front = _Part(before, ends_open=bool(deep))
     if not front.further and not after:  # nearly every rule needs only one regular expression
         return front.first.match if deep else front.first.fullmatch
-    back = _Part(after[::-1], ends_open=True) if "*" in after else None
+    end_part = _Part(after[::-1], ends_open=True) if "*" in after else None
 
     def matches(path: str) -> Literal[True] | None:
         end = front.end(path)
@@ -166,10 +166,10 @@ def path_matcher(path_pattern: str) -> Callable[[str], object]:
             return None
         if not deep:
             fits = end == len(path)
-        elif back is None:
+        elif end_part is None:
             fits = path.endswith(after, end)
         else:
-            fits = 0 <= back.end(path[::-1]) <= len(path) - end
+            fits = 0 <= end_part.end(path[::-1]) <= len(path) - end
         return fits or None
 
     return matches

@@ -122,7 +122,7 @@ def audit_record_json(stored: ChainedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: the members of the record, and its place in the hash
     chain."""
     members: dict[str, Any] = stored.as_json()
-    what = members.get("object", {})
+    target = members.get("object", {})
     body: responses.AuditRecord = {
         "sequence": stored.sequence,
         "hash": stored.hash,
@@ -132,9 +132,9 @@ def audit_record_json(stored: ChainedRecord) -> responses.AuditRecord:
         "actor": members.get("actor", {}),
         "address": members.get("address"),
         "environment": stored.columns.environment or None,
-        "provider_config_key": what.get("integration"),
-        "connection_id": what.get("connection"),
-        "key_id": what.get("key_id"),
+        "provider_config_key": target.get("integration"),
+        "connection_id": target.get("connection"),
+        "key_id": target.get("key_id"),
         "end_user": members.get("end_user"),
         "request_id": members.get("request_id"),
         "detail": members.get("detail", {}),

@@ -71,14 +71,14 @@ async def import_connection(request: web.Request) -> web.Response:
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
     revealed = caller.policy.allows(READ_CONNECTION_CREDENTIALS)
-    shown = full_connection_json(
+    connection_json = full_connection_json(
         runtime.store, connection, credentials=revealed, with_refresh_token=True, times_in_z=True
     )
     if warnings:
-        shown["warnings"] = [
+        connection_json["warnings"] = [
             {"code": warning.code, "message": warning.message, "path": list(warning.path)} for warning in warnings
         ]
-    return web.json_response(shown, status=201)
+    return web.json_response(connection_json, status=201)
 
 
 @needs("environment:connections:create", limits=True)

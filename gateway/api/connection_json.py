@@ -29,13 +29,13 @@ def listed_connection_json(connection: Connection) -> responses.ListedConnection
 
 
 def connection_state_json(connection: Connection) -> responses.ConnectionState:
-    shown = _common_members(connection)
+    members = _common_members(connection)
     return {
-        "connection_id": shown["connection_id"],
-        "provider_config_key": shown["provider_config_key"],
-        "provider": shown["provider"],
-        "state": shown["state"],
-        "errors": shown["errors"],
+        "connection_id": members["connection_id"],
+        "provider_config_key": members["provider_config_key"],
+        "provider": members["provider"],
+        "state": members["state"],
+        "errors": members["errors"],
     }
 
 
@@ -72,7 +72,7 @@ def full_connection_json(
 
 
 def _common_members(connection: Connection) -> responses.AnyConnection:
-    noted, account = connection.failure, connection.account
+    failure, account = connection.failure, connection.account
     return {
         "id": connection.id,
         "connection_id": connection.ref.connection_id,
@@ -83,7 +83,7 @@ def _common_members(connection: Connection) -> responses.AnyConnection:
         "keep_alive_at": timestamp_with_offset(connection.life.keep_alive_at)
         if connection.life.keep_alive_at
         else None,
-        "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
+        "errors": [{"type": "auth", "log_id": f"{failure.code} {iso(failure.at)}"}] if failure else [],
         "end_user": end_user_json(connection.end_user),
         "account": {"id": account.id, "label": account.label} if account.label or account.id else None,
         "tags": dict(connection.tags),

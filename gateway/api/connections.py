@@ -193,8 +193,10 @@ async def get_connection(request: web.Request) -> web.Response:
     if not readable:  # a key that may create connect sessions but not read connections
         return web.json_response(connection_state_json(connection), headers=headers)
     if revealed:  # the read is recorded first: if recording fails, no credential is returned
-        what = {"refresh_token": True} if with_refresh_token else {}
-        await runtime.store.connections.record_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
+        detail = {"refresh_token": True} if with_refresh_token else {}
+        await runtime.store.connections.record_read(
+            [connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **detail
+        )
     shown = full_connection_json(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
         await add_history(shown, runtime, generation, connection)

@@ -65,12 +65,12 @@ class Form:
         return web.json_response(body)
 
     def _read_form(self, body: bytes, provider: Provider) -> dict[str, Any]:
-        given = parse_body(body) if body else {}
-        if not isinstance(given, dict):
+        form = parse_body(body) if body else {}
+        if not isinstance(form, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
         names |= set(CERTIFICATE_FIELDS) if provider.require_client_certificate else set()
-        unknown = [name for name in given if name not in names and name != "type"]
+        unknown = [name for name in form if name not in names and name != "type"]
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,)) for name in unknown
         ]
@@ -79,9 +79,9 @@ class Form:
         if issues:
             raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
         if self.mode == "OAUTH2_CC":
-            _check_client(given, provider)
-        override = {CLIENT_OVERRIDES[name]: text for name, text in given.items() if name in CLIENT_OVERRIDES}
-        typed = {name: value for name, value in given.items() if name not in CLIENT_OVERRIDES and name != "type"}
+            _check_client(form, provider)
+        override = {CLIENT_OVERRIDES[name]: text for name, text in form.items() if name in CLIENT_OVERRIDES}
+        typed = {name: value for name, value in form.items() if name not in CLIENT_OVERRIDES and name != "type"}
         return {**typed, **({"config_override": override} if override else {})}
 
 

@@ -53,10 +53,10 @@ async def ready(request: web.Request) -> web.Response:
 async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses.Readiness]:
     """Return the status and the body of ``/ready``. `required`: return 503 also for a problem of the store and for a
     refused clock."""
-    away = runtime.serving and await is_store_away(runtime)
-    store = _store_fault(runtime, away=away)
+    store_away = runtime.serving and await is_store_away(runtime)
+    store = _store_fault(runtime, away=store_away)
     offset = clock.offset
-    serves = runtime.serving and (not away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
+    serves = runtime.serving and (not store_away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
     if required and (store or (offset.is_reported and offset.is_refused)):
         serves = False
     body = responses.Readiness(result="ok" if serves else "not ready")

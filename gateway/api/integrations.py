@@ -136,7 +136,7 @@ async def patch_integration(request: web.Request) -> web.Response:
     ]
     faults += await _rename_issues(runtime, generation, integration, body.unique_key)
     _raise_if_any(faults)
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "integration_id": body.unique_key,
         "display_name": body.display_name,
         "forward_webhooks": body.forward_webhooks,
@@ -146,7 +146,7 @@ async def patch_integration(request: web.Request) -> web.Response:
     }
     changed = {
         **fields_from_credentials(body.credentials),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in changes.items() if value is not None},
     }
     stored = await runtime.api_integrations.change(integration, replace(integration, **changed))
     if stored is None:
@@ -236,10 +236,10 @@ def _declared_at(generation: Generation, environment: str, key: str) -> str:
 
 
 def _key_in_use_issue(generation: Generation, environment: str, key: str) -> Issue:
-    there = generation.integrations.find(environment, key)
-    if there is None:
+    existing = generation.integrations.find(environment, key)
+    if existing is None:
         why = "is being deleted with its connections; try again when that is done, or use another key"
-    elif there.managed_row is None:
+    elif existing.managed_row is None:
         why = f"is declared at {_declared_at(generation, environment, key)}"
     else:
         why = "exists already; PATCH changes it"

@@ -89,10 +89,10 @@ async def create_key(request: web.Request) -> web.Response:
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    wish, environment = requested_key(body), request[ENVIRONMENT].name
-    text, key = await runtime.issuer.create(wish, environment, describe_requester(caller.key), caller)
+    requested, environment = requested_key(body), request[ENVIRONMENT].name
+    text, key = await runtime.issuer.create(requested, environment, describe_requester(caller.key), caller)
     shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
-    if warnings := key_warnings(wish, environment, generation, caller.policy):
+    if warnings := key_warnings(requested, environment, generation, caller.policy):
         shown["warnings"] = warnings
     return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
 

@@ -40,12 +40,12 @@ def check_fixed_values(
     check_webhook(policy, fixed["webhook_url_override"])
     for key, default in fixed["defaults"].items():
         integration = generation.integrations.find(environment.name, key)
-        what = next(_fixed_members(generation, integration, default), None)
-        if what is None:
+        member = next(_fixed_members(generation, integration, default), None)
+        if member is None:
             continue
         if reconnects and policy.limits_connections:
             raise beyond_limits_error("it cannot change the settings of an existing connection")
-        _require_configure(policy, f"integrations_config_defaults.{key}.{what}")
+        _require_configure(policy, f"integrations_config_defaults.{key}.{member}")
 
 
 def check_webhook(policy: Policy, url: str | None) -> None:

@@ -44,8 +44,8 @@ def _database_samples(store: Store) -> Iterator[Sample]:
     for access, number in waits.accesses.items():
         yield ("gateway_database_accesses_total", access), number
         yield ("gateway_database_wait_seconds_total", access), waits.seconds[access]
-    for what, at in store.pruned_at.items():
-        yield ("gateway_prune_success_timestamp_seconds", what), at.timestamp()
+    for table, at in store.pruned_at.items():
+        yield ("gateway_prune_success_timestamp_seconds", table), at.timestamp()
     backed_up_at = store.backed_up_at()
     if backed_up_at is not None:
         yield ("gateway_backup_success_timestamp_seconds",), backed_up_at.timestamp()

@@ -136,5 +136,5 @@ def _file_name(running: Config) -> Path:
     the configuration is not from a file."""
     if running.path is None:
         raise Faults([Fault("configuration", "was given in Python; pass a new one to `gateway.reload`")])
-    given = Path(running.document.name or running.path)
-    return given if given.absolute() == running.path else running.path
+    name = Path(running.document.name or running.path)
+    return name if name.absolute() == running.path else running.path

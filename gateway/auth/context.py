@@ -48,9 +48,9 @@ def fill_url(
 def chosen_alternative(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
     """Return the first of the entry's `alternatives` for `key` that the settings in `config` fill completely. If there
     is no such alternative, return `template`."""
-    given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
+    filled = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
     forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
-    return next((form for form, needed in forms if needed and needed <= given), template)
+    return next((form for form, needed in forms if needed and needed <= filled), template)
 
 
 def template_values(

@@ -87,8 +87,8 @@ def register_client(
     """
     chosen = context.provider.token_request_auth_method
     supported = (method for method in CATALOG_METHODS if methods is None or method in methods)
-    wanted = REGISTERED_METHODS.get(chosen or "") or next(supported, "client_secret_basic")
-    metadata: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
+    auth_method = REGISTERED_METHODS.get(chosen or "") or next(supported, "client_secret_basic")
+    metadata: dict[str, Any] = {**_metadata(context, auth_method), **({"scope": " ".join(scopes)} if scopes else {})}
     reply = yield encode_call("POST", url, {"Accept": "application/json"}, metadata, "json")
     response = accepted_response(reply)
     client_id, secret = response.get("client_id"), response.get("client_secret")
@@ -99,9 +99,9 @@ def register_client(
         return DynamicClient(client_id)
     # If the response has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
     # client_secret_basic (RFC 7591 §2).
-    assumed = wanted if wanted != "none" else "client_secret_basic"
-    given = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
-    return DynamicClient(client_id, secret, chosen or given)
+    assumed = auth_method if auth_method != "none" else "client_secret_basic"
+    method_name = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
+    return DynamicClient(client_id, secret, chosen or method_name)
 
 
 class McpOAuth2(OAuth2):
@@ -118,12 +118,14 @@ class McpOAuth2(OAuth2):
     ) -> Dialogue[ConsentRedirect]:
         server = yield from self._server(context)
         client = yield from self._client(context, server, authorization)
-        wanted = (
+        requested = (
             authorization if authorization.scopes or context.scopes else replace(authorization, scopes=server.scopes)
         )
-        wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
+        requested = replace(
+            requested, params={name: text for name, text in requested.params.items() if name != "resource"}
+        )
         known = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
-        redirect = yield from super().start_consent(_complete_context(context, known), wanted)
+        redirect = yield from super().start_consent(_complete_context(context, known), requested)
         return ConsentRedirect(redirect.url, {**redirect.kept, **known})
 
     def finish_consent(
@@ -234,12 +236,12 @@ def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> Au
         }
     )
     client = discovered.get("client")
-    shown = None
+    registered_client = None
     if client and client["client_id"] != context.integration.client_id:
-        shown = OAuthClient(
+        registered_client = OAuthClient(
             client["client_id"], Secret(client["client_secret"]) if client.get("client_secret") else None
         )
-    return replace(context, provider=completed, entry=context.entry or entry, registered=shown)
+    return replace(context, provider=completed, entry=context.entry or entry, registered=registered_client)
 
 
 def _auth_method(server: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ def authorization(
         parameters,  # lazy import, as below: few workers ever sign, and the module costs 2 MB per worker
     )
 
-    given = {
+    protocol = {
         "oauth_consumer_key": keys.client_key,
         "oauth_signature_method": keys.method,
         "oauth_timestamp": str(timestamp if timestamp is not None else int(clock.now().timestamp())),
@@ -103,7 +103,7 @@ def authorization(
         **({"oauth_token": keys.token} if keys.token else {}),
         **(extra or {}),
     }
-    sent = [*given.items(), ("oauth_signature", oauth_signature(keys, method, url, form, given))]
+    sent = [*protocol.items(), ("oauth_signature", oauth_signature(keys, method, url, form, protocol))]
     headers = parameters.prepare_headers(sent, {}, realm=keys.realm)
     return str(headers["Authorization"])
 

@@ -261,8 +261,8 @@ def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any])
     if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:
         return 0
     now = clock.now()
-    left = ends - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
-    return math.ceil(left.total_seconds()) if now < ends and left > timedelta(0) else 0
+    remaining = ends - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
+    return math.ceil(remaining.total_seconds()) if now < ends and remaining > timedelta(0) else 0
 
 
 def check_response(provider: Provider, consent_url: str, query: Mapping[str, str]) -> None:

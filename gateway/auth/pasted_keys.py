@@ -58,8 +58,12 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # the provider decides the key length
             if text.lstrip().startswith("{"):
-                given = json.loads(text)
-                return jwk.RSAKey.import_key(rsa_key_in(given)) if kind is jwk.RSAKey else kind.import_key(given)
+                jwk_members = json.loads(text)
+                return (
+                    jwk.RSAKey.import_key(rsa_key_in(jwk_members))
+                    if kind is jwk.RSAKey
+                    else kind.import_key(jwk_members)
+                )
             if kind is jwk.OctKey:
                 return jwk.OctKey.import_key(hmac_secret(text, encoding))
             return kind.import_key(private_key_in(wrapped_pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
@@ -110,14 +114,14 @@ def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, 
     Records an error if certificate and key do not match. If the provider requires mutual TLS, a missing certificate or
     key is also an error.
     """
-    given = {name: fields.text(name, limit=MAX_TYPED_CHARS, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
-    certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]
+    texts = {name: fields.text(name, limit=MAX_TYPED_CHARS, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
+    certificate, key = texts[CERTIFICATE], texts[PRIVATE_KEY]
     if provider.require_client_certificate and not (certificate and key):
         fields.fault(CERTIFICATE, f"This provider requires mutual TLS: give {CERTIFICATE} and {PRIVATE_KEY}.")
     elif certificate:
-        given = {CERTIFICATE: wrapped_pem(certificate), PRIVATE_KEY: wrapped_pem(key)}
+        texts = {CERTIFICATE: wrapped_pem(certificate), PRIVATE_KEY: wrapped_pem(key)}
         try:
-            check_identity(given[CERTIFICATE], given[PRIVATE_KEY])
+            check_identity(texts[CERTIFICATE], texts[PRIVATE_KEY])
         except BadKey as fault:
             fields.fault(CERTIFICATE, f"{str(fault)[:1].upper()}{str(fault)[1:]}.")
-    return {name: text for name, text in given.items() if text}
+    return {name: text for name, text in texts.items() if text}

@@ -72,5 +72,5 @@ def username_token(username: str, password: str, nonce: str, created: datetime) 
     at = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # The profile requires SHA-1; the password is the secret part of the input.
     digest = hashlib.sha1(f"{nonce}{at}{password}".encode(), usedforsecurity=False).hexdigest()
-    shown = base64.b64encode(digest.encode()).decode("ascii")
-    return f'UsernameToken Username="{username}", PasswordDigest="{shown}", Nonce="{nonce}", Created="{at}"'
+    password_digest = base64.b64encode(digest.encode()).decode("ascii")
+    return f'UsernameToken Username="{username}", PasswordDigest="{password_digest}", Nonce="{nonce}", Created="{at}"'

@@ -41,10 +41,10 @@ def check_fixed_settings(context: AuthContext, guard: Guard, settings: Mapping[s
 
 def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]) -> None:
     provider, template = context.provider, context.template(key)
-    given = {name for name in context.config if f"{SETTING_PREFIX}{name}" in placeholders(template)}
-    if not given:
+    names = {name for name in context.config if f"{SETTING_PREFIX}{name}" in placeholders(template)}
+    if not names:
         return
-    rules = {name: rule for name, rule in provider.connection_config.items() if name in given or rule.default_value}
+    rules = {name: rule for name, rule in provider.connection_config.items() if name in names or rule.default_value}
     missing: tuple[str, ...] = ()
     try:
         try:
@@ -56,11 +56,11 @@ def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]
             url = render_url(template, {**settings, **context.config}, rules, stand_ins)
     except BadValue as fault:
         name = fault.name.removeprefix(SETTING_PREFIX)
-        if name in given:
+        if name in names:
             raise _setting_error(path, name, f"The setting '{name}' cannot be used: {fault.why}.") from fault
         return
     setting = open_setting(provider, template)
-    if missing or setting not in given or key == BROWSER_URL_FIELD:
+    if missing or setting not in names or key == BROWSER_URL_FIELD:
         return
     parts = urlsplit(url)
     try:

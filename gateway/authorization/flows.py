@@ -222,7 +222,7 @@ class Flows:
         prepared = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        wish = AuthorizationRequestInput(
+        consent_request = AuthorizationRequestInput(
             state=state,
             scopes=prepared.scopes,
             override=options.override,
@@ -232,7 +232,7 @@ class Flows:
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        redirect = await self._start_consent(prepared.mode, prepared.context, wish)
+        redirect = await self._start_consent(prepared.mode, prepared.context, consent_request)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),

@@ -262,9 +262,9 @@ class ScopesNeeded:
 
         To satisfy the requirements, one scope of each returned group must be added.
         """
-        held = set(granted)
+        granted_scopes = set(granted)
         groups = (*((scope,) for scope in self.all_of), *self.any_of)
-        return tuple(group for group in groups if not held.intersection(group))
+        return tuple(group for group in groups if not granted_scopes.intersection(group))
 
     def unneeded_scopes(self, granted: Sequence[str]) -> tuple[str, ...]:
         """Return the scopes in `granted` that no operation names. An operation in `unstated` can still need a scope."""

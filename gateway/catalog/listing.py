@@ -89,8 +89,8 @@ class Listing:
         found = [row for row in self._rows if row.matches(query)]
         if query.limit is None or len(found) <= query.limit:
             return self._page(found, None)
-        shown = found[: query.limit]
-        return self._page(shown, cursor_after(shown[-1].name))
+        page = found[: query.limit]
+        return self._page(page, cursor_after(page[-1].name))
 
     def _page(self, rows: list[_Row], next_cursor: str | None) -> ListingBody:
         data = b'{"data":[' + b",".join(row.content for row in rows) + b"]"

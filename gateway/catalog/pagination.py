@@ -137,9 +137,9 @@ def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingSch
     """Return the candidates that are complete. Raises InvalidPagination if no candidate is complete."""
     schemes: list[PagingScheme] = []
     faults: list[str] = []
-    for given in candidates:
+    for candidate in candidates:
         try:
-            schemes.append(_parse_scheme(given))
+            schemes.append(_parse_scheme(candidate))
         except InvalidPagination as wrong:
             faults += wrong.faults
     if not schemes:

@@ -345,8 +345,8 @@ def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:
     for index in range(len(parts) - 1, -1, -1):
         part = parts[index]
         if isinstance(part, str) and "," in part:
-            before, _, behind = part.rpartition(",")
+            before, _, after = part.rpartition(",")
             first = (*parts[:index], before.rstrip()) if before.rstrip() else parts[:index]
-            second = (behind.lstrip(), *parts[index + 1 :]) if behind.lstrip() else parts[index + 1 :]
+            second = (after.lstrip(), *parts[index + 1 :]) if after.lstrip() else parts[index + 1 :]
             return Template(first), Template(second)
     raise TemplateError(f"{function} takes two arguments: '${{{function}(message, key)}}'")

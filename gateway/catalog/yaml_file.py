@@ -76,29 +76,29 @@ def read_yaml(path: Path, *, max_bytes: int = MAX_FILE_BYTES, max_values: int = 
 
     Raises UnreadableFile if the file is missing, not UTF-8, not YAML, too large or empty.
     """
-    shown = shown_path(path)
+    path_text = shown_path(path)
     try:
         raw = path.read_bytes()
     except OSError as wrong:
-        raise UnreadableFile(CatalogFault(f"{shown}:1", f"cannot be read: {wrong.strerror}")) from None
+        raise UnreadableFile(CatalogFault(f"{path_text}:1", f"cannot be read: {wrong.strerror}")) from None
     if len(raw) > max_bytes:
         raise UnreadableFile(
-            CatalogFault(f"{shown}:1", f"is larger than {max_bytes // 1024} KiB, too large for one entry")
+            CatalogFault(f"{path_text}:1", f"is larger than {max_bytes // 1024} KiB, too large for one entry")
         )
     try:
         # ``no`` stays text, because it can mean Norway. Merge keys are off: `authoring.conversion` expands ``<<`` itself.
         document = read_document(decode_utf8(raw), Dialect(max_values, yes_is_true=False, merges=False))
     except UnreadableText as wrong:
-        raise UnreadableFile(CatalogFault(f"{shown}:{wrong.line}", wrong.message)) from None
+        raise UnreadableFile(CatalogFault(f"{path_text}:{wrong.line}", wrong.message)) from None
     if document.tree is None:
         raise UnreadableFile(
-            CatalogFault(f"{shown}:1", "is empty; write display_name, categories, auth_mode and proxy")
+            CatalogFault(f"{path_text}:1", "is empty; write display_name, categories, auth_mode and proxy")
         )
-    return CatalogDocument(shown, document)
+    return CatalogDocument(path_text, document)
 
 
 def shown_path(path: Path) -> str:
     """Return `path` for display: relative if it is below the current folder, else absolute."""
     full = path.absolute()
-    here = Path.cwd()
-    return str(full.relative_to(here) if full.is_relative_to(here) else full)
+    folder = Path.cwd()
+    return str(full.relative_to(folder) if full.is_relative_to(folder) else full)

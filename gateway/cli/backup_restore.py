@@ -43,9 +43,9 @@ def _refuse_postgresql(url: str, other_command: str, how: str) -> None:
         return
     user, _, host = parts.netloc.rpartition("@")
     bare = f"{user.partition(':')[0]}@{host}" if user else host
-    shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
+    url_text = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
     condition = f", {how}" if how else ""
-    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {other_command.format(url=shown)}"
+    message = f"The store is PostgreSQL. Use its own tools instead{condition}: {other_command.format(url=url_text)}"
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 
@@ -87,8 +87,8 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         }
         print(json.dumps({"ok": True, **report}))
     else:
-        held, size = counted(backup.connections, "connection"), counted(backup.size_bytes, "byte")
-        print(f"{target}: {held} as of {backup.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
+        connections, size = counted(backup.connections, "connection"), counted(backup.size_bytes, "byte")
+        print(f"{target}: {connections} as of {backup.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         if not backup.recorded:
             print(
                 "The audit trail has no record of this backup: the database could not be written, or is of an older version.",

@@ -310,8 +310,8 @@ def _report(
 ) -> str:
 
     typed = program()
-    given = shlex.quote(str(file))
-    keys = "\n".join(f"  {folder / name}{'  (kept)' if there else ''}" for name, there in kept.items())
+    path = shlex.quote(str(file))
+    keys = "\n".join(f"  {folder / name}{'  (kept)' if is_kept else ''}" for name, is_kept in kept.items())
     page = (provider.setup_guide_url or provider.docs) if provider else None
     where = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
     needed = variables(text)
@@ -332,6 +332,6 @@ Register this callback URL {where}:
 Next:
   1. Back up {folder / "encryption_key"} apart from the database, and keep both keys out of version control.
   2. {declare}
-  3. {typed} check -c {given}
-  4. {typed} serve -c {given}
-  5. {typed} doctor -c {given}   finds problems that would keep a user from connecting"""
+  3. {typed} check -c {path}
+  4. {typed} serve -c {path}
+  5. {typed} doctor -c {path}   finds problems that would keep a user from connecting"""

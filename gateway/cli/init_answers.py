@@ -87,8 +87,8 @@ def free_port(host: str) -> int:
 
     If `MAX_PORTS_TRIED` ports in a row are in use, return `DEFAULT_PORT`.
     """
-    tried = range(DEFAULT_PORT, DEFAULT_PORT + MAX_PORTS_TRIED)
-    return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
+    ports = range(DEFAULT_PORT, DEFAULT_PORT + MAX_PORTS_TRIED)
+    return next((port for port in ports if not is_taken(host, port)), DEFAULT_PORT)
 
 
 def is_taken(host: str, port: int) -> bool:

@@ -75,7 +75,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **opt
         sys.exit(0)  # Ctrl-C is how --follow ends, as the text of the option says
 
 
-async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
+async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[str, Any]) -> "OperationFilter":
     """Return the filter for the command's options. `given`: the options by name. Raises UsageError."""
     from dataclasses import replace
 
@@ -85,35 +85,35 @@ async def _build_filter(runtime: "Runtime", environment: str, given: Mapping[str
     from gateway.timestamps import parse_time_or_age
 
     now = clock.now()
-    moments = {name: parse_time_or_age(given[name], now) for name in ("since", "until") if given[name]}
+    moments = {name: parse_time_or_age(options[name], now) for name in ("since", "until") if options[name]}
     for name, found in moments.items():
         if found is None:
             raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-    status = status_range(given["status"]) if given["status"] else None
-    if given["status"] and status is None:
+    status = status_range(options["status"]) if options["status"] else None
+    if options["status"] and status is None:
         raise click.UsageError("--status takes a status such as 404, or a class such as 4xx.")
     filters = OperationFilter(
         environment,
         since=moments.get("since"),
         until=moments.get("until"),
-        kind=given["kind"],
-        integration_id=given["integration"],
-        connection_id=given["connection"],
-        key_ids=single_or_any_set(given["key"]),
+        kind=options["kind"],
+        integration_id=options["integration"],
+        connection_id=options["connection"],
+        key_ids=single_or_any_set(options["key"]),
         status=status,
-        failed=given["failed"] or None,
-        error_codes=single_or_any_set(given["code"]),
-        path=given["path"],
-        text=given["text"],
-        tool=given["tool"],
-        request_id=given["request"],
-        trace_id=given["trace"],
-        before=given["cursor"],
-        limit=given["limit"],
+        failed=options["failed"] or None,
+        error_codes=single_or_any_set(options["code"]),
+        path=options["path"],
+        text=options["text"],
+        tool=options["tool"],
+        request_id=options["request"],
+        trace_id=options["trace"],
+        before=options["cursor"],
+        limit=options["limit"],
     )
-    if given["end_user"] is None:
+    if options["end_user"] is None:
         return filters
-    reached = await matching_connections(runtime.store, filters, end_user_id=given["end_user"])
+    reached = await matching_connections(runtime.store, filters, end_user_id=options["end_user"])
     if reached is None:
         raise click.UsageError(TOO_MANY_MATCHES)
     return replace(filters, connections=reached)

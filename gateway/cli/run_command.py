@@ -124,8 +124,8 @@ def _set_operator() -> None:
         user = getpass.getuser()
     except (KeyError, OSError):  # the user id has no name, as in some containers
         user = str(os.getuid())
-    if behind := os.environ.get("SUDO_USER"):
-        user = f"{user} (sudo by {behind})"
+    if sudo_user := os.environ.get("SUDO_USER"):
+        user = f"{user} (sudo by {sudo_user})"
     context = click.get_current_context(silent=True)
     current_actor.set(
         AuditActor("operator", name=user[:100], command="" if context is None else context.command_path[:100])
@@ -171,8 +171,8 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     _set_operator()
     config, left_out = await asyncio.to_thread(partial(_load_and_check, file, **options))
-    given = check_configuration(config, examine_catalog(config, left_out))
-    async with open_runtime(given) as runtime:
+    checked = check_configuration(config, examine_catalog(config, left_out))
+    async with open_runtime(checked) as runtime:
         return await work(runtime)
 
 
@@ -259,7 +259,7 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    rich_table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        shown.add_row(*map(one_line, row))
-    Console(width=None if sys.stdout.isatty() else 400, markup=False).print(shown)
+        rich_table.add_row(*map(one_line, row))
+    Console(width=None if sys.stdout.isatty() else 400, markup=False).print(rich_table)

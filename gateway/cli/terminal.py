@@ -39,8 +39,8 @@ def program() -> str:
     path = which("gateway")
     if path and started.exists() and started.samefile(path):
         return "gateway"
-    here = started.absolute()
-    return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
+    command = started.absolute()
+    return shlex.quote(str(command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command))
 
 
 def configuration_option(file: Path | None) -> str:

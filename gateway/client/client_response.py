@@ -91,13 +91,13 @@ class AsyncStream:
 
     async def several_lines(self) -> AsyncIterator[list[bytes]]:
         """Yield lists of lines. Each list has the complete lines received after the previous list. Raises CutShort."""
-        held = b""
+        buffer = b""
         async for piece in self:
-            *lines, held = (held + piece).split(b"\n")
+            *lines, buffer = (buffer + piece).split(b"\n")
             if lines:
                 yield lines
-        if held:
-            yield [held]
+        if buffer:
+            yield [buffer]
 
     async def whole(self) -> Response:
         """Return the response with its body.

@@ -431,19 +431,19 @@ class ConnectionCache:
 
         A row that cannot be read is read again at each run of the feed, until `sweep` drops the row.
         """
-        left: dict[ConnectionRef, None] = {}
+        remaining: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
             has_integration = self._entries.get(ref)
             if has_integration is None or has_integration.connection.mark == mark:
                 self.feed.unread.pop(ref, None)
             else:
-                left[ref] = None
-        if not left:
+                remaining[ref] = None
+        if not remaining:
             return
         first: Exception | None = None
         try:
-            marks = await self._store.connections.marks(list(left))
-            for ref in list(left):
+            marks = await self._store.connections.marks(list(remaining))
+            for ref in list(remaining):
                 entry = self._entries.get(ref)
                 try:
                     if entry is not None and marks.get(ref) != entry.connection.mark:
@@ -451,10 +451,10 @@ class ConnectionCache:
                 except Exception as fault:  # noqa: BLE001 (one failure must not stop the other entries)
                     first = first or fault
                 else:
-                    del left[ref]
+                    del remaining[ref]
                     self.feed.unread.pop(ref, None)
         finally:
-            for ref in left:
+            for ref in remaining:
                 self.feed.unread.setdefault(ref, clock.monotonic())
         if first is not None:
             raise first

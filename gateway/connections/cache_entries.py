@@ -127,13 +127,13 @@ def size_of(connection: Connection) -> int:
 
 def _size_of_value(value: Any) -> int:
     """Return the size of a JSON value of any depth."""
-    size, left = 0, [value]
-    while left:
-        part = left.pop()
+    size, values = 0, [value]
+    while values:
+        part = values.pop()
         size += getsizeof(part)
         if isinstance(part, dict):
-            left += part.keys()
-            left += part.values()
+            values += part.keys()
+            values += part.values()
         elif isinstance(part, list):
-            left += part
+            values += part
     return size

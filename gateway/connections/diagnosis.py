@@ -354,10 +354,10 @@ def _action(
     if first in INTEGRATION_CAUSES:
         return SuggestedAction("fix_integration", _integration_step(row, first))
     if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
-        left = row.expires_at is None or row.expires_at > now
+        token_is_valid = row.expires_at is None or row.expires_at > now
         due = failure.retry_at if failure is not None else None
         until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
-        valid = "; the current token is still valid" if left else ""
+        valid = "; the current token is still valid" if token_is_valid else ""
         return SuggestedAction("wait", f"Wait: the gateway retries with the next call{until}{valid}.")
     if first == "client_refused" and reloaded_at is not None:
         return SuggestedAction(

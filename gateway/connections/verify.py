@@ -113,11 +113,11 @@ def check_same_account(provider: Provider, before: Account, now: Account) -> Non
     connection."""
     if before.id is None or now.id is None or before.id == now.id:
         return
-    who = f" as '{before.label}'" if before.label else ""
+    as_account = f" as '{before.label}'" if before.label else ""
     other = f", '{now.label}'," if now.label else ""
     raise InvalidRequest(
         "connection_validation_failed",
-        f"This is another {provider.display_name} account{other} than before. Nothing was changed. Sign in{who} to "
+        f"This is another {provider.display_name} account{other} than before. Nothing was changed. Sign in{as_account} to "
         "reconnect, or create a new connection.",
         payload={"reason": "another_account"},
     )

@@ -63,13 +63,13 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
         )
     runtime, subject = request.app[RUNTIME], _subject(environment, subject_fields)
     incident = await report(runtime, subject)
-    left = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
-    to_revoke = {**incident, "connections": left[:MAX_PER_FORM]}
+    connections = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
+    to_revoke = {**incident, "connections": connections[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
     done = await revoke_all(
         runtime, subject, to_revoke, f"{signed_in.name} at the console", connections=with_connections
     )
-    more = max(len(left) - MAX_PER_FORM, 0) if with_connections else 0
+    more = max(len(connections) - MAX_PER_FORM, 0) if with_connections else 0
     hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",

@@ -147,8 +147,8 @@ def _findings(
         yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
     if refused is not None:
         yield {"ok": False, "what": refused.why, "do": refused.do}
-    elif (given := client_values(integration)) and not mistakes:
-        yield {"ok": True, "what": f"The format of {' and '.join(given)} looks right.", "do": ""}
+    elif (client := client_values(integration)) and not mistakes:
+        yield {"ok": True, "what": f"The format of {' and '.join(client)} looks right.", "do": ""}
     scopes = integration.scopes if integration.scopes is not None else provider.default_scopes or ()
     needed = refresh_scope(provider)
     if needed is not None:

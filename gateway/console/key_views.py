@@ -157,7 +157,7 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
     """Mint a key. Only this page shows the key. If the form names a parent key, the parent's limits apply too."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
-    wish, caller = requested_key(body), None
+    requested, caller = requested_key(body), None
     if parent := fields.get("parent", ""):
         above = await _find_key(request, environment, parent)
         if not above.is_valid(clock.now()):
@@ -165,14 +165,14 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
                 "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
             )
         caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
-    text, key = await runtime.issuer.create(wish, environment, f"{signed_in.name} at the console", caller)
+    text, key = await runtime.issuer.create(requested, environment, f"{signed_in.name} at the console", caller)
     shown = secret_json(text, key, generation.public_url)
     data = {
         "title": f"Key {key.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
         "link": shown.get("base_url", shown["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
-        "details": key_warnings(wish, environment, generation, UNLIMITED),
+        "details": key_warnings(requested, environment, generation, UNLIMITED),
         "back": console_path(request, environment, "key", id=str(key.id)),
     }
     return View("outcome.html", data, "keys")

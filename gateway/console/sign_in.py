@@ -123,14 +123,14 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
     Raises Forbidden if the person is a viewer, or if the form does not come from the person's own page.
     """
-    who = await require_sign_in(request)
+    signed_in = await require_sign_in(request)
     check_own_form(request, console_url(request))
-    if not who.is_operator:
-        raise Forbidden("forbidden", f"{who.name} is signed in as a viewer. Viewers cannot change anything.")
+    if not signed_in.is_operator:
+        raise Forbidden("forbidden", f"{signed_in.name} is signed in as a viewer. Viewers cannot change anything.")
     fields = await read_form(request, FORM_BYTES)
-    if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
+    if not hmac.compare_digest(signed_in.form.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form does not belong to your session. Load its page again.")
-    return who, fields
+    return signed_in, fields
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:

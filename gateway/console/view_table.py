@@ -74,18 +74,18 @@ async def view(request: web.Request) -> web.StreamResponse:
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
-        who = await require_sign_in(request)
+        signed_in = await require_sign_in(request)
         _check_characters(request.query.values())
         if not tail:
-            return _with_session(request, who, see_other(console_path(request, _first_environment(request))))
+            return _with_session(request, signed_in, see_other(console_path(request, _first_environment(request))))
         environment, section = _environment_and_section(request, tail.removesuffix(JSON))
         view = await VIEWS[section](request, environment)
     except GatewayError as fault:
         if wants_json:
             raise
         return refusal_page(request, fault, reload=True)
-    response = as_json(view.data) if wants_json else render(request, who, view, environment=environment)
-    return _with_session(request, who, response)
+    response = as_json(view.data) if wants_json else render(request, signed_in, view, environment=environment)
+    return _with_session(request, signed_in, response)
 
 
 def _with_session(request: web.Request, signed_in: SignedIn, response: web.StreamResponse) -> web.StreamResponse:
@@ -100,25 +100,27 @@ async def action(request: web.Request) -> web.StreamResponse:
     Show the page that the action returns, or redirect (303) to the URL that the action returns.
     """
     try:
-        who, fields = await posted_by_operator(request)
+        signed_in, fields = await posted_by_operator(request)
         _check_characters(fields.values())
-        environment, _, what = request.match_info["tail"].partition("/")
+        environment, _, action_name = request.match_info["tail"].partition("/")
         _check_environment(request, environment)
-        if what not in ACTIONS:
+        if action_name not in ACTIONS:
             raise NotFound("not_found", "The console has no such form.")
         try:
-            done = await _run_as_actor(who, request, ACTIONS[what](request, who, environment, fields))
+            done = await _run_as_actor(
+                signed_in, request, ACTIONS[action_name](request, signed_in, environment, fields)
+            )
         except GatewayError as fault:
-            if what not in REFUSED_FORMS or fault.status >= 500:
+            if action_name not in REFUSED_FORMS or fault.status >= 500:
                 raise
-            shown_again = await REFUSED_FORMS[what](request, environment, fields, fault)
-            return render(request, who, shown_again, environment=environment, status=fault.status)
+            shown_again = await REFUSED_FORMS[action_name](request, environment, fields, fault)
+            return render(request, signed_in, shown_again, environment=environment, status=fault.status)
     except GatewayError as fault:
         return refusal_page(request, fault)
     shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
-    log.info("console_act", action=what, environment=environment, name=who.name, fields=shown)
+    log.info("console_act", action=action_name, environment=environment, name=signed_in.name, fields=shown)
     if isinstance(done, View):
-        return render(request, who, done, environment=environment)
+        return render(request, signed_in, done, environment=environment)
     return see_other(done)
 
 

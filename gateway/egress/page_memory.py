@@ -111,9 +111,9 @@ class PageMemory:
 
     def _release(self, key: Hashable, size: int) -> None:
         self.reserved -= size
-        left = self._bytes_by_key[key] - size
-        if left:
-            self._bytes_by_key[key] = left
+        remaining = self._bytes_by_key[key] - size
+        if remaining:
+            self._bytes_by_key[key] = remaining
         else:
             del self._bytes_by_key[key]
         self._admit()

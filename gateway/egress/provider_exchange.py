@@ -200,10 +200,10 @@ class ResponseReader:
             self.feed(rest)
 
     def _read_counted_body(self, data: bytes) -> None:
-        left = self._body_bytes_left = self._body_bytes_left - len(data)
-        self._listener.body_arrived(data if left >= 0 else data[:left])
-        if left <= 0:
-            self._end(data[left:] if left else b"")
+        remaining = self._body_bytes_left = self._body_bytes_left - len(data)
+        self._listener.body_arrived(data if remaining >= 0 else data[:remaining])
+        if remaining <= 0:
+            self._end(data[remaining:] if remaining else b"")
 
     def _read_chunked_body(self, data: bytes) -> None:
         chunks = self._chunked_decoder

@@ -41,12 +41,12 @@ def seconds_until_point(text: str, now: datetime) -> float | None:
     text = text.strip()
     if _NUMBER.fullmatch(text):
         point = float(text)
-        left = (point / 1000 if point >= _MILLISECONDS_FROM else point) - now.timestamp()
+        remaining_s = (point / 1000 if point >= _MILLISECONDS_FROM else point) - now.timestamp()
     elif (when := _date(text)) is not None:
-        left = (when - now).total_seconds()
+        remaining_s = (when - now).total_seconds()
     else:
         return None
-    return min(left, MAX_DELAY_S) if left > 0 else None
+    return min(remaining_s, MAX_DELAY_S) if remaining_s > 0 else None
 
 
 def _date(text: str) -> datetime | None:

@@ -141,12 +141,12 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
 
 def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
     fitting: list[Any] = []
-    left = max_bytes - 2
+    remaining = max_bytes - 2
     for item in items:
-        text = _json_within(item, max(left, 0))
+        text = _json_within(item, max(remaining, 0))
         if text is None:
             break
-        left -= len(text.encode()) + 1
+        remaining -= len(text.encode()) + 1
         fitting.append(item)
     return fitting
 

@@ -79,8 +79,8 @@ def all_faults(faults: Faults) -> Faults:
     """
     if faults.readable is None:
         return faults
-    behind = examine_catalog(faults.readable.config, faults.readable.left_out)
-    return Faults([*faults.faults, *behind.faults], faults.readable)
+    catalog_faults = examine_catalog(faults.readable.config, faults.readable.left_out)
+    return Faults([*faults.faults, *catalog_faults.faults], faults.readable)
 
 
 def integrations(

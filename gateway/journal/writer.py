@@ -174,14 +174,14 @@ class JournalWriter:
         segment.open.add((attempt, step))
         self._segments_by_attempt[attempt].append((segment, step))
 
-    def _write_release(self, segment: Segment, attempt: str, step: int, what: dict[str, object]) -> None:
+    def _write_release(self, segment: Segment, attempt: str, step: int, record: dict[str, object]) -> None:
         segment.open.discard((attempt, step))
         if segment in self._full and not segment.open:
             self._full.remove(segment)
             segment.close(remove=True)
             return
         try:
-            segment.append(RELEASED, json.dumps(what).encode())
+            segment.append(RELEASED, json.dumps(record).encode())
         except OSError:
             return  # harmless: readers ignore the record as soon as the database has a newer credential
 

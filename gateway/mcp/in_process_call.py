@@ -178,8 +178,8 @@ async def _call_chain(
     headers = response.headers
     media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), MARK in headers
     if not response.prepared:
-        given = response.body if isinstance(response, web.Response) else b""
-        body = given if isinstance(given, bytes) else b""
+        content = response.body if isinstance(response, web.Response) else b""
+        body = content if isinstance(content, bytes) else b""
         return CollectedResponse(response.status, media_type, by_gateway, lambda: headers, body)
     complete = not getattr(response, "cut", False) and not protocol.transport.cut
     body = bytes(collector.body)

@@ -107,8 +107,8 @@ def find_list(
     try:
         options = PaginationOptions(path, names, {})
         schemes = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
-        here = PageUrl(base.scheme, base.host, base.port, base.path + target, None)
-        turn = parse_page(body, fields, schemes, here)
+        page_url = PageUrl(base.scheme, base.host, base.port, base.path + target, None)
+        turn = parse_page(body, fields, schemes, page_url)
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     if not len(turn.records):

@@ -356,15 +356,15 @@ def result_reply(
     `ttl_ms`: the time for which the client can cache the result, in milliseconds; None if this kind of result has no
     such time. `structured_json`: the result's ``structuredContent`` as JSON text; None if that text is not known.
     """
-    shown = dict(result)
+    full_result = dict(result)
     if request.revision == MODERN:
-        shown.setdefault("resultType", "complete")
+        full_result.setdefault("resultType", "complete")
         if ttl_ms is not None:
-            shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}
-        shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
-    elif not isinstance(shown.get(STRUCTURED, {}), dict):
-        del shown[STRUCTURED]  # must be an object in revisions before 2026-07-28
-    return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown}, structured_json)
+            full_result |= {"ttlMs": ttl_ms, "cacheScope": "private"}
+        full_result["_meta"] = {**full_result.get("_meta", {}), META_SERVER: dict(server)}
+    elif not isinstance(full_result.get(STRUCTURED, {}), dict):
+        del full_result[STRUCTURED]  # must be an object in revisions before 2026-07-28
+    return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": full_result}, structured_json)
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:

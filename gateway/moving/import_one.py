@@ -57,19 +57,19 @@ def credential_of(
             if name not in credential and config.get(name):
                 credential[name] = str(config[name])
     _normalize_expiry(credential, now, notes)
-    held = (
+    members = (
         _accepted_by_mode(credential, mode, provider, now, notes)
         if moved.shown
         else mode.accept(credential, provider, now)
     )
     if mode.name in APP_MODES:
-        held |= {name: credential[name] for name in TOKEN_MEMBERS if credential.get(name)}
+        members |= {name: credential[name] for name in TOKEN_MEMBERS if credential.get(name)}
         user = config.pop(USER_CREDENTIALS, None)
         if mode.name == "CUSTOM" and isinstance(user, Mapping):
-            held["user"] = dict(user)
-    elif isinstance(credential.get("raw"), Mapping) and "raw" in held:
-        held["raw"] = dict(credential["raw"])  # keep the provider's token response, which catalog entries can read
-    return held, config, notes
+            members["user"] = dict(user)
+    elif isinstance(credential.get("raw"), Mapping) and "raw" in members:
+        members["raw"] = dict(credential["raw"])  # keep the provider's token response, which catalog entries can read
+    return members, config, notes
 
 
 def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str]) -> None:
@@ -187,10 +187,10 @@ class ConnectionImporter:
             config = {**mode.settings(credential), **with_site(provider, config)}
             check_required_settings(provider, config, ("connection_config",))
         check_settings(AuthContext(provider, integration, config, moved.metadata), ("connection_config",))
-        there = await self._runtime.store.connections.get(ref)
-        if there is not None and self._options.on_conflict != "replace":
+        existing = await self._runtime.store.connections.get(ref)
+        if existing is not None and self._options.on_conflict != "replace":
             return self._conflict(ref)
-        result = ImportResult.IMPORTED if there is None else ImportResult.REPLACED
+        result = ImportResult.IMPORTED if existing is None else ImportResult.REPLACED
         if self._options.dry_run:
             return _outcome(ref, result, notes=notes)
         account = Account()

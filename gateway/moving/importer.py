@@ -101,8 +101,8 @@ def _integration(runtime: Runtime, environment: str, key: str, peer_integration:
 
 def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the credentials without null members. Return None if no member except the type is left."""
-    held = {name: value for name, value in (given or {}).items() if value is not None}
-    return held if set(held) - {"type"} else None
+    credentials = {name: value for name, value in (given or {}).items() if value is not None}
+    return credentials if set(credentials) - {"type"} else None
 
 
 def _no_progress(_done: int, _total: int) -> None: ...

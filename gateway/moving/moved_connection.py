@@ -271,5 +271,5 @@ def _history_before_import(body: PastBody) -> ImportedHistory:
 
 def _nested_form(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat object as a nested object. Members that are not fields of a connection become its credential."""
-    held = {FLAT_NAMES.get(name, name): value for name, value in flat.items() if name not in CONNECTION_MEMBERS}
-    return {**{name: flat[name] for name in flat if name in CONNECTION_MEMBERS}, "credentials": held}
+    credentials = {FLAT_NAMES.get(name, name): value for name, value in flat.items() if name not in CONNECTION_MEMBERS}
+    return {**{name: flat[name] for name in flat if name in CONNECTION_MEMBERS}, "credentials": credentials}

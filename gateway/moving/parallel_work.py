@@ -53,8 +53,8 @@ class WorkPace:
     async def wait_turn(self) -> None:
         at = max(self._next, clock.monotonic())
         self._next = at + self._every_s
-        if (left := at - clock.monotonic()) > 0:
-            await clock.sleep(left)
+        if (remaining_s := at - clock.monotonic()) > 0:
+            await clock.sleep(remaining_s)
 
 
 class Tally:

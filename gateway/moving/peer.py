@@ -118,8 +118,8 @@ class PeerCalls:
             raise SourceRefused(f"{self._base} redirects to {place[:200]}. Give the URL of the API itself.")
 
     async def _wait(self) -> None:
-        while (left := self._not_before - clock.monotonic()) > 0:
-            await clock.sleep(left)
+        while (remaining_s := self._not_before - clock.monotonic()) > 0:
+            await clock.sleep(remaining_s)
 
     async def _pause(self, attempt: int, retry_after: str | None) -> None:
         if attempt == MAX_TRIES - 1:
@@ -235,7 +235,7 @@ class Peer:
             raise SourceRefused(
                 f"Integration '{key}' of the other gateway has no provider. Check that this is the URL of the API."
             )
-        held = integration.get("credentials")
+        credentials = integration.get("credentials")
         return PeerIntegration(
             integration_id=key,
             provider=integration["provider"],
@@ -243,7 +243,7 @@ class Peer:
             forward_webhooks=integration.get("forward_webhooks") is not False,
             allowed_hosts=integration.get("allowed_hosts") or (),
             allow_unsigned_webhooks=integration.get("allow_unsigned_webhooks") is True,
-            credentials=held if isinstance(held, dict) else None,
+            credentials=credentials if isinstance(credentials, dict) else None,
         )
 
     async def auth_mode(self, provider: str) -> str | None:

@@ -141,10 +141,10 @@ def refusal_in(body: bytes) -> Refusal | None:
     words = ": ".join(texts)[:_MAX_TEXT_CHARS]
     # The sentence "Token expired" can mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
-    gone = next((code for code in named if code in GRANT_GONE), None)
-    if gone is None and any(map(_says_gone, codes.values())):
-        gone = "invalid_refresh_token"
-    return Refusal(gone, printable(words))
+    grant_error = next((code for code in named if code in GRANT_GONE), None)
+    if grant_error is None and any(map(_says_gone, codes.values())):
+        grant_error = "invalid_refresh_token"
+    return Refusal(grant_error, printable(words))
 
 
 def _parse_body(body: bytes) -> Any:

@@ -120,10 +120,10 @@ class SpanExport:
         if self._thread.is_alive():
             await asyncio.to_thread(self._exporter.shutdown)  # ends the exporter's pause before the next attempt
             await asyncio.to_thread(self._thread.join, 0.1)
-        left = sum(span_count(record) for record, _ in list(self._waiting))
-        if left:
-            self.dropped[NOT_EXPORTED] += left
-            log.warning("spans_lost", spans=left, detail="The collector had not accepted them at the stop.")
+        remaining = sum(span_count(record) for record, _ in list(self._waiting))
+        if remaining:
+            self.dropped[NOT_EXPORTED] += remaining
+            log.warning("spans_lost", spans=remaining, detail="The collector had not accepted them at the stop.")
 
     # ── methods that run in the thread ──────────────────────────────────────────────────────────────────────────────
 

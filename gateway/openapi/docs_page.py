@@ -83,8 +83,8 @@ def _node(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:
     text = json.dumps(options, indent=2, ensure_ascii=False)
     if body is not None:
         text = text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(body, ensure_ascii=False)})\n}}'
-    given = f", {text}" if options else ""
-    call = f"const response = await fetch({json.dumps(url)}{given});"
+    argument = f", {text}" if options else ""
+    call = f"const response = await fetch({json.dumps(url)}{argument});"
     return f"{call}\nconsole.log(response.status, await response.text());"
 
 

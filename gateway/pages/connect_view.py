@@ -212,15 +212,17 @@ def _end_user_lines(session: ConnectSession, words: PageWords, row: Connection |
     shortened, because the key that created the link may not be allowed to read connections.
     """
     user = session.end_user
-    who = (user.display_name or user.email or _readable_id(user.id)) if user else None
-    if who is None:
-        who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
+    end_user = (user.display_name or user.email or _readable_id(user.id)) if user else None
+    if end_user is None:
+        end_user = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
     if user is None and row is not None and (user := row.end_user) is not None:
-        who = who or user.display_name or (shortened_email(user.email) if user.email else _readable_id(user.id))
-    if who and user and user.organization_display_name:
-        who = f"{who} · {user.organization_display_name}"
+        end_user = (
+            end_user or user.display_name or (shortened_email(user.email) if user.email else _readable_id(user.id))
+        )
+    if end_user and user and user.organization_display_name:
+        end_user = f"{end_user} · {user.organization_display_name}"
     return {
-        "who": words("for_who", who=who) if who else None,
+        "who": words("for_who", who=end_user) if end_user else None,
         "until": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
         "until_at": iso(session.expires_at),
         "session_name": session_name(session.digest),

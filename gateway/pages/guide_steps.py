@@ -84,8 +84,10 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     yield GuideStep("Register exactly this callback URL.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
         yield GuideStep("Select the scopes that your application needs.", notes=tuple(_scope_notes(provider)))
-    shown = ", ".join(_variable(provider, key) for key in mode.integration)
-    text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
+    variables = ", ".join(_variable(provider, key) for key in mode.integration)
+    text = (
+        f"Copy what the console shows into the environment ({variables}), and declare the integration in gateway.yaml."
+    )
     yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_variable_notes(mode)))
     blocks = provider.setup.blocks_production if provider.setup else ()
     unchecked = provider.auth_mode == "CUSTOM" and provider.installation_access_url is None

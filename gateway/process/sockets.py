@@ -80,20 +80,20 @@ def listening_sockets(server: ListenAddresses) -> Iterator[ListeningSockets]:
 
     The sockets are closed at the end of the context. Raises StartRefused.
     """
-    with ExitStack() as held:
-        public, named = inherited_sockets(held)
+    with ExitStack() as stack:
+        public, named = inherited_sockets(stack)
         if public is None:
-            public = held.enter_context(listen(server.host, server.port, "server.port"))
+            public = stack.enter_context(listen(server.host, server.port, "server.port"))
         for name, host, port, key in (
             (ADMIN, server.metrics_host, server.admin_port, "server.admin_port"),
             (CONSOLE, server.console_host, server.console_port, "console.port"),
         ):
             if name not in named and port is not None:
-                named[name] = held.enter_context(listen(host, port, key))
+                named[name] = stack.enter_context(listen(host, port, key))
         yield ListeningSockets(public, named.get(ADMIN), named.get(CONSOLE))
 
 
-def inherited_sockets(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
+def inherited_sockets(stack: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
     """Return the sockets in LISTEN_FDS: the public socket or None, and the other sockets by name.
 
     systemd, or a similar supervisor, keeps these sockets open between two gateway processes, so that no connection is
@@ -108,9 +108,9 @@ def inherited_sockets(held: ExitStack) -> tuple[socket.socket | None, dict[str, 
     for number in range(int(count)):
         name = names[number] if number < len(names) else ""
         if name in (ADMIN, CONSOLE):
-            named[name] = held.enter_context(_socket(FIRST_FD + number))
+            named[name] = stack.enter_context(_socket(FIRST_FD + number))
         elif public is None:
-            public = held.enter_context(_socket(FIRST_FD + number))
+            public = stack.enter_context(_socket(FIRST_FD + number))
         else:
             raise StartRefused(
                 f"LISTEN_FDS passes {count} sockets. Pass one public socket; name others '{ADMIN}' or '{CONSOLE}'."

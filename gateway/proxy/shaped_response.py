@@ -59,16 +59,16 @@ async def shaped_response(
     """
     from gateway.http.shaped_body import needs_thread, shaped_body  # imported at the first such call
 
-    wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
+    shape, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
         raise _cannot_shape(f"is a stream ({kind}), which has no end to wait for", "stream")
-    held = HeldResponse(request, watch)
+    held_response = HeldResponse(request, watch)
     try:
-        whole = await held.read(body)
+        whole = await held_response.read(body)
         if LISTED_TOOLS in request:
             whole = await remove_forbidden_tools(request, whole)
-        arguments = kind, whole, wish.select, wish.max_bytes
-        if needs_thread(whole, wish.select):
+        arguments = kind, whole, shape.select, shape.max_bytes
+        if needs_thread(whole, shape.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
             shaped = shaped_body(*arguments)
@@ -76,7 +76,7 @@ async def shaped_response(
             raise _cannot_shape(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
             raise _cannot_shape("is not JSON, so Gateway-Select cannot be used", "not_json")
-        if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
+        if not shaped.is_text and shape.select is None and len(whole) <= shape.max_bytes:
             content, as_it_is = whole, True
         elif not shaped.is_text:
             raise _cannot_shape(
@@ -86,7 +86,7 @@ async def shaped_response(
         else:
             content, as_it_is = shaped.text.encode(), not shaped.of_json
     finally:
-        held.release()
+        held_response.release()
     response = response_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
         response.headers.popall(name, None)
@@ -216,8 +216,8 @@ def filtered_head(
 
 async def filtered_whole(request: web.Request, body: ResponseBody, watch: ExchangeWatch) -> bytes:
     """Return the whole filtered list. Raises MalformedResponse, UpstreamFailed, Unavailable ``busy``."""
-    held = HeldResponse(request, watch)
+    held_response = HeldResponse(request, watch)
     try:
-        return await remove_forbidden_tools(request, await held.read(body))
+        return await remove_forbidden_tools(request, await held_response.read(body))
     finally:
-        held.release()
+        held_response.release()

@@ -38,11 +38,11 @@ class Tunnel(asyncio.Protocol):
         Raises EgressError if `exchange` is not a 101 response, and ConnectionError if the provider resets the
         connection.
         """
-        provider, held = exchange.switch(self)
+        provider, early_bytes = exchange.switch(self)
         self._provider = provider
         try:
-            if held:
-                self.data_received(held)
+            if early_bytes:
+                self.data_received(early_bytes)
             self._caller_protocol.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
             if not provider.is_closing():
                 provider.resume_reading()

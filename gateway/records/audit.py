@@ -162,7 +162,7 @@ class AuditEntry:
     def body(self) -> str:
         """Return the canonical text of the record, which is stored, hashed and exported: JSON in ASCII, members sorted,
         no spaces, without empty members."""
-        what = {
+        target = {
             "integration": self.integration_id,
             "connection": self.connection_id,
             "key_id": self.key_id,
@@ -175,7 +175,7 @@ class AuditEntry:
             "detail": safe_detail(self.detail),
             "end_user": self.end_user,
             "environment": self.environment,
-            "object": {name: value for name, value in what.items() if value not in (None, "")},
+            "object": {name: value for name, value in target.items() if value not in (None, "")},
             "outcome": self.outcome,
             "request_id": self.request_id,
         }
@@ -228,14 +228,14 @@ def columns_of(body: str) -> AuditColumns:
     somebody edited the text."""
     try:
         members = json.loads(body)
-        actor, what = members.get("actor", {}), members.get("object", {})
+        actor, target = members.get("actor", {}), members.get("object", {})
         found = AuditColumns(
             datetime.fromisoformat(members["at"]),
             members.get("environment", ""),
             members["action"],
             actor.get("key_id"),
-            what.get("integration", ""),
-            what.get("connection", ""),
+            target.get("integration", ""),
+            target.get("connection", ""),
             members.get("end_user", ""),
         )
         texts = found.environment + found.action + found.integration_id + found.connection_id + found.end_user

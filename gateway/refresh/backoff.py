@@ -123,20 +123,20 @@ def refresh_failure(
     attempts = before.attempts + 1 if before is not None and again else 1
     wait = _wait(attempts, before)
     if isinstance(fault, TokenRefused):
-        words, gone, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
+        words, grant_ended, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
     else:
-        words, gone, final = fault.reason, False, False
+        words, grant_ended, final = fault.reason, False, False
         if fault.refused_with is not None:
             over = now - since if since is not None and again else timedelta()
             final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), MAX_WAIT))
     words = printable(words)  # from the provider; a text that the database refuses would leave the failure unrecorded
-    if lost_at is not None and (gone or (final and code == REFUSED)):
+    if lost_at is not None and (grant_ended or (final and code == REFUSED)):
         sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and no new token arrived here"
         words = f"{sent}; the provider now refuses it ({code}: {words})"
         return RefreshFailure(ROTATION_LOST, words[:MAX_WORDS], True, now, attempts, None)
-    return RefreshFailure(code, words[:MAX_WORDS], final, now, attempts, None if gone else now + wait)
+    return RefreshFailure(code, words[:MAX_WORDS], final, now, attempts, None if grant_ended else now + wait)
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:

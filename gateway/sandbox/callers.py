@@ -44,11 +44,13 @@ def authenticated_caller(request: web.Request, scope: str | None = None) -> Sand
     """
     request.app[SANDBOX].counts["api_requests"] += 1
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    held = request.app[SANDBOX].memory.grants.grant_and_scopes(token.strip()) if scheme.lower() == "bearer" else None
-    if held is None:
+    grant_and_scopes = (
+        request.app[SANDBOX].memory.grants.grant_and_scopes(token.strip()) if scheme.lower() == "bearer" else None
+    )
+    if grant_and_scopes is None:
         challenge = 'Bearer realm="sandbox", error="invalid_token"' if token else 'Bearer realm="sandbox"'
         raise AccessRefused(401, "Unauthorized; the access token is missing, expired or revoked.", challenge=challenge)
-    grant, scopes = held
+    grant, scopes = grant_and_scopes
     if scope is not None and scope not in scopes:
         challenge = f'Bearer realm="sandbox", error="insufficient_scope", scope="{scope}"'
         raise AccessRefused(403, f"Forbidden; this needs the scope {scope}.", challenge=challenge)

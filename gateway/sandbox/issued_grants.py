@@ -119,24 +119,26 @@ class IssuedGrants:
 
         A second use of the code revokes the tokens that the first use returned (RFC 6749 §4.1.2).
         """
-        held = self.codes.get(digest(code))
-        if held is None or held.client_id != client_id:
+        authorization_code = self.codes.get(digest(code))
+        if authorization_code is None or authorization_code.client_id != client_id:
             raise GrantRefused("invalid_grant", "This code is unknown here; start the authorization again.")
-        if held.grant is not None:
-            self._revoke(held.grant)
+        if authorization_code.grant is not None:
+            self._revoke(authorization_code.grant)
             self.replays += 1
             raise GrantRefused("invalid_grant", "This code was already used; all tokens issued for it are revoked.")
-        if held.expires_at <= _now():
+        if authorization_code.expires_at <= _now():
             raise GrantRefused(
                 "invalid_grant", f"This code is older than {CODE_TTL_S} s; start the authorization again."
             )
-        if held.redirect_uri != redirect_uri:
+        if authorization_code.redirect_uri != redirect_uri:
             raise GrantRefused("invalid_grant", "redirect_uri differs from that of the authorization request.")
-        if not secrets.compare_digest(s256(verifier), held.challenge):
+        if not secrets.compare_digest(s256(verifier), authorization_code.challenge):
             raise GrantRefused("invalid_grant", "code_verifier does not match the code_challenge.")
-        held.grant = secrets.token_hex(16)
-        self.grants[held.grant] = Grant(client_id, held.account_id, held.scopes)
-        return self._issue(held.grant, held.scopes)
+        authorization_code.grant = secrets.token_hex(16)
+        self.grants[authorization_code.grant] = Grant(
+            client_id, authorization_code.account_id, authorization_code.scopes
+        )
+        return self._issue(authorization_code.grant, authorization_code.scopes)
 
     def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> IssuedTokens:
         """Return new tokens for a refresh token. Raises GrantRefused.
@@ -163,8 +165,8 @@ class IssuedGrants:
         if grant is not None and grant.client_id == client_id:
             self._revoke(name)
             return
-        held = self.access.get(digest(token))
-        if held is not None and self.grants[held.grant].client_id == client_id:
+        access_token = self.access.get(digest(token))
+        if access_token is not None and self.grants[access_token.grant].client_id == client_id:
             del self.access[digest(token)]
             self.changed = True
 
@@ -180,10 +182,10 @@ class IssuedGrants:
 
     def grant_and_scopes(self, token: str) -> tuple[Grant, list[str]] | None:
         """Return the grant and scopes of an access token; None if the token is unknown, expired or revoked."""
-        held = self.access.get(digest(token))
-        if held is None or held.expires_at <= _now() or self.grants[held.grant].revoked:
+        access_token = self.access.get(digest(token))
+        if access_token is None or access_token.expires_at <= _now() or self.grants[access_token.grant].revoked:
             return None
-        return self.grants[held.grant], held.scopes
+        return self.grants[access_token.grant], access_token.scopes
 
     def log_in(self, account_id: str) -> str:
         """Log a user in for `LOGIN_TTL_S` seconds; return the value of the login cookie."""
@@ -207,10 +209,10 @@ class IssuedGrants:
         """
         now, yesterday = _now(), _now() - 86400
         return {
-            "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},
-            "grants": {key: asdict(held) for key, held in self.grants.items()},
-            "access": {key: asdict(held) for key, held in self.access.items() if held.expires_at > now},
-            "logins": {key: asdict(held) for key, held in self.logins.items() if held.expires_at > now},
+            "codes": {key: asdict(entry) for key, entry in self.codes.items() if entry.expires_at > yesterday},
+            "grants": {key: asdict(entry) for key, entry in self.grants.items()},
+            "access": {key: asdict(entry) for key, entry in self.access.items() if entry.expires_at > now},
+            "logins": {key: asdict(entry) for key, entry in self.logins.items() if entry.expires_at > now},
         }
 
     @classmethod
@@ -218,10 +220,10 @@ class IssuedGrants:
         """Return the state from the output of `as_json`. Raises KeyError or TypeError for any other value."""
         return cls(
             token_ttl_s=token_ttl_s,
-            codes={key: AuthorizationCode(**held) for key, held in kept["codes"].items()},
-            grants={key: Grant(**held) for key, held in kept["grants"].items()},
-            access={key: IssuedAccess(**held) for key, held in kept["access"].items()},
-            logins={key: Login(**held) for key, held in kept["logins"].items()},
+            codes={key: AuthorizationCode(**entry) for key, entry in kept["codes"].items()},
+            grants={key: Grant(**entry) for key, entry in kept["grants"].items()},
+            access={key: IssuedAccess(**entry) for key, entry in kept["access"].items()},
+            logins={key: Login(**entry) for key, entry in kept["logins"].items()},
         )
 
     def _issue(self, name: str, scopes: list[str]) -> IssuedTokens:
@@ -238,7 +240,7 @@ class IssuedGrants:
 
     def _revoke(self, name: str) -> None:
         self.grants[name].revoked = True
-        self.access = {key: held for key, held in self.access.items() if held.grant != name}
+        self.access = {key: access_token for key, access_token in self.access.items() if access_token.grant != name}
         self.changed = True
 
 

@@ -61,10 +61,10 @@ async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> 
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_MAX_PAGES):
-        wanted = next((form for form in forms(page) if _form_values(form, inputs) != form.fields), None)
-        if wanted is None or page.status >= 400:
+        next_form = next((form for form in forms(page) if _form_values(form, inputs) != form.fields), None)
+        if next_form is None or page.status >= 400:
             return page
-        page = await _open(session, wanted.method, wanted.action, _form_values(wanted, inputs))
+        page = await _open(session, next_form.method, next_form.action, _form_values(next_form, inputs))
     raise VisitUnfinished(f"Stopped after {_MAX_PAGES} forms; the next one is at {page.url.partition('?')[0]}.")
 
 

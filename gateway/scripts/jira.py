@@ -52,8 +52,8 @@ async def jira_post_connection(context: ScriptContext) -> None:
         return  # the account is optional: the connection also works without the scope for reading it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
-        who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
-        label = f"{who} · {_host(site)}" if who else _host(site)
+        person = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
+        label = f"{person} · {_host(site)}" if person else _host(site)
         context.set_account(id=me["accountId"], label=label)
 
 
@@ -75,8 +75,8 @@ def matching_sites(
     ]
     if matching:
         return matching
-    given = (("Subdomain", subdomain), ("cloudId", cloud_id))
-    wanted = " and ".join(f"{name} '{text}'" for name, text in given if text)
+    criteria = (("Subdomain", subdomain), ("cloudId", cloud_id))
+    wanted = " and ".join(f"{name} '{text}'" for name, text in criteria if text)
     labels = ", ".join(map(_label, sites))
     raise Refused(
         f"No site matches the {wanted}. The account that authorized has access to: {labels}.",

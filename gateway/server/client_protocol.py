@@ -348,12 +348,12 @@ class ClientProtocol(RequestHandler):
             self._held_back = True
 
     def _unhold(self) -> None:
-        held, self._held = self._held, b""
+        held_bytes, self._held = self._held, b""
         self._resume_held()
         if self._parts is None:
-            self.data_received(held)
+            self.data_received(held_bytes)
         else:
-            self._parts.put_back(held)
+            self._parts.put_back(held_bytes)
 
     def _resume_held(self) -> None:
         if self._held_back and self.transport is not None:
@@ -595,11 +595,11 @@ class ClientProtocol(RequestHandler):
         self.handover = handover
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
-        held, self._held = self._held, b""
+        held_bytes, self._held = self._held, b""
         self._resume_held()  # call this first, because aiohttp can pause reading again when it gets the bytes
         self.resume_upload()
         if handover.kept:
-            self._read(data + held)
+            self._read(data + held_bytes)
         else:
             self._read(data)
             self._discards_input = True  # the parser does not get the body, so it cannot find the next message
@@ -610,9 +610,9 @@ class ClientProtocol(RequestHandler):
         `data`: the bytes of the message received so far.
         """
         self._fast_exchange = None
-        held, self._held = self._held, b""
+        held_bytes, self._held = self._held, b""
         self._resume_held()
-        self._read(data + held)
+        self._read(data + held_bytes)
 
     def start_call(
         self, request: InProcessRequest, on_change: Callable[[], None], caller: Caller | None

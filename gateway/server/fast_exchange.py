@@ -170,14 +170,14 @@ class FastExchange:
         body = self._plan.body
         assert body is not None
         try:
-            piece, behind = body.feed(data)
+            piece, following = body.feed(data)
         except MalformedMessage:
             self._break_body()
             return b""
         now = clock.monotonic()
         self._waited_s += now - self.moved_at
         self.moved_at = now
-        self._keep(data[: len(data) - len(behind)] if behind else data)
+        self._keep(data[: len(data) - len(following)] if following else data)
         upload = self._upload
         if upload is not None:
             if piece:
@@ -190,7 +190,7 @@ class FastExchange:
             self._linger_on(body, body.received - self._responded_at)
         elif not body.ended and (fault := too_slow(self._limits, body.received, self._waited_s)) is not None:
             self._give_up(fault)
-        return behind
+        return following
 
     def _keep(self, piece: bytes) -> None:
         if not self._is_request_kept:

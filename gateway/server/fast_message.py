@@ -361,10 +361,10 @@ class FastMessage(AgentMessage):
 
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
-        mine, behind = data[: self._awaited], data[self._awaited :]
+        mine, following = data[: self._awaited], data[self._awaited :]
         self._is_late = True
         self.begin(mine)
-        return behind
+        return following
 
     def pause(self) -> None:
         """Do nothing: the response is sent in one piece."""

@@ -217,7 +217,7 @@ class FastPath:
         outgoing = _request_head(request_line[1], target, route, head, opened, None if traced is None else traced.sent)
         if arrived is None or outgoing is None:
             return None
-        body, framed, behind = arrived
+        body, framed, following = arrived
         # The arguments are positional, because keyword arguments take three times as long.
         plan = FastPlan(
             began,
@@ -241,10 +241,10 @@ class FastPath:
         connection = self._connection(plan)
         if connection is None:
             return None
-        sent = rest[: len(rest) - len(behind)] if behind else rest
+        sent = rest[: len(rest) - len(following)] if following else rest
         exchange = client.exchange_type(client, raw, sent, plan, connection, self.write_batch)
         exchange.last = exchange.close_requested = known.lines.last
-        return exchange, outgoing + framed, behind
+        return exchange, outgoing + framed, following
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
         """Return an idle connection to the provider; acquire the concurrency limit for the call, and count the call.
@@ -405,13 +405,13 @@ def _begin_trace(
     tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: OpenedConnection, began: float
 ) -> TracedCall | None:
     """Begin the trace of a request and the span of its first attempt; return None if the request is not sampled."""
-    given = head.traceparent
-    trace = tracing.begin(given, began)
+    traceparent = head.traceparent
+    trace = tracing.begin(traceparent, began)
     if trace is None:
         return None
     first = trace.attempt(opened.base.host, opened.base.port, began)
     sent = trace.traceparent(first.span_id) if route.names_parent else None
-    return TracedCall(trace, sent, logged_traceparent(trace, given))
+    return TracedCall(trace, sent, logged_traceparent(trace, traceparent))
 
 
 def _split_body(
@@ -427,10 +427,10 @@ def _split_body(
         return None
     body = RequestBodyFraming(None if head.known.lines.chunked else head.length)
     try:
-        framed, behind = body.feed(rest)
+        framed, following = body.feed(rest)
     except MalformedMessage:
         return None
-    return body, framed, behind
+    return body, framed, following
 
 
 def _request_head(

@@ -147,10 +147,10 @@ class _Pickler(pickle.Pickler):
 
 def write(descriptor: int, config: Config, catalog: Catalog) -> None:
     """Write the configuration and the catalog to shared memory. Raises OSError."""
-    held = io.BytesIO()
-    _Pickler(held, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
+    buffer = io.BytesIO()
+    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
     os.ftruncate(descriptor, 0)
-    view = held.getbuffer()
+    view = buffer.getbuffer()
     at = 0
     while at < len(view):
         at += os.pwrite(descriptor, view[at:], at)
@@ -188,22 +188,22 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     addresses |= {"console_host": config.console_host, "console_port": config.console.port}
     try:
         send_now(sock, {"type": "needs", "server": addresses, "workers": server.workers})
-        given, descriptors = receive_now(sock)
+        message, descriptors = receive_now(sock)
     except (EOFError, OSError):
         return 0  # the parent has ended
-    if "refused" in given:
-        raise StartRefused((given["in_use"] and _refusal_if_running(config)) or given["refused"])
+    if "refused" in message:
+        raise StartRefused((message["in_use"] and _refusal_if_running(config)) or message["refused"])
     public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
     if start["start_from"] is None:
         config = config.at_port(public.getsockname()[1], others[0].getsockname()[1] if others else None)
-        warn(config, given["metrics"] and given["metrics"][0])
+        warn(config, message["metrics"] and message["metrics"][0])
     descriptor_limit()
     app = create(config, found)
     if start["start_from"] is None:
         write(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
-    worker = Worker(app, start, listeners, given)
+    worker = Worker(app, start, listeners, message)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
 
@@ -219,8 +219,8 @@ def _refusal_if_running(config: Config) -> str | None:
     client = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=HEALTH_S)
     with closing(client), suppress(OSError, http.client.HTTPException):
         client.request("GET", "/health")
-        shown = client.getresponse().headers.get(INSTANCE_HEADER)
-        if shown in {instance(key_id) for key_id in Keyring(config.store.encryption_keys).ids}:
+        instance_id = client.getresponse().headers.get(INSTANCE_HEADER)
+        if instance_id in {instance(key_id) for key_id in Keyring(config.store.encryption_keys).ids}:
             return f"{host}:{port} is in use: this gateway already runs there. Stop it first."
     return None
 

@@ -149,13 +149,13 @@ def _sqlalchemy_without_orm() -> None:
     loader = spec.loader
     package = importlib.util.module_from_spec(spec)
 
-    def load_completely(wanted: str) -> Any:
-        if not wanted.startswith("__"):
+    def load_completely(attribute: str) -> Any:
+        if not attribute.startswith("__"):
             vars(package).pop("__getattr__", None)
             loader.exec_module(package)
-            if hasattr(package, wanted):
-                return getattr(package, wanted)
-        raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
+            if hasattr(package, attribute):
+                return getattr(package, attribute)
+        raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
 
     sys.modules[name] = package
     engine: ModuleType = importlib.import_module(f"{name}.engine")

@@ -96,11 +96,11 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     transaction, this function pauses for as long as the transaction took, so that others can write.
     """
     oldest = select(table.c.id).order_by(table.c.id).limit(ROWS_PER_TRANSACTION).scalar_subquery()
-    gone = delete(table).where(table.c.id.in_(oldest), old)
+    statement = delete(table).where(table.c.id.in_(oldest), old)
     total = 0
     while True:
         started = clock.monotonic()
-        removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
+        removed = (await transactions.write(lambda db: db.execute(statement))).rowcount
         if not removed:  # no old row is left, or another node has just removed these rows
             return total
         total += removed

@@ -177,8 +177,8 @@ class ConnectionStore:
             created = await self._claim_row(db, new, now)
         written = await read_written(db, new.ref)
         if session_digest is not None:
-            its = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
-            key_id = (await db.execute(its)).scalar()
+            condition = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
+            key_id = (await db.execute(condition)).scalar()
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
@@ -268,10 +268,10 @@ class ConnectionStore:
         )
 
         entry = connection_audit_entry(AuditAction.CONNECTION_DELETED, ref, now)
-        its = select(connections.c.id, connections.c.end_user_id).where(matches_ref(ref))
+        condition = select(connections.c.id, connections.c.end_user_id).where(matches_ref(ref))
 
         async def write(db: AsyncConnection) -> bool:
-            row = (await db.execute(its.with_for_update())).one_or_none()
+            row = (await db.execute(condition.with_for_update())).one_or_none()
             if row is None:
                 return False
             row_id = row.id

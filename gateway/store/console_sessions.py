@@ -134,10 +134,10 @@ class ConsoleSessionStore:
     async def end_all(self) -> int:
         """End every session and delete every unused link. Return the number of deleted rows."""
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_OUT)
-        gone = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
+        statement = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
-            ended = len((await db.execute(gone)).all())
+            ended = len((await db.execute(statement)).all())
             if ended:
                 await self._trail.record(db, replace(entry, detail={"ended": ended}))
             return ended
@@ -157,9 +157,9 @@ async def new_link(
     Return the link's token, and the name, role and expiry of the link. The session that it starts gets its own expiry.
     """
     token = Secret(secrets.token_urlsafe(32))
-    wish = ConsoleSession(name, role, clock.now() + life)
-    await store.add_link(digest(token.reveal()), wish)
-    return token, wish
+    session = ConsoleSession(name, role, clock.now() + life)
+    await store.add_link(digest(token.reveal()), session)
+    return token, session
 
 
 async def _add(db: AsyncConnection, digest: str, kind: str, session: ConsoleSession) -> None:

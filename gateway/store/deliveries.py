@@ -155,14 +155,14 @@ class DeliveryStore:
             if sequence is None:
                 return False
             if sequence[0] is not None and (not over or has_postponed):
-                behind = and_(
+                next_delivery = and_(
                     table.environment == delivery.environment,
                     table.target == delivery.target,
                     table.sequence == sequence[0],
                     table.due_at.is_not(None),
                     table.id > delivery.id,
                 )
-                await db.execute(update(deliveries).where(behind).values(due_at=outcome.due_at or now))
+                await db.execute(update(deliveries).where(next_delivery).values(due_at=outcome.due_at or now))
             return True
 
         return await self._transactions.write(write)

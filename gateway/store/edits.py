@@ -68,8 +68,8 @@ class EditStore:
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
 
         async def write(db: AsyncConnection) -> Connection:
-            held = await _lock_row(db, ref)
-            row_id = held.id
+            row = await _lock_row(db, ref)
+            row_id = row.id
             columns: dict[str, Any] = {"updated_at": now}
             if changes.end_user is not None:
                 columns |= end_user_columns(ref, changes.end_user)
@@ -82,8 +82,8 @@ class EditStore:
             now_of = written.end_user.id if written.end_user else None
             if fields:
                 await self._trail.record(db, entry, end_user_id=now_of)
-            if held.end_user_id != now_of:
-                await self._trail.forget_after_last_connection(db, ref, held.end_user_id)
+            if row.end_user_id != now_of:
+                await self._trail.forget_after_last_connection(db, ref, row.end_user_id)
             return written
 
         return await self._transactions.write(write)
@@ -109,13 +109,13 @@ class EditStore:
             new: dict[ConnectionRef, Mapping[str, Any]] = {}
             changed: list[tuple[str, ConnectionRef]] = []  # the id of the end user, and the connection
             for ref in sorted(set(refs)):
-                held = await _lock_row(db, ref)
-                old = held.metadata
+                row = await _lock_row(db, ref)
+                old = row.metadata
                 new[ref] = {**old, **metadata} if merge and old else metadata
                 if not fits(new[ref]):
                     raise MetadataUnfit(ref, new[ref])
                 if _as_text(new[ref]) != _as_text(old):  # in Python, true equals 1
-                    changed.append((held.end_user_id or "", ref))
+                    changed.append((row.end_user_id or "", ref))
             rows = [
                 await _write_columns(db, ref, {"metadata": dict(merged), "updated_at": now}, now)
                 for ref, merged in new.items()

@@ -210,8 +210,8 @@ class KeyStore:
             row = (await db.execute(select(keys.c.calls, keys.c.budget).where(mine).with_for_update())).one_or_none()
             if row is None or row.budget is None:
                 return 0
-            left = max(0, row.budget - row.calls)
-            taken = max(limit, -row.calls) if limit < 0 else min(limit, left, max(1, left // 20))
+            remaining = max(0, row.budget - row.calls)
+            taken = max(limit, -row.calls) if limit < 0 else min(limit, remaining, max(1, remaining // 20))
             if taken:
                 await db.execute(update(keys).where(mine).values(calls=keys.c.calls + taken))
             return int(taken)
@@ -221,8 +221,8 @@ class KeyStore:
     async def prune(self, now: datetime) -> None:
         """Remove keys that ended long ago (`KEPT_AFTER_END`)."""
         before = now - KEPT_AFTER_END
-        gone = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
-        await self._transactions.write(lambda db: db.execute(gone))
+        statement = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
+        await self._transactions.write(lambda db: db.execute(statement))
 
     async def _find_one(self, *where: ColumnElement[bool]) -> MintedKey | None:
         async with self._transactions.read() as db:
@@ -231,13 +231,13 @@ class KeyStore:
 
     async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
         same = select(keys.c.id).where(keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now))
-        held: int | None = (await db.execute(same)).scalars().first()
-        if held is not None:
+        holder_id: int | None = (await db.execute(same)).scalars().first()
+        if holder_id is not None:
             raise Conflict(
                 "conflict",
-                f"Key {held} of environment '{new.environment}' has the name '{new.name}' already. Choose another name, "
-                f"revoke it, or replace it (--replaces {held}, through the API replaces: {held}).",
-                payload={"key_id": held},
+                f"Key {holder_id} of environment '{new.environment}' has the name '{new.name}' already. Choose another name, "
+                f"revoke it, or replace it (--replaces {holder_id}, through the API replaces: {holder_id}).",
+                payload={"key_id": holder_id},
             )
 
     async def _adopt(self, db: AsyncConnection, old_id: int, new_id: int, now: datetime) -> None:
@@ -248,8 +248,8 @@ class KeyStore:
         await db.execute(update(keys).where(keys.c.parent_id == old_id).values(parent_id=new_id))
         below = select(keys.c.id).where(keys.c.parent_id == new_id).cte(recursive=True)
         every = below.union(select(keys.c.id).join(below, keys.c.parent_id == below.c.id))
-        wanted = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(every.c.id)), *_alive(now))
-        found = (await db.execute(wanted)).all()
+        query = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(every.c.id)), *_alive(now))
+        found = (await db.execute(query)).all()
         await record_changes(db, [changed_key(row.environment, row.digest) for row in found], now)
 
     async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> ReplacedKey:

@@ -66,12 +66,12 @@ class SessionStore:
 
         async def write(db: AsyncConnection) -> datetime | None:
             if max_open is not None:
-                its = (
+                condition = (
                     connect_sessions.c.environment == session.environment,
                     connect_sessions.c.key_id == session.key_id,
                     connect_sessions.c.expires_at > clock.now(),
                 )
-                some = select(connect_sessions.c.expires_at).where(*its).order_by(connect_sessions.c.expires_at)
+                some = select(connect_sessions.c.expires_at).where(*condition).order_by(connect_sessions.c.expires_at)
                 last = (await db.execute(some.offset(max_open - 1).limit(1))).scalar()
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
@@ -97,9 +97,9 @@ class SessionStore:
 
         After a deletion, a row of `flow_results` proves this for an hour.
         """
-        its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
+        matching = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
-        either = select(exists().where(*its) | exists().where(*condition))
+        either = select(exists().where(*matching) | exists().where(*condition))
         async with self._transactions.read() as db:
             return bool((await db.execute(either)).scalar())
 
@@ -113,10 +113,10 @@ class SessionStore:
         Returns False if the session is bound to another browser or does not exist. Of several concurrent browsers, only
         one succeeds.
         """
-        its = connect_sessions.c.digest == digest
+        condition = connect_sessions.c.digest == digest
         taken = (
             update(connect_sessions)
-            .where(its, _may_serve_browser(browser_digest))
+            .where(condition, _may_serve_browser(browser_digest))
             .values(browser_digest=browser_digest)
         )
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
@@ -178,8 +178,8 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
     made = table.connections_made if replaces else table.connections_made + 1
     if (await db.execute(counted.values(connections_made=made))).rowcount:
         return
-    its = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
-    row = (await db.execute(its)).mappings().first()
+    condition = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
+    row = (await db.execute(condition)).mappings().first()
     if terms.browser_digest is not None and row and row["browser_digest"] not in {None, terms.browser_digest}:
         raise bound_to_other_browser()
     if (terms.limited and not replaces) or terms.browser_digest is not None:
@@ -188,15 +188,15 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
 
 def _may_serve_browser(browser_digest: str) -> ColumnElement[bool]:
     """Return the condition that a session is bound to this browser or to none yet."""
-    its = connect_sessions.c.browser_digest
-    return or_(its.is_(None), its == browser_digest)
+    condition = connect_sessions.c.browser_digest
+    return or_(condition.is_(None), condition == browser_digest)
 
 
 async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
     """Decrement a session's count of connections. Runs in the transaction that removes a pending connection."""
     table = connect_sessions.c
-    its = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
-    await db.execute(its.values(connections_made=table.connections_made - 1))
+    condition = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
+    await db.execute(condition.values(connections_made=table.connections_made - 1))
 
 
 def session_used_up(max_connections: int | None) -> Forbidden:
@@ -274,7 +274,7 @@ class FlowStore:
         Counts only flows that expire after `expires_after` and until `expires_until`. Also returns when the last of
         these flows expires.
         """
-        left = (
+        conditions = (
             flows.c.environment == environment,
             flows.c.browser_digest != "",  # empty: the end user has not confirmed yet, so the flow is not counted
             flows.c.expires_at > expires_after,
@@ -282,7 +282,9 @@ class FlowStore:
         )
         by, expires_at = flows.c.integration_id, flows.c.expires_at
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(by, func.count(), func.max(expires_at)).where(*left).group_by(by))).all()
+            rows = (
+                await db.execute(select(by, func.count(), func.max(expires_at)).where(*conditions).group_by(by))
+            ).all()
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
@@ -379,7 +381,7 @@ class FlowResults:
 
         Counts the authorizations whose browser returned at `since` or later.
         """
-        back = (
+        returned = (
             flow_results.c.environment == environment,
             flow_results.c.flow_digest.is_not(None),
             flow_results.c.at >= since,
@@ -388,7 +390,7 @@ class FlowResults:
         counts = (func.count() - func.count(fault), func.count(fault))
         newest = (func.max(case((fault.is_(None), at))), func.max(case((fault.is_not(None), at))))
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(by, *counts, *newest).where(*back).group_by(by))).all()
+            rows = (await db.execute(select(by, *counts, *newest).where(*returned).group_by(by))).all()
         return {row[0]: ReturnedCounts(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:

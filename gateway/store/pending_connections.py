@@ -198,13 +198,15 @@ class PendingStore:
         If the count reaches `limit`, remove and return the session's pending connections.
         """
         table = pending_connections.c
-        its = table.session_digest == session_digest, table.sealed.is_not(None)
+        condition = table.session_digest == session_digest, table.sealed.is_not(None)
 
         async def write(db: AsyncConnection) -> list[RowMapping]:
-            counted = update(pending_connections).where(*its)
+            counted = update(pending_connections).where(*condition)
             await db.execute(counted.values(wrong_verifiers=table.wrong_verifiers + 1))
             spent = [
-                *(await db.execute(select(pending_connections).where(*its, table.wrong_verifiers >= limit))).mappings()
+                *(
+                    await db.execute(select(pending_connections).where(*condition, table.wrong_verifiers >= limit))
+                ).mappings()
             ]
             return [row for row in spent if await _remove(db, row)]
 
@@ -213,10 +215,10 @@ class PendingStore:
 
     async def drop(self, pending: PendingConnection) -> bool:
         """Remove a pending connection. Return False if the connection is not pending."""
-        its = pending_connections.c.uid == pending.uid, pending_connections.c.sealed.is_not(None)
+        condition = pending_connections.c.uid == pending.uid, pending_connections.c.sealed.is_not(None)
 
         async def write(db: AsyncConnection) -> bool:
-            row = (await db.execute(select(pending_connections).where(*its))).mappings().first()
+            row = (await db.execute(select(pending_connections).where(*condition))).mappings().first()
             return row is not None and await _remove(db, row)
 
         return await self._transactions.write(write)

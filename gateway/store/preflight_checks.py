@@ -205,9 +205,9 @@ def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
     missing = keys_without_master(stored, keyring)
     if missing:
         ids = list(dict.fromkeys(key.master_key_id for key in missing))
-        held = counted(len(missing), "data key") + ("" if values is None else f", with {counted(values, 'value')},")
+        text = counted(len(missing), "data key") + ("" if values is None else f", with {counted(values, 'value')},")
         raise StoreRefused(
-            f"{place} has {held} encrypted with a key that is not in store.encryption_keys (key id {', '.join(ids)}). "
+            f"{place} has {text} encrypted with a key that is not in store.encryption_keys (key id {', '.join(ids)}). "
             "Add this key to the list. To replace the key, put the new key before it and run `gateway keys rotate`; "
             "`gateway keys status` shows when the old key is no longer needed."
         )

@@ -71,14 +71,14 @@ class WebhookStore:
     @staticmethod
     async def _check_room(db: AsyncConnection, integration: Integration, max_count: int, max_bytes: int) -> None:
         table = deliveries.c
-        its = and_(
+        condition = and_(
             table.environment == integration.environment,
             table.integration_id == integration.integration_id,
             table.due_at.is_not(None),
         )
-        some = select(func.count()).select_from(select(table.outbox).where(its).limit(max_count).subquery())
+        some = select(func.count()).select_from(select(table.outbox).where(condition).limit(max_count).subquery())
         size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
-        size = size.where(outbox.c.id.in_(select(table.outbox).where(its)))
+        size = size.where(outbox.c.id.in_(select(table.outbox).where(condition)))
         count, bytes_ = (await db.execute(select(some.scalar_subquery(), size.scalar_subquery()))).one()
         if count >= max_count or bytes_ >= max_bytes:
             key = integration.integration_id
@@ -98,20 +98,20 @@ class WebhookStore:
         if not origins:
             return []
         table = connections.c
-        its = and_(
+        condition = and_(
             table.environment == integration.environment,
             table.integration_id == integration.integration_id,
             table.site_origin.in_(sorted(origins)),
         )
         query = (
             select(table.connection_id, table.webhook_url_override)
-            .where(its)
+            .where(condition)
             .order_by(table.id)
             .limit(MAX_CONNECTIONS + 1)
         )
         rows = (await db.execute(query)).all()
         if len(rows) > MAX_CONNECTIONS:
-            count = (await db.execute(select(func.count()).select_from(connections).where(its))).scalar_one()
+            count = (await db.execute(select(func.count()).select_from(connections).where(condition))).scalar_one()
             log.warning(
                 "webhook_connections_skipped",
                 environment=integration.environment,

@@ -111,11 +111,11 @@ def _statements_of_save(*, one: bool, audited: bool) -> list[ReturningInsert[Any
         audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
         return [SAVE_ROW, audit, change] if audited else [SAVE_ROW, change]
     saved = SAVE_ROW.cte("renewed")
-    noted = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *saved.c))
+    change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *saved.c))
     if audited:
         audited_save = insert(audit_pending).from_select(["body"], select(_AUDIT_BODY).select_from(saved))
-        noted = noted.add_cte(audited_save.returning(audit_pending.c.id).cte("recorded"))
-    return [noted.returning(changes.c.id)]
+        change_row = change_row.add_cte(audited_save.returning(audit_pending.c.id).cte("recorded"))
+    return [change_row.returning(changes.c.id)]
 
 
 SELECT_LEASED: Final = select(connections).where(_FENCED).with_for_update()
@@ -156,10 +156,10 @@ class RefreshStatements:
             connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
             connections.c.lease_owner.is_not_distinct_from(bindparam("seen_owner", type_=Text)),
         )
-        here = update(connections).where(AT)
+        on_timeline = update(connections).where(AT)
         if timeline is not None:
-            here = here.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
-        claim = here.values(lease_until=self._time_expression("lease_for"))
+            on_timeline = on_timeline.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
+        claim = on_timeline.values(lease_until=self._time_expression("lease_for"))
         free = or_(until.is_(None), until <= self._time_expression("free_for"))
         self.claim: Final[Update] = claim.where(free)
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
@@ -319,11 +319,11 @@ class RefreshStore:
             return self._statements.save_at_once(values, columns, now, new.row_after(seen, columns), recorded)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
-            held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
-            if held is None or (seen is not None and held.uid != seen.uid):
+            row = (await db.execute(SELECT_LEASED, mine)).one_or_none()
+            if row is None or (seen is not None and row.uid != seen.uid):
                 return None
-            columns = {**CLEARED_COLUMNS, **new.columns(self._rows, held.uid)}
-            saved = await self._save_with_state(db, ref, held, columns, now, entry)
+            columns = {**CLEARED_COLUMNS, **new.columns(self._rows, row.uid)}
+            saved = await self._save_with_state(db, ref, row, columns, now, entry)
             if note is not None:
                 await record_note(db, saved.id, saved.state, note, now=now)
             return saved, None
@@ -342,19 +342,19 @@ class RefreshStore:
         self,
         db: AsyncConnection,
         ref: ConnectionRef,
-        held: Row[Any],
+        row: Row[Any],
         columns: dict[str, Any],
         now: datetime,
         entry: AuditEntry,
     ) -> Connection:
         """Write `columns` into the locked row `held`. Also write the row's new state and the event for this change."""
         trigger, reason = StateTrigger.RENEWED, "renewed"
-        if held.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
-            trigger, reason = StateTrigger.REPLACED, held.state_reason
+        if row.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
+            trigger, reason = StateTrigger.REPLACED, row.state_reason
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
-        written = await record_trigger(db, self._outbox, held, trigger, columns, now=now, reason=reason)
-        saved = connection_of({**held._mapping, **written})
-        entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
+        written = await record_trigger(db, self._outbox, row, trigger, columns, now=now, reason=reason)
+        saved = connection_of({**row._mapping, **written})
+        entry_of = replace(entry, detail={"now": saved.state.value, "before": row.state})
         await self._trail.record_refresh(db, entry_of, news="state" in written)
         await record_change(db, ref, now, ends=True)
         return saved
@@ -386,7 +386,7 @@ class RefreshStore:
         owner's machine possibly has the reply. If it belongs to `owner` itself, `owner` keeps it, and the write is
         refused if the lease has been renewed.
         """
-        what = trigger or trigger_for_failure(failure.code, final=failure.final)
+        state_trigger = trigger or trigger_for_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
         if keep_lease:
             given_back = {}
@@ -407,7 +407,7 @@ class RefreshStore:
                 keep_alive_at = max(keep_alive_at, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": keep_alive_at}
             why = {"reason": failure.code, "detail": failure.message}
-            moved = await record_trigger(db, self._outbox, row, what, values, now=failure.at, **why)
+            moved = await record_trigger(db, self._outbox, row, state_trigger, values, now=failure.at, **why)
             written = await read_written(db, ref)
             detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)

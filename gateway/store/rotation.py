@@ -400,17 +400,17 @@ class Rotation:
         """Remove data keys that seal no value, as counted after `_wait_for_transactions`. Return how many keys were removed."""
         if not ids:
             return 0
-        gone = delete(data_keys).where(data_keys.c.id.in_(ids))
-        return (await self._write(lambda db: db.execute(gone))).rowcount
+        statement = delete(data_keys).where(data_keys.c.id.in_(ids))
+        return (await self._write(lambda db: db.execute(statement))).rowcount
 
 
 def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
     """Return the query for the ciphertexts of these rows, and for the columns of the place of each ciphertext."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
-    shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
+    columns = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
     mine = table.c[column.key].in_(keys)
-    return select(*shown).where(mine, table.c[column.column].is_not(None)).order_by(table.c[column.key])
+    return select(*columns).where(mine, table.c[column.column].is_not(None)).order_by(table.c[column.key])
 
 
 def _sealed_value(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:

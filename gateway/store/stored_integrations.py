@@ -142,11 +142,11 @@ class IntegrationStore:
         The integration's connections still exist. The caller deletes the connections next.
         """
         assert integration.managed_row is not None
-        its = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_(None))
+        condition = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_(None))
         entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
 
         async def write(db: AsyncConnection) -> bool:
-            if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
+            if (await db.execute(update(integrations).where(condition).values(ending_at=now))).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
             await _add_change(db, integration.environment, integration.integration_id, now=now)
@@ -157,14 +157,14 @@ class IntegrationStore:
     async def end(self, integration: Integration) -> bool:
         """Delete the integration's row if it has no connections. Return whether the row no longer exists."""
         assert integration.managed_row is not None
-        its = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_not(None))
+        condition = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_not(None))
         left = _connections_of(integration.environment, integration.integration_id).exists()
 
         async def write(db: AsyncConnection) -> None:
             # First wait for transactions that are storing a connection (`hold_integration`). The next statement then
             # sees the stored connections.
-            await db.execute(select(integrations.c.uid).where(its).with_for_update())
-            await db.execute(delete(integrations).where(its, ~left))
+            await db.execute(select(integrations.c.uid).where(condition).with_for_update())
+            await db.execute(delete(integrations).where(condition, ~left))
 
         await self._transactions.write(write)
         async with self._transactions.read() as db:
@@ -256,8 +256,10 @@ async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
     """
     if new.integration_uid is None:
         return
-    its = and_(_is_row_of(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None))
-    row = select(integrations.c.uid).where(its).with_for_update(read=True, key_share=True)
+    condition = and_(
+        _is_row_of(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None)
+    )
+    row = select(integrations.c.uid).where(condition).with_for_update(read=True, key_share=True)
     if (await db.execute(row)).first() is None:
         raise NotFound(
             "unknown_provider_config",
@@ -273,8 +275,8 @@ async def _is_rename_refused(db: AsyncConnection, before: Integration, after: In
 
 
 def _connections_of(environment: str, integration_id: str) -> Any:
-    its = and_(connections.c.environment == environment, connections.c.integration_id == integration_id)
-    return select(connections.c.id).where(its).limit(1)
+    condition = and_(connections.c.environment == environment, connections.c.integration_id == integration_id)
+    return select(connections.c.id).where(condition).limit(1)
 
 
 async def _add_change(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:

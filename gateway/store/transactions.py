@@ -152,8 +152,8 @@ class CompiledStatement:
         """Return the statement with its arguments. `parameters` may have more members than the statement needs."""
         arguments = []
         for name, required, value, convert in self._arguments:
-            given = parameters[name] if required else value
-            arguments.append(given if convert is None else convert(given))
+            argument = parameters[name] if required else value
+            arguments.append(argument if convert is None else convert(argument))
         return self._text, arguments
 
 

@@ -73,10 +73,10 @@ async def connect_by_form(gateway: Gateway, provider: Provider, samples: Samples
 
 async def import_credential(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
     """Import the granted credential as a second connection. Raises RehearsalRefused."""
-    held = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
+    credential = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
     if provider.auth_mode in {"APP", "CUSTOM"}:
-        held = {"type": "APP", "installation_id": INSTALLATION}
-    body = {"provider_config_key": INTEGRATION, "connection_id": "imported", "credentials": held}
+        credential = {"type": "APP", "installation_id": INSTALLATION}
+    body = {"provider_config_key": INTEGRATION, "connection_id": "imported", "credentials": credential}
     config = {name: value for name, value in (shown.get("connection_config") or {}).items() if isinstance(value, str)}
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
 
@@ -139,7 +139,7 @@ def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     got = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     state = state_in(sent_to, provider)
-    back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
+    callback_url = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
     local = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
     query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
@@ -152,12 +152,12 @@ def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
         case "CUSTOM":
             query |= {"code": CODE, "installation_id": INSTALLATION, "setup_action": "install"}
         case "INSTALL_PLUGIN":
-            return f"{back}?{urlencode({**query, 'payload': state})}"
+            return f"{callback_url}?{urlencode({**query, 'payload': state})}"
         case _:
             query[provider.authorization_code_param_in_callback or "code"] = CODE
             query |= {"iss": provider.issuer} if provider.issuer else {}
     query |= {} if provider.state_in_redirect_uri else {"state": state}
-    return f"{back}{'&' if '?' in back else '?'}{urlencode(query)}"
+    return f"{callback_url}{'&' if '?' in callback_url else '?'}{urlencode(query)}"
 
 
 def _requested_callback(actor: PlayedProvider, gateway: Gateway) -> str:

@@ -155,8 +155,8 @@ def _page_start(scheme: Paginate, query: dict[str, str]) -> int:
         return int(query.get("after", 0))
     if scheme.type == "offset":
         first = scheme.offset_start_value or 0
-        given = int(query.get(scheme.offset_name_in_request or "", first)) - first
-        return given * PAGE_SIZE if scheme.offset_calculation_method == "per-page" else given
+        offset = int(query.get(scheme.offset_name_in_request or "", first)) - first
+        return offset * PAGE_SIZE if scheme.offset_calculation_method == "per-page" else offset
     cursor = query.get(scheme.cursor_name_in_request or "", "")
     if cursor.startswith("c"):
         return int(cursor[1:])

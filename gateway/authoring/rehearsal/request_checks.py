@@ -285,23 +285,23 @@ def oauth1_checks(
 
     `consumer`: the client's ID and secret. `token`: the token and its secret.
     """
-    given = oauth_params(arrival)
+    oauth = oauth_params(arrival)
     place = ("signature_method",)
-    key = given.get("oauth_consumer_key")
+    key = oauth.get("oauth_consumer_key")
     yield RehearsalCheck(
         "oauth_consumer_key equals the integration's client_id", key == consumer[0], ("auth_mode",), f"it was {key}"
     )
     if token[0]:
         yield RehearsalCheck(
             "oauth_token is the connection's",
-            given.get("oauth_token") == token[0],
+            oauth.get("oauth_token") == token[0],
             ("auth_mode",),
             "it has another value",
         )
-    sent_method = given.get("oauth_signature_method")
+    sent_method = oauth.get("oauth_signature_method")
     yield RehearsalCheck(f"oauth_signature_method is {method}", sent_method == method, place, f"it was {sent_method}")
     if method != "RSA-SHA1":
-        ok = _is_signed(arrival, given, consumer[1], token[1], method)
+        ok = _is_signed(arrival, oauth, consumer[1], token[1], method)
         yield RehearsalCheck("the signature is valid", ok, place, "it is not")
 
 

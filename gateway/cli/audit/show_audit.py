@@ -74,9 +74,9 @@ def export(file: Path, after: int | None, **options: Any) -> None:
 
 def _row(record: "ChainedRecord") -> tuple[str, ...]:
     members = record.as_json()
-    what = members.get("object", {})
-    of = "/".join(what[name] for name in ("integration", "connection") if name in what)
-    key = f"key {what['key_id']}" if "key_id" in what else ""
+    target = members.get("object", {})
+    of = "/".join(target[name] for name in ("integration", "connection") if name in target)
+    key = f"key {target['key_id']}" if "key_id" in target else ""
     detail = " ".join(f"{name}={value}" for name, value in members.get("detail", {}).items())
     return (
         str(record.sequence),

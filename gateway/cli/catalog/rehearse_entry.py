@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @click.command("test")
 @click.argument("name")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for a setting or a credential.")
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A value for a setting or a credential.")
 @catalog_config_file
 @as_json
-def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+def rehearse(name: str, pairs: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Test the entry NAME: connect, call, refresh, pagination, and verification and revocation if the entry has them.
 
     The sandbox takes the role of the provider, and compares the requests that it receives with the entry. Exits 1 if
@@ -39,7 +39,7 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
         catalog, _ = catalog_and_url(file)
         provider = find_provider(catalog, name, file)
         try:
-            values = dict(pair.split("=", 1) for pair in given)
+            values = dict(pair.split("=", 1) for pair in pairs)
         except ValueError:
             raise click.BadParameter("write NAME=VALUE", param_hint="--set") from None
         try:

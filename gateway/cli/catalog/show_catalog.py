@@ -106,8 +106,8 @@ def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider
     """
     provider = catalog.get(name)
     if provider is None:
-        here = file is None and Path("gateway.yaml").exists()
-        own = "; -c gateway.yaml adds your own catalog folders" if here else ""
+        has_config = file is None and Path("gateway.yaml").exists()
+        own = "; -c gateway.yaml adds your own catalog folders" if has_config else ""
         hint = catalog.suggestion(name) or f"{own}; to list all, run `gateway catalog list`"
         raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider
@@ -216,8 +216,8 @@ def _print_scopes(scopes: Mapping[str, Any]) -> None:
     rows += [("one of", " ".join(group)) for group in scopes["any_of"]]
     rows += [("missing", " or ".join(group)) for group in scopes.get("missing", ())]
     rows += [("not needed", scope) for scope in scopes.get("unneeded", ())]
-    for what, scope in rows:
-        print(f"{what:<11}{scope}")
+    for label, scope in rows:
+        print(f"{label:<11}{scope}")
     if scopes["unstated"]:
         print(f"{counted(scopes['unstated'], 'operation')} without stated scopes", file=sys.stderr)
 

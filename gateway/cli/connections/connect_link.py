@@ -72,10 +72,10 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         caller = Caller(Environment(named))
         body = _body(**options)
         if reconnect is None:
-            wish = validated(
+            session_request = validated(
                 {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"
             )
-            token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, wish)
+            token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, session_request)
         else:
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
             again = validated(body, connect_endpoints.Reconnect, "invalid_body")

@@ -145,8 +145,8 @@ class DeletionReport:
             print(json.dumps({**counts, "rows": self.rows}, indent=2))
         else:
             columns = ("connection_id", "deleted", "token", "outcome", "detail")
-            shown = [tuple(_cell(row[name]) for name in columns) for row in self.rows]
-            table([name.replace("_", " ").upper() for name in columns], shown)
+            cells = [tuple(_cell(row[name]) for name in columns) for row in self.rows]
+            table([name.replace("_", " ").upper() for name in columns], cells)
             summary = f"{self.deleted} deleted"
             summary += f", {self.missing} not found" if self.missing else ""
             summary += (

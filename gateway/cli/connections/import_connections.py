@@ -125,21 +125,21 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
 
     The message says how many connections were imported before the error.
     """
-    here = _imported_text(intake)
-    if not here:
+    imported_text = _imported_text(intake)
+    if not imported_text:
         return click.ClickException(str(fault))
     return click.ClickException(
-        f"{fault} {here} Correct this and run the command again: by default, connections that exist are skipped."
+        f"{fault} {imported_text} Correct this and run the command again: by default, connections that exist are skipped."
     )
 
 
 def _imported_text(intake: "Importer") -> str:
     """Return a sentence that says how many connections were imported before the import stopped; empty if none."""
     by_result = intake.tally.as_json()
-    here = by_result["imported"] + by_result["replaced"]
-    if not here or intake.options.dry_run:
+    imported = by_result["imported"] + by_result["replaced"]
+    if not imported or intake.options.dry_run:
         return ""
-    return f"Before that, {counted(here, 'connection')} {'was' if here == 1 else 'were'} imported."
+    return f"Before that, {counted(imported, 'connection')} {'was' if imported == 1 else 'were'} imported."
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,10 +429,10 @@ async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None
     try:
         await feed.run(intake)
     except asyncio.CancelledError:  # Ctrl-C
-        here = _imported_text(intake)
-        if here:
+        imported_text = _imported_text(intake)
+        if imported_text:
             again = "To continue, run the command again: by default, connections that exist are skipped."
-            print(f"gateway: Interrupted. {here} {again}", file=sys.stderr)
+            print(f"gateway: Interrupted. {imported_text} {again}", file=sys.stderr)
         raise
 
 
@@ -460,12 +460,12 @@ def _parse_pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
     """Return the pairs ``there=here`` as a mapping. `option`: the option's name in errors. Raises UsageError."""
     pairs: dict[str, str] = {}
     for renamed in given:
-        there, sign, here = renamed.partition("=")
-        if not (there and sign and here):
+        source_key, sign, target_key = renamed.partition("=")
+        if not (source_key and sign and target_key):
             raise click.UsageError(
                 f"{option} must be two names with an equals sign between them, not '{renamed[:80]}'."
             )
-        if there in pairs:
-            raise click.UsageError(f"{option} has '{there}' twice.")
-        pairs[there] = here
+        if source_key in pairs:
+            raise click.UsageError(f"{option} has '{source_key}' twice.")
+        pairs[source_key] = target_key
     return pairs

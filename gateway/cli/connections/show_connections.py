@@ -165,10 +165,10 @@ def state(connection: "Connection") -> str:
 
 def _row(connection: "Connection") -> tuple[str, ...]:
     user = connection.end_user
-    who = (user.email or user.display_name or user.id) if user else ""
+    end_user = (user.email or user.display_name or user.id) if user else ""
     ref, dies_at = connection.ref, connection.life.dies_at
     expires, created = f"{dies_at:%Y-%m-%d}" if dies_at else "", f"{connection.created_at:%Y-%m-%d %H:%M}"
-    return ref.connection_id, ref.integration_id, who, state(connection), expires, created
+    return ref.connection_id, ref.integration_id, end_user, state(connection), expires, created
 
 
 # ── ``gateway connections show``: prints one connection, without its credential.

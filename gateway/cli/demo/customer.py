@@ -91,13 +91,13 @@ class Customer:
                 return kept
             await self._call("DELETE", f"/environment/api-keys/{known['id']}")
         scopes = ["environment:proxy", "environment:connect_sessions:write"]
-        wish = {
+        body = {
             "display_name": AGENT_KEY_NAME,
             "scopes": scopes,
             "limits": limits,
             "expires_in_s": AGENT_KEY_LIFETIME_S,
         }
-        return Secret((await self._call("POST", "/environment/api-keys", wish))["data"]["secret"])
+        return Secret((await self._call("POST", "/environment/api-keys", body))["data"]["secret"])
 
     def mcp_add(self, agent_key: Secret) -> str:
         """Return the command that adds the tools of a key to Claude Code, an MCP client."""
@@ -116,9 +116,9 @@ class Customer:
 
         The connection keeps its id, so the agent's key for this connection stays valid.
         """
-        wish = {"connection_id": connection_id, "integration_id": INTEGRATION}
+        body = {"connection_id": connection_id, "integration_id": INTEGRATION}
         try:
-            token = (await self._call("POST", "/connect/sessions/reconnect", wish))["data"]["token"]
+            token = (await self._call("POST", "/connect/sessions/reconnect", body))["data"]["token"]
             await self._authorize({"connect_session_token": token})
         except DemoFailed:
             return None
@@ -136,21 +136,21 @@ class Customer:
             raise DemoFailed(f"the authorization ended at {url} with {end.status}: {_page_text(end)}")
 
     async def _session(self) -> dict[str, Any]:
-        wish = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
-        data: dict[str, Any] = (await self._call("POST", "/connect/sessions", wish))["data"]
+        body = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
+        data: dict[str, Any] = (await self._call("POST", "/connect/sessions", body))["data"]
         return data
 
     async def _connection_ids(self) -> list[str]:
         query = urlencode({"endUserId": END_USER["id"], "integrationId": INTEGRATION})
-        return [shown["connection_id"] for shown in (await self._call("GET", f"/connections?{query}"))["connections"]]
+        return [item["connection_id"] for item in (await self._call("GET", f"/connections?{query}"))["connections"]]
 
     async def _path(self, connection_id: str) -> str | None:
         """Return the path of a search on the connection's site; None if the connection cannot be read."""
         query = f"provider_config_key={INTEGRATION}"
-        shown = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
-        if shown is None:
+        connection = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
+        if connection is None:
             return None
-        return f"/ex/sandbox/{shown['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
+        return f"/ex/sandbox/{connection['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
 
     async def _works(self, connection_id: str, path: str) -> bool:
         response = await self._call("GET", f"/proxy{path}", headers=_connection_headers(connection_id), dead_is=None)

@@ -105,10 +105,10 @@ async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[Doc
             else [group.create_task(_collect(look(gateway))) for look in (check_inbound, check_running, check_outbound)]
         )
     (reached, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
-    here: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
+    local_findings: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
     if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
-        here = [finding for finding in here if (finding.check, finding.level) != ("store", "ok")]
-    return [*here, *running_gateway, *reached, *check_clocks(gateway), *declared.result(), *providers]
+        local_findings = [finding for finding in local_findings if (finding.check, finding.level) != ("store", "ok")]
+    return [*local_findings, *running_gateway, *reached, *check_clocks(gateway), *declared.result(), *providers]
 
 
 def _list_findings(

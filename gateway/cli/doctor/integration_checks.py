@@ -45,7 +45,7 @@ def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
 
 def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report client IDs and secrets that look like copying mistakes. Their values are never shown."""
-    given, found = client_values(integration.config), client_mistakes(integration.config)
+    client, found = client_values(integration.config), client_mistakes(integration.config)
     for key, trouble in found:
         yield DoctorFinding(
             "fail",
@@ -55,8 +55,8 @@ def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) ->
             f"copy {key} again from {integration.provider.display_name}'s developer console",
             integration.name,
         )
-    if given and not found:
-        yield ok("client", f"the format of {' and '.join(given)} looks right", integration=integration.name)
+    if client and not found:
+        yield ok("client", f"the format of {' and '.join(client)} looks right", integration=integration.name)
 
 
 def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:

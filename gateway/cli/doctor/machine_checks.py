@@ -194,7 +194,7 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         return
     if not folder.parent.exists():
         return  # `check_store` reports the missing folder
-    there = folder.exists()
+    exists = folder.exists()
     try:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
     except OSError as fault:
@@ -202,7 +202,7 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         fix = "free space and give the service's user write permission for that folder, or set store.url to another folder"
         yield DoctorFinding("warn", JOURNAL, detail, where, fix)
         return
-    if not there:
+    if not exists:
         with contextlib.suppress(OSError):  # removing the folder fails if a gateway has started to use it
             folder.rmdir()
     yield ok(JOURNAL, f"this user can write the refresh journal in {folder.parent}")

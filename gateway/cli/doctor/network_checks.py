@@ -65,16 +65,16 @@ def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     if not examined.skews_s:
         return
     skew = median(seconds for _, seconds in examined.skews_s)
-    who = ", ".join(sorted({name for name, _ in examined.skews_s}))
+    names = ", ".join(sorted({name for name, _ in examined.skews_s}))
     if abs(skew) <= MAX_SKEW_S:
-        yield ok("clock", f"this machine's clock agrees with {who}")
+        yield ok("clock", f"this machine's clock agrees with {names}")
         return
     level: Level = "fail" if abs(skew) > FAILING_SKEW_S else "warn"
     direction = "ahead of" if skew > 0 else "behind"
     yield DoctorFinding(
         level,
         "clock",
-        f"this machine's clock is {abs(skew):.0f} s {direction} {who}; tokens are refreshed at the wrong time, and "
+        f"this machine's clock is {abs(skew):.0f} s {direction} {names}; tokens are refreshed at the wrong time, and "
         "signatures refused",
         "this machine",
         "synchronize it: timedatectl set-ntp true, or chrony",
@@ -274,7 +274,7 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
     if not local.is_gateway and (public.is_refused or loopback):
         start = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
         return DoctorFinding("warn", "public URL", f"{url} cannot be checked while no gateway runs here", where, start)
-    behind = (
+    proxy_hint = (
         ""
         if local.is_gateway
         else " (no gateway runs here; if one runs elsewhere, its reverse proxy does not forward to it)"
@@ -282,7 +282,7 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
     fix = "correct server.public_url, or DNS, certificate, load balancer or firewall; if this network cannot reach its own "
     fix += "public IP address, run doctor from elsewhere"
     return DoctorFinding(
-        "fail", "public URL", f"{url} does not reach a gateway: it {public.problem}{behind}", where, fix
+        "fail", "public URL", f"{url} does not reach a gateway: it {public.problem}{proxy_hint}", where, fix
     )
 
 
@@ -302,9 +302,11 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await response.json(content_type=None)
             if response.status == 200 and body == HEALTHY_BODY:
-                shown = response.headers.get(INSTANCE_HEADER)
+                instance_id = response.headers.get(INSTANCE_HEADER)
                 known = {instance(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
-                return HealthResponse(is_gateway=True, is_another_gateway=shown is not None and shown not in known)
+                return HealthResponse(
+                    is_gateway=True, is_another_gateway=instance_id is not None and instance_id not in known
+                )
             return HealthResponse(problem=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
         return HealthResponse(problem="has a host name that DNS cannot resolve")

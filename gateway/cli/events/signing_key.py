@@ -31,13 +31,13 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
             _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
             print(f"the former key also signs until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
         key = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
-        shown, standard = key.reveal(), standard_form(key).reveal()
+        key_text, standard = key.reveal(), standard_form(key).reveal()
         if as_json:
-            report = {"webhook_signing_key": shown, "standard_webhooks_key": standard}
+            report = {"webhook_signing_key": key_text, "standard_webhooks_key": standard}
             print(json.dumps({"environment": name, **report}))
             return 0
-        print(shown)
-        if standard != shown:
+        print(key_text)
+        if standard != key_text:
             print(f"for Standard Webhooks libraries: {standard}", file=sys.stderr)
         return 0
 

@@ -54,14 +54,16 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
 
 def advice(uses: Sequence[EncryptionKeyUse]) -> str:
     """Return the operator's next step, in one line."""
-    gone = [str(key.place) for key in uses if key.is_removable]
+    removable = [str(key.place) for key in uses if key.is_removable]
     needed = [key for key in uses if key.place > 1 and key.data_keys]
     if needed:
         return (
             "Run `gateway keys rotate` to encrypt everything again with key 1. Until then, keep all keys in the list."
         )
-    if gone:
-        which, them = (f"key {gone[0]} is", "it") if len(gone) == 1 else (f"keys {', '.join(gone)} are", "them")
+    if removable:
+        which, them = (
+            (f"key {removable[0]} is", "it") if len(removable) == 1 else (f"keys {', '.join(removable)} are", "them")
+        )
         return (
             f"Encryption {which} no longer needed: remove {them} from store.encryption_keys on every node, then reload."
         )
@@ -151,12 +153,12 @@ def _print(config: "Config", counts: "KeyCounts") -> None:
     ]
     table(("ENCRYPTION KEY", "ID", "DATA KEYS", "VALUES", ""), rows)
     print()
-    shown = [
+    cells = [
         (key.id, key.environment, key.master_key_id, f"{key.created_at:%Y-%m-%d}", f"{key.total:,}", use)
         for key in counts.data_keys
         for use in ["encrypts new values" if key.newest else ""]
     ]
-    table(("DATA KEY", "ENVIRONMENT", "ENCRYPTION KEY", "CREATED", "VALUES", ""), shown)
+    table(("DATA KEY", "ENVIRONMENT", "ENCRYPTION KEY", "CREATED", "VALUES", ""), cells)
     print()
     print(advice(uses))
 

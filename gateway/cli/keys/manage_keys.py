@@ -111,9 +111,11 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
         from gateway.api.keys import key_warnings
 
         env = select_environment(runtime, environment)
-        wish = _requested_key(options)
-        text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        warnings = key_warnings(wish, env, runtime.generation, UNLIMITED)
+        requested = _requested_key(options)
+        text, key = await runtime.issuer.create(requested, env, "gateway keys create")
+        warnings = key_warnings(
+wish, env, runtime.generation, 
+UNLIMITED)
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:
@@ -229,13 +231,13 @@ def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
     from gateway.access.key_forms import PREFIXES
 
     spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
-    what = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
+    limits_text = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
     return (
         str(key.id),
         key.name,
         f"{PREFIXES[key.kind]}…{key.last_four}",
         ", ".join(scope.removeprefix("environment:") for scope in key.scopes),
-        what,
+        limits_text,
         _time_text(key.last_used_at) or "never",
         "revoked" if key.revoked_at else "expired" if not key.is_valid(now) else _time_text(key.expires_at),
     )

@@ -176,15 +176,15 @@ def try_call(file: Path | None, url: str | None, key: str | None, environment: s
     from gateway.cli.try_ import TrialFailed, try_target
     from gateway.client import Client
 
-    wish = TriedCall(**typed)
-    with exit_on_faults(wish.as_json):
+    requested_call = TriedCall(**typed)
+    with exit_on_faults(requested_call.as_json):
         try:
             target = try_target.find_target(file, url, key, environment)
             _check(target)
             with Client(target.url, target.key.reveal()) as client:
-                sys.exit(_make_call(client, target, wish))
+                sys.exit(_make_call(client, target, requested_call))
         except TrialFailed as failed:
-            _exit_with_failure(failed, wish.as_json)
+            _exit_with_failure(failed, requested_call.as_json)
 
 
 def _check(target: "Target") -> None:

@@ -65,8 +65,8 @@ def link_target(rel: str, lines: Iterable[str]) -> str | None:
             for param in _PARAM.finditer(link.params):
                 text = param["token"] if param["quoted"] is None else re.sub(r"\\(.)", r"\1", param["quoted"])
                 params.setdefault(param["name"].lower(), text or "")
-            wanted = rel.lower() in params.get("rel", "").lower().split()
-            if wanted and "anchor" not in params and params.get("results", "").lower() != "false":
+            has_rel = rel.lower() in params.get("rel", "").lower().split()
+            if has_rel and "anchor" not in params and params.get("results", "").lower() != "false":
                 return line[link.start : link.end]
     return None
 

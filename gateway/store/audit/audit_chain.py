@@ -51,8 +51,8 @@ class Checkpoint:
 
     @property
     def _signed_bytes(self) -> bytes:
-        what = {"store": self.store, "sequence": self.sequence, "hash": self.hash, "at": iso(self.at)}
-        return _CHECKPOINT + canonical_json(what).encode()
+        signed = {"store": self.store, "sequence": self.sequence, "hash": self.hash, "at": iso(self.at)}
+        return _CHECKPOINT + canonical_json(signed).encode()
 
     def sign(self, key: Ed25519PrivateKey) -> "Checkpoint":
         signature = base64.b64encode(key.sign(self._signed_bytes)).decode()

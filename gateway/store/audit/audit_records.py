@@ -145,8 +145,10 @@ class AuditRecords:
             await _keep(db, checkpoint, starts=False)
             oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
             last = oldest.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
-            gone = delete(audit_checkpoints).where(~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last)
-            await db.execute(gone)
+            statement = delete(audit_checkpoints).where(
+                ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last
+            )
+            await db.execute(statement)
             return checkpoint
 
         return await self._transactions.write(work)
@@ -312,9 +314,9 @@ class AuditRecords:
         total = 0
         oldest = select(audit_records.c.sequence).where(audit_records.c.sequence <= to)
         some = oldest.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
-        gone = delete(audit_records).where(audit_records.c.sequence.in_(some))
+        statement = delete(audit_records).where(audit_records.c.sequence.in_(some))
         while True:
-            removed = (await self._transactions.write(lambda db: db.execute(gone))).rowcount
+            removed = (await self._transactions.write(lambda db: db.execute(statement))).rowcount
             total += removed
             if removed < PAGE:
                 return total

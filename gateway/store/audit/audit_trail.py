@@ -131,8 +131,8 @@ def digest_of(secret: str, environment: str, end_user_id: str) -> str:
 
     Without the secret, the digest identifies nobody.
     """
-    what = f"{environment}\0{end_user_id}".encode()
-    return hmac.new(bytes.fromhex(secret), what, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
+    message = f"{environment}\0{end_user_id}".encode()
+    return hmac.new(bytes.fromhex(secret), message, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
 
 
 async def _secret(db: AsyncConnection, environment: str, end_user_id: str) -> str | None:

@@ -114,8 +114,8 @@ class UseStore:
         async with self._transactions.read() as db:
             first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
         while first is not None and first < last:
-            gone = delete(credential_uses).where(credential_uses.c.hour == first)
-            total += (await self._transactions.write(lambda db, gone=gone: db.execute(gone))).rowcount  # type: ignore[misc]
+            statement = delete(credential_uses).where(credential_uses.c.hour == first)
+            total += (await self._transactions.write(lambda db, statement=statement: db.execute(statement))).rowcount  # type: ignore[misc]
             async with self._transactions.read() as db:
                 first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
         return total

@@ -194,7 +194,7 @@ class PostgresCallLog:
         """
         max_rows = self.bounds.max_bytes // ROW_BYTES
         max_rows = max_rows if self.bounds.max_rows is None else min(max_rows, self.bounds.max_rows)
-        gone, newest = 0, 0
+        removed, newest = 0, 0
         for day in days:
             name = day.strftime(NAME)
             async with self._transactions.read() as db:
@@ -212,8 +212,8 @@ class PostgresCallLog:
                 statement = text(f"DELETE FROM {name} WHERE id >= :low AND id < :high")
                 run = {"low": low, "high": high}
                 done = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
-                gone += done.rowcount
-        return gone
+                removed += done.rowcount
+        return removed
 
 
 def _is_table_missing(fault: DBAPIError | Unavailable) -> bool:

@@ -188,10 +188,10 @@ class SqliteCallLog:
                 operation.host,
                 operation.rule,
             )
-            there = known.get(subject)
-            if there is None:
-                there = known[subject] = db.execute(insert, subject).lastrowid or 0
-            return there
+            row_number = known.get(subject)
+            if row_number is None:
+                row_number = known[subject] = db.execute(insert, subject).lastrowid or 0
+            return row_number
 
         return number
 
@@ -206,27 +206,27 @@ class SqliteCallLog:
                 run_all(db, SEAL, segment)
 
     def _prune_to_limits(self, db: sqlite3.Connection) -> int:
-        bounds, gone = self.bounds, 0
+        bounds, removed = self.bounds, 0
         while True:
             segments = db.execute("SELECT id, rows FROM segments ORDER BY id").fetchall()
             rows = sum(segment[1] for segment in segments)
             too_many = bounds.max_rows is not None and rows > bounds.max_rows
             if len(segments) < 2 or not (too_many or _used_bytes(db) + WAL_BYTES > bounds.max_bytes):
-                return gone
-            gone += _drop_segment(db, segments[0][0])
+                return removed
+            removed += _drop_segment(db, segments[0][0])
 
     def _prune(self, db: sqlite3.Connection, now: datetime) -> int:
-        gone, oldest = 0, microseconds(self.bounds.oldest(now))
+        removed, oldest = 0, microseconds(self.bounds.oldest(now))
         db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (time_slot(self.bounds.oldest(now)),))
         for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
             if until_at is None or until_at >= oldest:
                 break
-            gone += _drop_segment(db, segment)
-        gone += self._prune_to_limits(db)
+            removed += _drop_segment(db, segment)
+        removed += self._prune_to_limits(db)
         free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
         if free > self.bounds.max_bytes // SEGMENTS * 2:  # a limit was lowered, or many old rows were removed by age
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
-        return gone
+        return removed
 
 
 class _Thread:

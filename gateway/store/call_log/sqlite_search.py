@@ -46,8 +46,8 @@ def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: da
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
             return OperationPage()  # the first writer has not created the tables yet
         for segment in _matching_segments(db, filters, since, until):
-            left = filters.limit + 1 - len(page)
-            page += _search_segment(db, segment, filters, since, until, left)
+            remaining = filters.limit + 1 - len(page)
+            page += _search_segment(db, segment, filters, since, until, remaining)
             if len(page) > filters.limit:
                 return OperationPage(page[: filters.limit], more=True)
             if clock.monotonic() - started > SEARCH_S:

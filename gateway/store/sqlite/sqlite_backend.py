@@ -210,8 +210,8 @@ class SqliteWatch:
         A commit does not always change the size or the time. The caller then notices the commit after `at_most_s`.
         """
         end = clock.monotonic() + at_most_s
-        while (left := end - clock.monotonic()) > 0:
-            await asyncio.sleep(min(left, GLANCE_S))
+        while (remaining_s := end - clock.monotonic()) > 0:
+            await asyncio.sleep(min(remaining_s, GLANCE_S))
             stamp = self._stamp()
             if stamp != self._seen:
                 self._seen = stamp

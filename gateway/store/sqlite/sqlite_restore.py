@@ -89,8 +89,8 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
         try:
             at = _prepare_copy(backup, fresh, keyring, step)
             _write_wal_into_file(path)
-            with _exclusive_file_lock(path) as held:
-                taken, back, gone, deleted = _merge(fresh, path, held, keyring, exactly=exactly)
+            with _exclusive_file_lock(path) as lock:
+                taken, back, gone, deleted = _merge(fresh, path, lock, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _add_to_histories(db, at)
@@ -159,18 +159,18 @@ _Merged = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
 _NOTHING_MERGED: Final[_Merged] = (None, 0, 0, ())
 
 
-def _merge(fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
+def _merge(fresh: Path, path: Path, lock: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
     """Merge newer credentials from the replaced database into `fresh`.
 
     `held`: the descriptor of the locked database
     file; None if there is no file.
     """
-    if held is None:
+    if lock is None:
         return _NOTHING_MERGED
     seen = path.with_name(f".{path.name}.replaced")
     log = path.with_name(path.name + "-wal")
     try:
-        _copy_through(held, seen)
+        _copy_through(lock, seen)
         if log.exists():
             shutil.copyfile(log, seen.with_name(seen.name + "-wal"))
         with closing(sqlite3.connect(seen, isolation_level=None)) as db:
@@ -199,7 +199,9 @@ def _copy_through(descriptor: int, target: Path) -> None:
 
 def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     """Take over, in one transaction, the credentials with the same or a newer version, and their data keys."""
-    gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
+    deleted_count = _count(
+        db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)"
+    )
     restored = "FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)"
     back = _count(db, f"SELECT count(*) {restored}")
     rows = db.execute(
@@ -208,7 +210,8 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     )
     deleted = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
-        return None, back, gone, deleted
+        return None, back, 
+gone, deleted
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
@@ -228,7 +231,8 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, back, gone, deleted
+    return taken, back, 
+gone, deleted
 
 
 def _end_keys(db: sqlite3.Connection) -> None:

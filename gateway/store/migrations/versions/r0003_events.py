@@ -100,8 +100,8 @@ def _fill_sites() -> None:
     table = sa.table("connections", sa.column("id", ROW_ID), sa.column("config", sa.JSON), sa.column("site_origin"))
     db, after = op.get_bind(), 0
     while True:
-        wanted = sa.select(table.c.id, table.c.config).where(table.c.id > after).order_by(table.c.id).limit(1000)
-        rows = db.execute(wanted).all()
+        query = sa.select(table.c.id, table.c.config).where(table.c.id > after).order_by(table.c.id).limit(1000)
+        rows = db.execute(query).all()
         if not rows:
             return
         after = rows[-1].id
