@@ -51,8 +51,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     options = dataclasses.replace(
         QUICK if arguments.quick else FULL, only=tuple(arguments.only), built_in=arguments.built_in
     )
-    given = {name: getattr(arguments, name) for name in ("rounds", "seconds", "size", "events", "idle")}
-    return dataclasses.replace(options, **{name: value for name, value in given.items() if value is not None})
+    fields = {name: getattr(arguments, name) for name in ("rounds", "seconds", "size", "events", "idle")}
+    return dataclasses.replace(options, **{name: value for name, value in fields.items() if value is not None})
 
 
 def _arguments() -> argparse.ArgumentParser:

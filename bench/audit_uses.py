@@ -50,15 +50,15 @@ async def main(calls: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "gateway.db")
         store = await open_store(f"sqlite:///{path}", Keyring([os.urandom(32)]), environments={"dev"})
-        begun = time.monotonic()
+        started = time.monotonic()
         with closing(sqlite3.connect(path)) as db, db:
             db.executemany(INSERT, generated_rows(calls))
             rows, total = db.execute("SELECT count(*), sum(calls) FROM credential_uses").fetchone()
-        took, size = time.monotonic() - begun, await asyncio.to_thread(lambda: path.stat().st_size)
+        took, size = time.monotonic() - started, await asyncio.to_thread(lambda: path.stat().st_size)
         out = sys.stdout
         out.write(f"{total:,} calls in {rows:,} rows, {size >> 20} MiB, made in {took:.0f} s\n")
         start, end = hour_at(FIRST_HOUR), hour_at(FIRST_HOUR + HOURS)
-        for name, wanted in (
+        for name, use_filter in (
             ("one key, 30 days", CredentialUseFilter("dev", start, end, key_ids=single_or_any_set(7))),
             (
                 "one key, one day",
@@ -74,7 +74,7 @@ async def main(calls: int) -> None:
             durations = []
             for _ in range(TIMES):
                 began = time.monotonic()
-                page = await store.uses.find(wanted)
+                page = await store.uses.find(use_filter)
                 durations.append(time.monotonic() - began)
             out.write(
                 f"{name}: {max(durations) * 1000:.0f} ms at most, {page.calls:,} calls, {page.connections:,} lines\n"

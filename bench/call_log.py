@@ -19,7 +19,7 @@ SPAN = timedelta(days=3)
 TIMES = 9
 
 
-def generate_operations(rows: int, begun: datetime) -> list[Operation]:
+def generate_operations(rows: int, since: datetime) -> list[Operation]:
     """Generate the operations of one time range, before any measurement starts."""
     drawn = random.Random(1)
     made = []
@@ -29,7 +29,7 @@ def generate_operations(rows: int, begun: datetime) -> list[Operation]:
         made.append(
             Operation(
                 "call" if drawn.random() > 0.001 else "refresh",
-                begun + SPAN * number / rows,
+                since + SPAN * number / rows,
                 f"{drawn.getrandbits(96):024x}",
                 "dev",
                 f"integration-{drawn.randrange(40)}",
@@ -83,9 +83,9 @@ def filters(now: datetime) -> dict[str, dict[str, Any]]:
 
 async def measure(path: Path, rows: int) -> None:
     log = SqliteCallLog(path, CallLogBounds(keep_days=3650, max_bytes=64 << 30))
-    begun, cpu_s = datetime.now(UTC) - SPAN, 0.0
+    started, cpu_s = datetime.now(UTC) - SPAN, 0.0
     for at in range(0, rows, 100_000):
-        many = generate_operations(min(100_000, rows - at), begun + SPAN * at / rows)
+        many = generate_operations(min(100_000, rows - at), started + SPAN * at / rows)
         before = time.process_time()
         for first in range(0, len(many), BATCH):
             await log.add_many(many[first : first + BATCH])

@@ -79,15 +79,15 @@ def compare(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -
     """Measure both loads of `pair` alternately. Raises CannotRun."""
     both: tuple[list[float], list[float]] = ([], [])
     sides = (pair.one, pair.other)
-    for who, _ in sides:
-        if who not in servers:
-            raise CannotRun(f"{pair.words}: {who} is not available on this machine")
-    for who, shape in sides:
-        one_load(servers[who], shape, WARM_S)
+    for server, _ in sides:
+        if server not in servers:
+            raise CannotRun(f"{pair.words}: {server} is not available on this machine")
+    for server, shape in sides:
+        one_load(servers[server], shape, WARM_S)
     for number in range(rounds):
         for side in (0, 1) if number % 2 else (1, 0):
-            who, shape = sides[side]
-            both[side].append(one_load(servers[who], shape, seconds))
+            server, shape = sides[side]
+            both[side].append(one_load(servers[server], shape, seconds))
     found = statistics.median(a / b for a, b in zip(*both, strict=True))
     return Ratio(Goal(pair.words, pair.limit, found), statistics.median(both[0]), statistics.median(both[1]))
 
@@ -130,8 +130,8 @@ def latency_table(latencies_by_server: dict[str, list[Latency]]) -> tuple[str, G
     lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
     for name, rounds in latencies_by_server.items():
         cells = [
-            f"{statistics.median(getattr(measured, what) for measured in rounds):.2f}"
-            for what in ("p50", "p99", "p999")
+            f"{statistics.median(getattr(measured, figure) for measured in rounds):.2f}"
+            for figure in ("p50", "p99", "p999")
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     pairs = zip(latencies_by_server.get(GATEWAY, []), latencies_by_server.get("go", []), strict=False)
@@ -166,13 +166,13 @@ def conditions(rounds: int, seconds: int, say: Callable[[str], None]) -> list[st
             cold, warm = cold_and_warm(up[0])
             found += _measure_pairs(PAIRS[-1:], lambda pair: compare_and_print(pair, {"many": up[0]}), failed)
     rows, goal = latency_table(late)
-    said = "–" if goal.found is None else f"{goal.found:.2f}"
+    text = "–" if goal.found is None else f"{goal.found:.2f}"
     parts += ["## The gateway under other conditions", ratio_table(found)]
     parts.append(
         f"The first call of each of 10,000 connections since the start: {cold:.0f} µs of CPU; the second: {warm:.0f}."
     )
     parts += [f"## Latency at {rate:.0f} requests a second, half of the gateway's maximum", rows]
-    parts.append(f"{goal.words}: at most {goal.limit:g}, found {said}, {goal.verdict}.")
+    parts.append(f"{goal.words}: at most {goal.limit:g}, found {text}, {goal.verdict}.")
     return parts + [f"- {words}" for words in failed]
 
 

@@ -128,7 +128,7 @@ def more_connections(folder: Path, rows: int) -> None:
 
 async def more_calls(folder: Path, rows: int) -> None:
     log = SqliteCallLog(folder / "gateway.calls.db", CallLogBounds(keep_days=30, max_bytes=64 << 30))
-    drawn, begun = random.Random(1), datetime.now(UTC) - SPAN
+    drawn, started = random.Random(1), datetime.now(UTC) - SPAN
     for first in range(0, rows, BATCH):
         many = []
         for number in range(first, min(first + BATCH, rows)):
@@ -137,7 +137,7 @@ async def more_calls(folder: Path, rows: int) -> None:
             many.append(
                 Operation(
                     "call" if drawn.random() > 0.001 else "refresh",
-                    begun + SPAN * number / rows,
+                    started + SPAN * number / rows,
                     f"{number:024x}",
                     "dev",
                     f"i{drawn.randrange(INTEGRATIONS)}",
@@ -180,12 +180,12 @@ async def measure(folder: Path) -> None:
             took.clear()
             size, status, cpu_s = 0, 0, time.process_time()
             for _ in range(ROUNDS):
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 where = url or f"{server.make_url('/console/dev')}{path.format(call=newest)}"
                 async with http.get(where) as response:
                     size = len(await response.read())
                     status = response.status
-                took.append((time.perf_counter() - begun) * 1000)
+                took.append((time.perf_counter() - started) * 1000)
             cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # this includes the CPU time of the client
             took.sort()
             p95 = took[int(len(took) * 0.95)]

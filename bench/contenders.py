@@ -64,8 +64,8 @@ class Peer:
 
     def version(self) -> str:
         """Run the program and return the first word of its output that looks like a version number."""
-        said = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
-        words = (said.stdout + said.stderr).replace("/", " ").split()
+        result = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
+        words = (result.stdout + result.stderr).replace("/", " ").split()
         return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")
 
     @contextmanager

@@ -262,8 +262,8 @@ async def running_stage(folder: Path, measure: argparse.Namespace) -> None:
                 async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as response:
                     assert response.status == 201, await response.text()
             limits = {"connections": [f"{INTEGRATION}/c0"], "rules": ["POST /small as post"]}
-            wish = {"display_name": "agent", "limits": limits}
-            async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as response:
+            request_body = {"display_name": "agent", "limits": limits}
+            async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=request_body) as response:
                 agent = (await response.json())["data"]["secret"]
             first = {"Authorization": f"Bearer {agent}"}  # this request makes the gateway load the key
             async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as response:

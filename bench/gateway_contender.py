@@ -73,15 +73,15 @@ class GatewayContender:
         certificate: Path | None = None,
     ) -> Iterator[Server]:
         """Start the gateway on a store that already contains its connections, as after a restart."""
-        port, held = free_port(), seed(self.usable)
-        named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
+        port, seeded = free_port(), seed(self.usable)
+        named = {"Authorization": f"Bearer {seeded.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
         environ = ENVIRON | ({"SSL_CERT_FILE": str(certificate)} if certificate else {})
         with ExitStack() as stack:
             store = stack.enter_context(_postgres()) if self.postgres else SQLITE
             tls = certificate is not None
             command = _write_configuration(
-                folder, held, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls
+                folder, seeded, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls
             )
             if self.settings:
                 written = folder / "gateway.yaml"
@@ -99,14 +99,14 @@ class GatewayContender:
                     self.title, command, Target(port), folder=folder, environ=environ, probe="/ready"
                 )
             else:
-                for file in Path(held.folder.name).glob("gateway.db*"):
+                for file in Path(seeded.folder.name).glob("gateway.db*"):
                     if file.is_file():  # the refresh journal is a folder and belongs to the previous process
                         shutil.copy(file, folder)
                 fill(folder / "gateway.db", self.connections)
                 starting = running_server(self.title, command, target, folder=folder, environ=environ)
             server = stack.enter_context(starting)
             for number in range(self.usable if self.postgres else 0):
-                _import(target, held.key, f"c{number}")
+                _import(target, seeded.key, f"c{number}")
             server.target = target
             if len(server.pids()) < self.workers:
                 raise CannotRun(f"server.workers: {self.workers} has no effect in this build")
@@ -117,13 +117,13 @@ def other_targets(server: Server) -> dict[str, Target]:
     """Return targets of a running gateway with another key, URL or header, by the name of the target. Raises CannotRun."""
     port, named = server.target.port, dict(server.target.headers)
     key = named["Authorization"].partition(" ")[2]
-    held = {
+    seeded = {
         "connections": [f"{INTEGRATION}/c0"],
         "rules": ["GET /small as get", "POST /small as post"],
         "budget": 10**9,
     }
-    capability = _mint_key(port, key, {"kind": "capability", "limits": {"connections": held["connections"]}})
-    bearer = f"Bearer {_mint_key(port, key, {'limits': held})}"
+    capability = _mint_key(port, key, {"kind": "capability", "limits": {"connections": seeded["connections"]}})
+    bearer = f"Bearer {_mint_key(port, key, {'limits': seeded})}"
     agents = {"Authorization": bearer, "Accept": "application/json", "MCP-Protocol-Version": "2025-06-18"}
     return {
         "capability": Target(port, f"/c/{capability}"),
@@ -264,11 +264,11 @@ def fill(database: Path, connections: int) -> None:
     """
     with sqlite3.connect(database) as db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(connections)") if row[1] != "id"]
-        (held,) = db.execute("SELECT count(*) FROM connections").fetchone()
+        (count,) = db.execute("SELECT count(*) FROM connections").fetchone()
         fresh = {"uid": "lower(hex(randomblob(16)))", "connection_id": "'filler-' || n"}
         taken = ", ".join(fresh.get(column, column) for column in columns)
-        rows = f"WITH RECURSIVE more(n) AS (SELECT {held + 1} UNION ALL SELECT n + 1 FROM more WHERE n < ?)"
+        rows = f"WITH RECURSIVE more(n) AS (SELECT {count + 1} UNION ALL SELECT n + 1 FROM more WHERE n < ?)"
         copy = f"{rows} INSERT INTO connections ({', '.join(columns)}) SELECT {taken} FROM connections, more"
-        if connections > held:
+        if connections > count:
             db.execute(f"{copy} WHERE connection_id = 'c0'", (connections,))
     db.close()

@@ -37,11 +37,14 @@ def main() -> int:
         try:
             with ExitStack() as stack:
                 if asked.shape is None:
-                    behind, certificate = stack.enter_context(upstream.small(Path(top) / "upstream")), None
+                    upstream_server, certificate = stack.enter_context(upstream.small(Path(top) / "upstream")), None
                 else:
-                    behind, certificate = stack.enter_context(upstream.tls(Path(top) / "upstream"))
+                    upstream_server, certificate = stack.enter_context(upstream.tls(Path(top) / "upstream"))
                 running = contenders[asked.name].running(
-                    Path(top) / "own", behind.target.port, streams=asked.shape is not None, certificate=certificate
+                    Path(top) / "own",
+                    upstream_server.target.port,
+                    streams=asked.shape is not None,
+                    certificate=certificate,
                 )
                 server = stack.enter_context(running)
                 sys.stdout.write(f"{' '.join(map(str, server.pids()))}\n")

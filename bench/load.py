@@ -77,10 +77,10 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
     ]
     url = f"http://{HOST}:{target.port}{target.path}/small"
     environ = {**os.environ, "BENCH_CONNECTIONS": str(turns)}
-    said = subprocess.run([*command, *named, url], capture_output=True, text=True, check=False, env=environ).stdout
-    found = re.search(r"^BENCH (.*)$", said, re.MULTILINE)
+    output = subprocess.run([*command, *named, url], capture_output=True, text=True, check=False, env=environ).stdout
+    found = re.search(r"^BENCH (.*)$", output, re.MULTILINE)
     if found is None:
-        raise CannotRun(f"wrk printed no summary: {said[-300:]}")
+        raise CannotRun(f"wrk printed no summary: {output[-300:]}")
     return Load(**json.loads(found[1]))
 
 

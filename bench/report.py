@@ -67,7 +67,7 @@ def _requests(rows: list[Row]) -> str:
             if connections == 1:
                 cells.append(_figure(row.middle(1, "cpu_us"), 0))
             cells.append(_figure(row.middle(connections, "per_second"), 0))
-            cells += [_figure(_ms(row.middle(connections, what)), 2) for what in ("p50_us", "p99_us")]
+            cells += [_figure(_ms(row.middle(connections, figure)), 2) for figure in ("p50_us", "p99_us")]
         lines.append([*cells, row.note])
     return _table(head, lines)
 
@@ -78,10 +78,10 @@ def _streams(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         cells = [row.title]
-        for way in ("down", "up"):
-            cells.append(_figure(row.stream(way, "mib_per_second"), 0))
-            cells.append(_figure(row.stream(way, "cpu_ms_per_mib"), 2))
-            cells.append(_figure(row.stream(way, "grown_mib"), 1))
+        for direction in ("down", "up"):
+            cells.append(_figure(row.stream(direction, "mib_per_second"), 0))
+            cells.append(_figure(row.stream(direction, "cpu_ms_per_mib"), 2))
+            cells.append(_figure(row.stream(direction, "grown_mib"), 1))
         delays = row.event_delays_ms
         cells += [_figure(statistics.median(delays), 2), _figure(delays[-1], 2)] if delays else [NOTHING, NOTHING]
         cells.append(_figure(row.idle_mib or None, 1))

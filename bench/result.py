@@ -45,11 +45,11 @@ class Row:
         """The median CPU time of the contender's starts. It depends less on how busy the machine is than the time."""
         return statistics.median(self.starts_cpu_s) if self.starts_cpu_s else None
 
-    def stream(self, way: str, what: str) -> float | None:
+    def stream(self, direction: str, what: str) -> float | None:
         """Return the median of one figure of a Stream over all rounds, or the maximum for memory growth. `way`: down or
         up.
         """
-        streams: list[Stream] = getattr(self, way)
+        streams: list[Stream] = getattr(self, direction)
         if not streams:
             return None
         figures: list[float] = [getattr(stream, what) for stream in streams]

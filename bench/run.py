@@ -63,13 +63,13 @@ def run(options: Options, say: Callable[[str], None]) -> Result:
 
 
 def _available(contenders: Sequence[Contender], options: Options, result: Result) -> list[Contender]:
-    here = []
+    available = []
     for contender in filter(options.wants, contenders):
         if why := contender.missing():
             result.missing[contender.title] = why
         else:
-            here.append(contender)
-    return here
+            available.append(contender)
+    return available
 
 
 def _measure_all(
@@ -102,14 +102,14 @@ def _running_contenders(
     with ExitStack() as stack:
         (folder / "upstream").mkdir(parents=True)
         make = upstream.streams if streamed else upstream.small
-        behind = stack.enter_context(make(folder / "upstream"))
+        upstream_server = stack.enter_context(make(folder / "upstream"))
         servers = []
         for contender in contenders:
             own = folder / contender.name
             own.mkdir()
             say(f"start {contender.name}")
             try:
-                running = contender.running(own, behind.target.port, streams=streamed)
+                running = contender.running(own, upstream_server.target.port, streams=streamed)
                 server = stack.enter_context(running)
             except (CannotRun, OSError, subprocess.SubprocessError) as fault:
                 rows[contender.name].skipped.append(str(fault))
@@ -163,14 +163,14 @@ def _events(server: Server, row: Row, options: Options) -> None:
     row.event_delays_ms = streams.event_delays_ms(server, count=options.events, every_ms=10)
 
 
-def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], None]) -> None:
+def _try(row: Row, say: Callable[[str], None], label: str, measure: Callable[[], None]) -> None:
     """Run `measure`. If it fails, record the failure in the row, so that the other measurements continue."""
-    say(f"{row.name}: {what}")
+    say(f"{row.name}: {label}")
     try:
         measure()
     except (CannotRun, OSError) as fault:
-        row.skipped.append(f"{what}: {fault}")
-        say(f"{row.name}: {what} failed: {fault}")
+        row.skipped.append(f"{label}: {fault}")
+        say(f"{row.name}: {label} failed: {fault}")
 
 
 def _rotate(servers: list[Server], count: int) -> list[Server]:

@@ -151,6 +151,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for left in proc.members(process.pid):
+    for pid in proc.members(process.pid):
         with suppress(ProcessLookupError):
-            os.kill(left, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)

@@ -134,12 +134,19 @@ def goals(found: RatiosByShape) -> list[Goal]:
 
 def table(found: RatiosByShape) -> str:
     """Return a table of CPU µs per request by shape and contender, with the verdicts."""
-    who = [*BESIDE, "gateway"]
-    lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
+    contenders = [*BESIDE, "gateway"]
+    lines = [
+        f"| shape | {' | '.join(contenders)} | to Go | | to ClientSession | |",
+        "|---|" + "---:|" * (len(contenders) + 4),
+    ]
     verdicts = goals(found)
     for number, (name, by) in enumerate(found.items()):
-        figures = {contender: [figure for figure in by.get(contender, []) if figure is not None] for contender in who}
-        cells = [f"{statistics.median(figures[contender]):.0f}" if figures[contender] else "–" for contender in who]
+        figures = {
+            contender: [figure for figure in by.get(contender, []) if figure is not None] for contender in contenders
+        }
+        cells = [
+            f"{statistics.median(figures[contender]):.0f}" if figures[contender] else "–" for contender in contenders
+        ]
         for goal in verdicts[2 * number : 2 * number + 2]:
             cells += ["–" if goal.found is None else f"{goal.found:.2f}", goal.verdict]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -156,7 +163,7 @@ def one_load(server: Server, name: str, seconds: int) -> float:
     environ |= {"BENCH_PREFIX": target.path, "BENCH_BODY": shape.text, "BENCH_TURNS": str(shape.turns)}
     pids = server.pids()
     before = proc.cpu_s(pids)
-    said = subprocess.run(
+    result = subprocess.run(
         [*command, *named, f"http://{HOST}:{target.port}/"],
         capture_output=True,
         text=True,
@@ -164,10 +171,10 @@ def one_load(server: Server, name: str, seconds: int) -> float:
         env=environ,
     )
     used = proc.cpu_s(pids) - before
-    counted = re.search(r"^BENCH (\d+) (\d+)$", said.stdout, re.MULTILINE)
+    counted = re.search(r"^BENCH (\d+) (\d+)$", result.stdout, re.MULTILINE)
     if counted is None or int(counted[2]) or not int(counted[1]):
-        what = f"{counted[2]} of {counted[1]} responses wrong or missing" if counted else "wrk printed no summary"
-        raise CannotRun(f"{server.name}, {name}: a round without a figure, {what} {said.stderr[-200:]}".strip())
+        fault = f"{counted[2]} of {counted[1]} responses wrong or missing" if counted else "wrk printed no summary"
+        raise CannotRun(f"{server.name}, {name}: a round without a figure, {fault} {result.stderr[-200:]}".strip())
     return used * 1e6 / int(counted[1])
 
 
@@ -176,14 +183,16 @@ def running_contenders(top: Path, contenders: Sequence[Contender]) -> Iterator[l
     """Yield all contenders that start, in front of one TLS upstream. The gateway also has its `other_targets`."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
-        behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
+        upstream_server, certificate = stack.enter_context(upstream.tls(top / "upstream"))
         servers = []
         for contender in contenders:
             if why := contender.missing():
                 sys.stderr.write(f"skip {contender.name}: {why}\n")
                 continue
             (top / contender.name).mkdir()
-            running = contender.running(top / contender.name, behind.target.port, streams=True, certificate=certificate)
+            running = contender.running(
+                top / contender.name, upstream_server.target.port, streams=True, certificate=certificate
+            )
             server = stack.enter_context(running)
             server.name = contender.name
             if isinstance(contender, GatewayContender) and not contender.plugin:

@@ -32,17 +32,17 @@ def serve(port: int) -> None:
 
 def _converse(peer: socket.socket, noise: int) -> None:
     """Respond to one request after the other until the peer closes the connection."""
-    held = b""
+    buffer = b""
     with peer:
         try:
             while True:
-                while b"\r\n\r\n" not in held:
+                while b"\r\n\r\n" not in buffer:
                     more = peer.recv(_HEAD_LIMIT)
-                    if not more or len(held) > _HEAD_LIMIT:
+                    if not more or len(buffer) > _HEAD_LIMIT:
                         return
-                    held += more
-                head, _, held = held.partition(b"\r\n\r\n")
-                held = _response(peer, head, held, noise)
+                    buffer += more
+                head, _, buffer = buffer.partition(b"\r\n\r\n")
+                buffer = _response(peer, head, buffer, noise)
         except ConnectionError:
             return
 

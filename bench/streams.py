@@ -71,10 +71,10 @@ def upload(server: Server, size: int) -> Stream:
             while sent < size:
                 offset = sent % PIECE
                 sent += peer.sendfile(noise, offset, min(size - sent, PIECE - offset))
-            said = _read_head(peer)
+            response = _read_head(peer)
             while chunk := peer.recv(MIB):
-                said += chunk
-            found = _SUNK.search(said)
+                response += chunk
+            found = _SUNK.search(response)
             return int(found[1]) if found else 0
 
     return _measure_transfer(server, size, give)
@@ -86,11 +86,11 @@ def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]
     """
     delays: list[float] = []
     with _send_request(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
-        held = b""
+        buffer = b""
         while len(delays) < count and (got := peer.recv(65536)):
             now = time.monotonic_ns()
-            held += got
-            *whole, held = held.split(b"\n\n")
+            buffer += got
+            *whole, buffer = buffer.split(b"\n\n")
             delays += [(now - int(event.rpartition(b"data: ")[2])) / 1e6 for event in whole]
     if len(delays) < count:
         raise CannotRun(f"{server.name} forwarded {len(delays)} of {count} events")
@@ -105,16 +105,16 @@ def idle(server: Server, connections: int) -> Idle:
     pids = server.pids()
     before = proc.rss_mib(pids)
     with ExitStack() as stack:
-        held: list[socket.socket] = []
-        while len(held) < connections:
-            fresh = [_connect(server.target) for _ in range(min(_AT_ONCE, connections - len(held)))]
+        sockets: list[socket.socket] = []
+        while len(sockets) < connections:
+            fresh = [_connect(server.target) for _ in range(min(_AT_ONCE, connections - len(sockets)))]
             for peer in fresh:
                 stack.enter_context(peer).sendall(request)
             for peer in fresh:
                 _whole_response(peer)
-            held += fresh
+            sockets += fresh
         after = proc.rss_mib(pids)
-        if closed := _count_closed(held):
+        if closed := _count_closed(sockets):
             raise CannotRun(f"{server.name} closed {closed} of {connections} idle connections")
     return Idle(connections, before, after)
 
@@ -150,25 +150,25 @@ def _head(target: Target, method: str, path: str, extra: str) -> bytes:
 
 def _read_head(peer: socket.socket) -> bytes:
     """Read until the head of a 200 response is complete. Return the bytes of the body that arrived with the head."""
-    held = b""
-    while b"\r\n\r\n" not in held:
+    buffer = b""
+    while b"\r\n\r\n" not in buffer:
         got = peer.recv(65536)
         if not got:
-            raise CannotRun(f"the connection ended in the head: {held[:200]!r}")
-        held += got
-    head, _, body = held.partition(b"\r\n\r\n")
+            raise CannotRun(f"the connection ended in the head: {buffer[:200]!r}")
+        buffer += got
+    head, _, body = buffer.partition(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n", 1)[0] + b" ":
         raise CannotRun(f"the response was {head[:300]!r}")
     return body
 
 
 def _whole_response(peer: socket.socket) -> None:
-    held = b""
-    while not held.endswith(b"]}"):
+    buffer = b""
+    while not buffer.endswith(b"]}"):
         got = peer.recv(65536)
         if not got:
-            raise CannotRun(f"the connection ended within the response: {held[:200]!r}")
-        held += got
+            raise CannotRun(f"the connection ended within the response: {buffer[:200]!r}")
+        buffer += got
 
 
 def _count_closed(peers: list[socket.socket]) -> int:
