@@ -181,8 +181,8 @@ def test_compose_interpolates_nothing_that_is_meant_for_the_gateway() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_init_arguments_in_compose_file_write_a_valid_configuration(tmp_path: Path, name: str) -> None:
     program_name, *words = compose.read(DEPLOY / name).services["init"].entrypoint or ()
-    given = [word.replace("/etc/gateway", str(tmp_path)).replace("$$", "$") for word in words]
-    ran = CliRunner().invoke(main, [*given, "--public-url", "https://gateway.example.com"])
+    arguments = [word.replace("/etc/gateway", str(tmp_path)).replace("$$", "$") for word in words]
+    ran = CliRunner().invoke(main, [*arguments, "--public-url", "https://gateway.example.com"])
     assert (program_name, ran.exit_code) == ("gateway", 0), ran.output
     config = load(tmp_path / "gateway.yaml", environ={"POSTGRES_PASSWORD": "x"})
     assert (config.server.host, config.server.port) == ("0.0.0.0", 3003)

@@ -146,9 +146,9 @@ def test_wheel_builds_are_identical_despite_files_left_by_runs(tmp_path: Path) -
             shutil.copytree(TOP / name, folder / name, ignore=generated)
         for name in ("pyproject.toml", "README.md", "LICENSE", "gateway.yaml"):
             shutil.copy(TOP / name, folder)
-    for left in ("catalog/.compiled.jsonl", "gateway/__pycache__/app.cpython-311.pyc"):
-        (used / left).parent.mkdir(exist_ok=True)
-        (used / left).write_bytes(b"made by a run")
+    for leftover in ("catalog/.compiled.jsonl", "gateway/__pycache__/app.cpython-311.pyc"):
+        (used / leftover).parent.mkdir(exist_ok=True)
+        (used / leftover).write_bytes(b"made by a run")
     wheels = []
     for folder in (clean, used):
         build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]

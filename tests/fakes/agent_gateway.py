@@ -56,8 +56,8 @@ class AgentGateway:
         limits = {"connections": ["acme/c1"], **fields.pop("limits", {})}
         limits = {name: value for name, value in limits.items() if value is not None}
         body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **fields}
-        made = await self.running.json("POST", "/environment/api-keys", json=body, expect=200)
-        text: str = made["data"]["secret"]
+        minted = await self.running.json("POST", "/environment/api-keys", json=body, expect=200)
+        text: str = minted["data"]["secret"]
         return text
 
     async def request_result(

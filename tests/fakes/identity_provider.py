@@ -64,8 +64,8 @@ class IdentityProvider:
         self.authorize_queries.append(query)
         code = f"code-{len(self.authorize_queries)}"
         self.codes[code] = query
-        back = urlencode({"code": code, "state": query["state"], "iss": self.url})
-        return web.Response(status=302, headers={"Location": f"{query['redirect_uri']}?{back}"})
+        callback_query = urlencode({"code": code, "state": query["state"], "iss": self.url})
+        return web.Response(status=302, headers={"Location": f"{query['redirect_uri']}?{callback_query}"})
 
     async def token(self, request: web.Request) -> web.Response:
         form = await request.post()

@@ -39,13 +39,13 @@ async def tls_proxy_before(port: int, context: ssl.SSLContext) -> AsyncIterator[
 
 
 async def _both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    behind, before = await asyncio.open_connection("127.0.0.1", port)
-    ways = [asyncio.create_task(_pass(reader, before)), asyncio.create_task(_pass(behind, writer))]
+    server_reader, before = await asyncio.open_connection("127.0.0.1", port)
+    copies = [asyncio.create_task(_pass(reader, before)), asyncio.create_task(_pass(server_reader, writer))]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
+        for copy in copies:
+            copy.cancel()
         before.transport.abort()
 
 

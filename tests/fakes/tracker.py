@@ -110,8 +110,8 @@ class Tracker:
         self.authorize_query = dict(request.query)
         code = f"code-{next(self._numbers)}"
         self._codes[code] = dict(request.query)
-        back = {"code": code, "state": request.query["state"], **self.callback_extra}
-        query = "&".join(f"{name}={text}" for name, text in back.items())
+        callback_query = {"code": code, "state": request.query["state"], **self.callback_extra}
+        query = "&".join(f"{name}={text}" for name, text in callback_query.items())
         raise web.HTTPFound(f"{request.query['redirect_uri']}?{query}")
 
     async def _token(self, request: web.Request) -> web.Response:

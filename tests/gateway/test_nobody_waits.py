@@ -208,8 +208,8 @@ async def test_other_callers_hardly_wait_during_inputs_of_maximum_size(
         }
         async with http.post(f"{url}/connections", json=made) as response:
             assert response.status == 201, await response.text()
-        wish = {"display_name": "agent", "limits": {"connections": ["up/c1"], "rules": AGENT_RULES}}
-        async with http.post(f"{url}/environment/api-keys", json=wish) as response:
+        request_body = {"display_name": "agent", "limits": {"connections": ["up/c1"], "rules": AGENT_RULES}}
+        async with http.post(f"{url}/environment/api-keys", json=request_body) as response:
             assert response.status == 200, await response.text()
             agent = (await response.json())["data"]["secret"]
         async with probing(gateway.port) as probe:

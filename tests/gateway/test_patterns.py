@@ -320,8 +320,8 @@ def attacks(pattern: str | bytes, flags: int) -> set[tuple[str, str, str]]:
     literals = set(sample(tree, 0) + sample(tree, 1)) or {"a"}
     alone = {("", char, end) for char in (*sorted(literals)[:12], "a", " ", '"', "<", ".") for end in ("", "\x00")}
     # each repetition starts again from the beginning
-    begun = {("", before + pump, end) for before, pump, end in found if before}
-    return found | alone | begun
+    without_prefix = {("", before + pump, end) for before, pump, end in found if before}
+    return found | alone | without_prefix
 
 
 def runner(compiled: "re.Pattern[Any]", method: str) -> Callable[[Any], object]:

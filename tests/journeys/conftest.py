@@ -91,9 +91,9 @@ class GatewayServer:
     async def connect_url(self, integration: str) -> str:
         """Create a connect session and return the URL that starts an authorization in the end user's browser."""
         session = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
-        status, made = await self.call("POST", "/connect/sessions", body=session)
-        assert status == 201, made
-        return f"{self.url}/oauth/connect/{integration}?connect_session_token={made['data']['token']}"
+        status, created = await self.call("POST", "/connect/sessions", body=session)
+        assert status == 201, created
+        return f"{self.url}/oauth/connect/{integration}?connect_session_token={created['data']['token']}"
 
 
 @pytest.fixture

@@ -142,11 +142,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--away-ms", type=float, default=10.0, help="round trip to the synchronous standby")
     parser.add_argument("--only", choices=("sqlite", "postgresql", "standby"))
     options = parser.parse_args(arguments)
-    away = options.away_ms
+    away_ms = options.away_ms
     cases = {
         "sqlite": [("sqlite", None, 1)],
         "postgresql": [("postgresql", None, 1), ("postgresql", None, 3)],
-        "standby": [("postgresql", away, 1), ("postgresql", away, 3)],
+        "standby": [("postgresql", away_ms, 1), ("postgresql", away_ms, 3)],
     }
     for name, several in cases.items():
         if options.only in (None, name):

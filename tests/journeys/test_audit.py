@@ -81,22 +81,22 @@ async def command(running: RunningGateway, *arguments: str, code: int = 0) -> Co
 
 async def authorize(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
     """Connect as an end user's browser does, through the provider's consent and back. Return the session."""
-    made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
-    token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
+    session = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
+    token = parse_qs(urlsplit(session["data"]["connect_link"]).query)["session_token"][0]
     async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:
         assert response.status == 200, await response.text()
-    result: dict[str, Any] = made["data"]
+    result: dict[str, Any] = session["data"]
     return result
 
 
 async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     """Cause every recorded action, by callers, an end user, an operator and the gateway itself."""
     # A minted key is created, used for the first time, and revoked.
-    wish = {"display_name": "agent", "scopes": ["environment:*"]}
-    parent = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    body = {"display_name": "agent", "scopes": ["environment:*"]}
+    parent = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     headers = {"Authorization": f"Bearer {parent['secret']}"}
     async with running.http.post(
-        f"{running.url}/environment/api-keys", json={**wish, "display_name": "child"}, headers=headers
+        f"{running.url}/environment/api-keys", json={**body, "display_name": "child"}, headers=headers
     ) as response:
         child = (await response.json())["data"]
     # Connections are imported, read, changed and deleted. An end user connects and reconnects.
@@ -286,10 +286,10 @@ async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environmen
     configure_audit(audited_gateway)
     await audited_gateway.import_connection(tracker.grant())
     for scopes, status in ((["environment:logs:read"], 403), (["environment:audit:read"], 200)):
-        wish = {"display_name": scopes[0], "scopes": scopes}
-        made = (await audited_gateway.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+        request_body = {"display_name": scopes[0], "scopes": scopes}
+        minted = (await audited_gateway.json("POST", "/environment/api-keys", json=request_body, expect=200))["data"]
         for path in ("/audit", "/audit/uses"):
-            headers = {"Authorization": f"Bearer {made['secret']}"}
+            headers = {"Authorization": f"Bearer {minted['secret']}"}
             async with audited_gateway.http.get(audited_gateway.url + path, headers=headers) as response:
                 assert response.status == status
     await audited_gateway.runtime.audit_keeper.once()
@@ -303,9 +303,9 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
     monkeypatch.setattr(call_queue, "USES_EVERY_S", 0.05)
     await audited_gateway.restart()
     await audited_gateway.import_connection(tracker.grant())
-    wish = {"display_name": "agent", "scopes": ["environment:proxy"]}
-    made = (await audited_gateway.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
-    for secret in (made["secret"], made["secret"], made["secret"], ""):
+    request_body = {"display_name": "agent", "scopes": ["environment:proxy"]}
+    minted = (await audited_gateway.json("POST", "/environment/api-keys", json=request_body, expect=200))["data"]
+    for secret in (minted["secret"], minted["secret"], minted["secret"], ""):
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         async with audited_gateway.call_proxy("c1", "/me", headers=headers) as response:
             await response.read()
@@ -317,8 +317,8 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
         while (body := await audited_gateway.json("GET", "/audit/uses", expect=200))["calls"] < 4:
             await asyncio.sleep(0.02)
     found = [(record["key_id"], record["connection_id"], record["calls"], record["failed"]) for record in body["data"]]
-    assert found == [(made["id"], "c1", 3, 0), (None, "c1", 1, 0)]
-    uses = await command(audited_gateway, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
+    assert found == [(minted["id"], "c1", 3, 0), (None, "c1", 1, 0)]
+    uses = await command(audited_gateway, "audit", "uses", "--key", str(minted["id"]), "--since", "2h", "--json")
     assert json.loads(uses.out)["calls"] == 3
 
 

@@ -96,10 +96,10 @@ async def test_a_hundred_entries_behave_as_their_facts_state(tmp_path: Path, mon
 
 
 def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
-    made = document([f"127.0.0.1/32:{port}"])
-    made["catalog"] = []
+    configuration = document([f"127.0.0.1/32:{port}"])
+    configuration["catalog"] = []
     shipped = load_catalog([resources.folder("catalog")]).providers
-    made["environments"]["dev"]["integrations"] = {
+    configuration["environments"]["dev"]["integrations"] = {
         entry["name"]: {
             "provider": entry["name"],
             **(CLIENT if entry["auth_mode"] == "OAUTH2" else {}),
@@ -107,7 +107,7 @@ def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
         }
         for entry in chosen
     }
-    return made
+    return configuration
 
 
 def hosts(provider: Provider) -> list[str]:
@@ -154,8 +154,8 @@ async def authorization_faults(
             yield f"requests consent with {name}={query.get(name)}, not {value}"
     if ("code_challenge" in query) != expected.pkce:
         yield f"PKCE is {'on' if 'code_challenge' in query else 'off'}"
-    back = {"state": query["state"], expected.code_param: "the code", **expected.sent_by_callback()}
-    async with running.http.get(f"{running.url}/oauth/callback", params=back) as response:
+    callback_query = {"state": query["state"], expected.code_param: "the code", **expected.sent_by_callback()}
+    async with running.http.get(f"{running.url}/oauth/callback", params=callback_query) as response:
         assert response.status == 200, (expected.name, await response.text())
     async for fault in token_request_faults(providers.seen[0], expected, running.url):
         yield fault

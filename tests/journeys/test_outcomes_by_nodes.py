@@ -40,8 +40,8 @@ async def authorize(
         async with browser.get(begin, allow_redirects=False) as response:
             consent = response.headers["Location"]
         async with browser.get(consent, allow_redirects=False) as response:
-            back = response.headers["Location"]
-        callback = back.replace(cluster.urls[socket_on], cluster.urls[callback_on])
+            callback_url = response.headers["Location"]
+        callback = callback_url.replace(cluster.urls[socket_on], cluster.urls[callback_on])
         async with browser.get(callback) as response:
             await response.read()
         message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)

@@ -120,9 +120,9 @@ async def test_gateway_cursor_is_valid_only_with_the_same_body(tmp_path: Path) -
 async def test_the_cursor_of_a_get_is_refused_for_a_post(tmp_path: Path) -> None:
     provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as list_:
-        wish = "1; type=offset; offset_name=start; response_path=results"
+        paginate = "1; type=offset; offset_name=start; response_path=results"
         provider.page = lambda _request, _body: {"results": [{"n": 1}]}
-        first = await list_.call(wish, "/objects/x/search")
+        first = await list_.call(paginate, "/objects/x/search")
         reply = await list_.call("1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"])
         assert "the method of the first request" in refusal_message(reply)
 
@@ -130,25 +130,25 @@ async def test_the_cursor_of_a_get_is_refused_for_a_post(tmp_path: Path) -> None
 async def test_a_post_that_is_not_declared_as_a_list_is_refused_and_not_sent(tmp_path: Path) -> None:
     provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
-        for path, wish in (
+        for path, paginate in (
             ("/objects/x", "all"),
             ("/objects/x/search/more", "all"),
             ("/objects", "all; type=cursor"),
             ("/objects", "all; type=cursor; cursor_path=next; cursor_name=after"),
             ("/objects", "all; type=offset; offset_name=start; in_body=?0"),
         ):
-            reply = await list_.call(wish, path, method="POST", json={"name": "new"})
-            assert "in_body" in refusal_message(reply), (path, wish)
+            reply = await list_.call(paginate, path, method="POST", json={"name": "new"})
+            assert "in_body" in refusal_message(reply), (path, paginate)
         assert provider.bodies == []
 
 
 async def test_the_caller_may_declare_a_post_as_a_list(tmp_path: Path) -> None:
     provider = cursor_pages()
     async with paged(tmp_path, provider, None) as list_:
-        wish = "all; in_body; type=cursor; cursor_path=paging.next.after; cursor_name=after; response_path=results"
-        reply = await list_.call(wish, "/anything", method="POST", json={})
+        paginate = "all; in_body; type=cursor; cursor_path=paging.next.after; cursor_name=after; response_path=results"
+        reply = await list_.call(paginate, "/anything", method="POST", json={})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
-        assert "POST" in refusal_message(await list_.call(wish, "/anything"))
+        assert "POST" in refusal_message(await list_.call(paginate, "/anything"))
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ async def test_later_pages_may_have_another_path_and_another_body(tmp_path: Path
 async def test_an_unsafe_path_for_later_pages_is_refused(tmp_path: Path, path: str) -> None:
     provider = cursor_pages()
     async with paged(tmp_path, provider, SEARCH) as list_:
-        wish = f'all; in_body; type=cursor; cursor_path=c; cursor_name=c; next_path="{path}"'
-        assert "next_path_in_request" in refusal_message(await list_.call(wish, "/x", method="POST", json={}))
+        paginate = f'all; in_body; type=cursor; cursor_path=c; cursor_name=c; next_path="{path}"'
+        assert "next_path_in_request" in refusal_message(await list_.call(paginate, "/x", method="POST", json={}))
         assert provider.bodies == []
 
 
@@ -215,9 +215,9 @@ async def test_the_rules_of_a_key_apply_to_the_path_of_later_pages(tmp_path: Pat
 
     async with paged(tmp_path, Provider(page), FOLDERS) as list_:
         limits = {"connections": ["tracker/c1"], "rules": ["POST /v1/files/list_folder"]}
-        wish = {"display_name": "narrow", "limits": limits}
-        made = await list_.gateway.json("POST", "/environment/api-keys", json=wish, expect=200)
-        headers = {"Authorization": f"Bearer {made['data']['secret']}"}
+        body = {"display_name": "narrow", "limits": limits}
+        minted = await list_.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+        headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
         reply = await list_.call("all", "/files/list_folder", method="POST", json={}, headers=headers)
         assert (reply.numbers, reply.trailer["complete"]) == ([1], False)
         assert reply.trailer["error"]["status"] == 403

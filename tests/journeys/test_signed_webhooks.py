@@ -121,12 +121,12 @@ async def start(providers: Internet, tmp_path: Path) -> AsyncIterator[Callable[.
     async with AsyncExitStack() as stack:
 
         async def start_gateway(provider: str, secret: str, **integration: Any) -> WebhookGateway:
-            made = document([f"127.0.0.1/32:{providers.port}"])
-            made["catalog"] = []
-            dev = made["environments"]["dev"]
+            configuration = document([f"127.0.0.1/32:{providers.port}"])
+            configuration["catalog"] = []
+            dev = configuration["environments"]["dev"]
             dev["webhook_url"] = HOOK
             dev["integrations"]["tracker"] = {"provider": provider, "webhook_secret": secret, **integration}
-            gateway = RunningGateway(tmp_path, made)
+            gateway = RunningGateway(tmp_path, configuration)
             await gateway.start()
             stack.push_async_callback(gateway.stop)
             return WebhookGateway(gateway)
@@ -497,8 +497,8 @@ async def test_microsofts_client_state_must_be_right_in_every_notice(start: Any,
 async def test_pipedrives_password_is_required(start: Any, events: Events) -> None:
     endpoint = await start("pipedrive", "user:pass", client_id="id", client_secret="s")
     right = base64.b64encode(b"user:pass").decode()
-    for given in (base64.b64encode(b"user:other").decode(), "", "user:pass", "\u00fc"):
-        assert await endpoint.send(authorization=f"Basic {given}") == 401
+    for credentials in (base64.b64encode(b"user:other").decode(), "", "user:pass", "\u00fc"):
+        assert await endpoint.send(authorization=f"Basic {credentials}") == 401
     assert await endpoint.send(authorization=f"Bearer {right}") == 401
     assert await endpoint.send(authorization=f"basic {right}") == 200
     assert await events.wait_until(1) == [BODY]

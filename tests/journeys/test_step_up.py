@@ -116,9 +116,9 @@ async def test_a_403_for_a_missing_scope_does_not_count_as_a_rejected_credential
 async def test_a_key_that_may_create_no_session_gets_no_link_and_the_connection_shows_the_missing_scope(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    wish = {"display_name": "narrow", "scopes": ["environment:proxy"]}
-    made = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    assert (await call(running, "/admin", Authorization=f"Bearer {made['data']['secret']}"))[2] is None
+    body = {"display_name": "narrow", "scopes": ["environment:proxy"]}
+    minted = await running.json("POST", "/environment/api-keys", json=body, expect=200)
+    assert (await call(running, "/admin", Authorization=f"Bearer {minted['data']['secret']}"))[2] is None
     connection = await running.json("GET", f"/connections/c1?{QUERY}")
     assert connection["state"] == "active"
     cause = connection["diagnosis"]["causes"][0]
@@ -136,12 +136,12 @@ async def test_a_session_of_the_application_requests_the_missing_scope_unless_it
     await call(running, "/admin")
     body: dict[str, Any] = {"connection_id": "c1", "integration_id": "tracker"}
     fixed = {"integrations_config_defaults": {"tracker": {"connection_config": {"oauth_scopes_override": "read"}}}}
-    made = await running.json("POST", "/connect/sessions/reconnect", json=body | fixed, expect=201)
-    await authorize(running, made["data"]["connect_link"])
+    session = await running.json("POST", "/connect/sessions/reconnect", json=body | fixed, expect=201)
+    await authorize(running, session["data"]["connect_link"])
     assert tracker.authorize_query["scope"] == "read"
     await call(running, "/admin")
-    made = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    await authorize(running, made["data"]["connect_link"])
+    session = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    await authorize(running, session["data"]["connect_link"])
     assert tracker.authorize_query["scope"].split() == ["read", "admin"]
 
 

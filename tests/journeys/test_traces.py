@@ -52,11 +52,11 @@ async def tracing_gateway(
     folder.mkdir(exist_ok=True)
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     ports = [url.rpartition(":")[2] for url in (tracker.url, *([target.url] if target else ()))]
-    made = document([f"127.0.0.1/32:{port}" for port in ports])
-    made["egress"].update(egress or {})
+    configuration = document([f"127.0.0.1/32:{port}" for port in ports])
+    configuration["egress"].update(egress or {})
     if target is not None:
-        made["environments"]["dev"]["webhook_url"] = f"{target.url}/events"
-    running = RunningGateway(folder, made | extra)
+        configuration["environments"]["dev"]["webhook_url"] = f"{target.url}/events"
+    running = RunningGateway(folder, configuration | extra)
     await running.start()
     try:
         yield running

@@ -241,26 +241,26 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers to FOLDER")
-    given = parser.parse_args()
-    if given.logs is not None:
-        given.logs.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    if options.logs is not None:
+        options.logs.mkdir(parents=True, exist_ok=True)
     reason_to_skip = missing()
     if reason_to_skip is not None:
         print(f"skipped: {reason_to_skip}")
         return 0
-    names = [name for name in SCENARIOS if not given.only or any(text in name for text in given.only)]
+    names = [name for name in SCENARIOS if not options.only or any(text in name for text in options.only)]
     if faketime() is None:
         print("libfaketime is missing, so no clock is changed: apt-get install faketime")
         names = [name for name in names if "clock" not in name]
-    balancers = [name for name in given.balancer or BALANCERS if program(name) is not None]
-    for name in set(given.balancer or BALANCERS) - set(balancers):
+    balancers = [name for name in options.balancer or BALANCERS if program(name) is not None]
+    for name in set(options.balancer or BALANCERS) - set(balancers):
         print(f"{name} is missing: apt-get install {name}")
     if os.environ.get("GATEWAY_LOSS") != HUB:
         with network():
             command = [sys.executable, "-m", "tests.loss", *sys.argv[1:]]
             return os.spawnvpe(os.P_WAIT, "ip", inside(HUB, command), {**os.environ, "GATEWAY_LOSS": HUB})
-    print(f"seed {given.seed}", flush=True)
-    return asyncio.run(run(balancers, names, given.seed, given.logs))
+    print(f"seed {options.seed}", flush=True)
+    return asyncio.run(run(balancers, names, options.seed, options.logs))
 
 
 if __name__ == "__main__":

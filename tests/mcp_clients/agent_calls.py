@@ -67,8 +67,8 @@ async def call_with_langchain(url: str, key: str, _mode: str) -> Found:
         if name not in tools:  # call_api is not listed for a key with rules, and this client calls only listed tools
             results.append({"error": True, "text": "Rule: rules (not listed)", "structured": None})
             continue
-        said = await tools[name].ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-        results.append({"error": said.status == "error", "text": as_text(said.content), "structured": None})
+        message = await tools[name].ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
+        results.append({"error": message.status == "error", "text": as_text(message.content), "structured": None})
     return {"tools": list(tools), "asked": [], "results": results}
 
 

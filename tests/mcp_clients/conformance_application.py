@@ -172,8 +172,8 @@ class ConformanceApplication:
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def response(self, request: web.Request) -> web.StreamResponse:
-        for given in (f"http://{request.host}", request.headers.get(hdrs.ORIGIN)):
-            if given is not None and URL(given).host not in LOCAL:
+        for origin in (f"http://{request.host}", request.headers.get(hdrs.ORIGIN)):
+            if origin is not None and URL(origin).host not in LOCAL:
                 return web.Response(status=403)
         if request.method != "POST":
             return web.Response(status=405, headers={hdrs.ALLOW: "POST"})
@@ -268,16 +268,16 @@ class ConformanceApplication:
         return found
 
     def _prompt(self, message: rpc.RpcRequest) -> dict[str, Any]:
-        name, given = message.params.get("name"), message.params.get("arguments", {})
+        name, arguments = message.params.get("name"), message.params.get("arguments", {})
         if name == "test_input_required_result_prompt":
             return self._asked(message, name) or {"messages": [user_message(text("Prompt with context."))]}
         if name == "test_simple_prompt":
             return {"messages": [user_message(text("This is a simple prompt for testing."))]}
         if name == "test_prompt_with_arguments":
-            shown = f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'"
+            shown = f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'"
             return {"messages": [user_message(text(shown))]}
         if name == "test_prompt_with_embedded_resource":
-            block = embedded(given["resourceUri"], "text/plain", "Embedded resource content for testing.")
+            block = embedded(arguments["resourceUri"], "text/plain", "Embedded resource content for testing.")
             return {
                 "messages": [user_message(block), user_message(text("Please process the embedded resource above."))]
             }
@@ -311,7 +311,7 @@ class ConformanceApplication:
         return response
 
     async def _call_with_messages(self, message: rpc.RpcRequest, send: Send, ask: Any) -> dict[str, Any]:
-        name, given = message.params["name"], message.params.get("arguments", {})
+        name, arguments = message.params["name"], message.params.get("arguments", {})
         if name in ("test_tool_with_logging", "test_logging_tool"):
             for data in ("Tool execution started", "Tool processing data", "Tool execution completed"):
                 if not message.modern:
@@ -323,10 +323,10 @@ class ConformanceApplication:
                 await send("notifications/progress", {"progressToken": token, "progress": done, "total": 100})
             return {"content": [text(str(token))]}
         if name == "test_sampling":
-            wanted = asks_model(given.get("prompt", ""))
+            wanted = asks_model(arguments.get("prompt", ""))
             response = await ask(wanted["method"], wanted["params"])
             return {"content": [text(f"LLM response: {response['content']['text']}")]}
-        wanted = {"message": given.get("message", "Please fill in the form"), "requestedSchema": FORMS[name]}
+        wanted = {"message": arguments.get("message", "Please fill in the form"), "requestedSchema": FORMS[name]}
         response = await ask("elicitation/create", wanted)
         outcome = f"action={response['action']}, content={json.dumps(response.get('content', {}))}"
         return {"content": [text(f"Elicitation completed: {outcome}; User response: {outcome}")]}

@@ -65,8 +65,8 @@ async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> No
         for task, name, arguments in wanted:
             method, path = place = MAPPED.get(name) or UNMAPPED[name]
             before = await seen(session, sandbox)
-            for tool, given in ways(site, method, path, arguments):
-                result = await called(session, ready, key, tool, given)
+            for tool, tool_arguments in ways(site, method, path, arguments):
+                result = await called(session, ready, key, tool, tool_arguments)
                 worked = result.get("isError") is False
                 assert worked is (place in ALLOWED and tool != "create_issue"), (
                     task["suite"],
@@ -89,18 +89,18 @@ async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> 
     rules = [f"GET {found[1]}/search as search_issues", f"GET {found[1]}/issue/{{key}} as get_issue"]
     limits = {"connections": [f"{ready['provider_config_key']}/{ready['connection_id']}"], "rules": rules}
     headers = {"Authorization": f"Bearer {ready['secret_key']}"}
-    wish = {"display_name": "reader", "limits": limits}
-    async with session.post(f"{ready['url']}/environment/api-keys", json=wish, headers=headers) as response:
+    body = {"display_name": "reader", "limits": limits}
+    async with session.post(f"{ready['url']}/environment/api-keys", json=body, headers=headers) as response:
         return (await response.json())["data"]["secret"], found[1]
 
 
 def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the ways to make a call: by the raw API, by a made-up tool, and by the tool for it, if there is one."""
     body = {"body": {"fields": arguments}} if method in ("POST", "PUT") else {}
-    tried = [("call_api", {"method": method, "path": site + path, **body})]
+    calls = [("call_api", {"method": method, "path": site + path, **body})]
     if (method, path) == NEW:
-        tried += [("create_issue", body), ("call_tool", {"name": "call_api", "arguments": tried[0][1]})]
-    return tried
+        calls += [("create_issue", body), ("call_tool", {"name": "call_api", "arguments": calls[0][1]})]
+    return calls
 
 
 async def called(

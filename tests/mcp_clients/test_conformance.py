@@ -65,8 +65,8 @@ async def test_scenarios_without_their_own_tools_pass_at_the_mcp_endpoint(
     environments.only_when_asked()
     async with agent_gateway(tmp_path) as gateway:
         rules = ["GET /base/v1/search as search_issues"]
-        wish = {"kind": "capability", "display_name": "suite", "limits": {"connections": ["acme/c1"], "rules": rules}}
-        made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-        url = f"{gateway.running.url}/c/{made['data']['secret']}/mcp"
+        body = {"kind": "capability", "display_name": "suite", "limits": {"connections": ["acme/c1"], "rules": rules}}
+        minted = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
+        url = f"{gateway.running.url}/c/{minted['data']['secret']}/mcp"
         status, out = await suite(tmp_path, url, "--scenario", scenario, "--spec-version", revision, "--force")
     assert status == 0, out[-6000:]

@@ -119,9 +119,9 @@ async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, RecordingS
         proxy = {"base_url": f"{api.url}/bot${{apiKey}}", "headers": {"x-pass": "${apiKey}"}}
         entry = {"display_name": "Bots", "categories": ["communication"], "docs": "https://docs.example.com"}
         write_entry(tmp_path, "bots", {**entry, "auth_mode": "API_KEY", "proxy": proxy})
-        made = document([f"127.0.0.1/32:{api.url.rpartition(':')[2]}"], bots={})
-        del made["environments"]["dev"]["integrations"]["tracker"]
-        gateway = RunningGateway(tmp_path, made)
+        configuration = document([f"127.0.0.1/32:{api.url.rpartition(':')[2]}"], bots={})
+        del configuration["environments"]["dev"]["integrations"]["tracker"]
+        gateway = RunningGateway(tmp_path, configuration)
         await gateway.start()
         credentials = {"type": "API_KEY", "apiKey": BOT}
         body = {"provider_config_key": "bots", "connection_id": "c1", "credentials": credentials}
@@ -185,8 +185,8 @@ async def test_rules_do_not_confirm_a_guess_of_a_credential_in_the_base_url(
 async def test_capability_sees_no_credential_in_the_base_url(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
-    made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
-    async with gateway.http.get(f"{made['base_url']}/getMe", headers=DRY) as response:
+    minted = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    async with gateway.http.get(f"{minted['base_url']}/getMe", headers=DRY) as response:
         text = await response.text()
     assert (response.status, hides_bot_key(text), "/getMe" in text) == (200, True, True)
 

@@ -121,11 +121,11 @@ def settings_of(entry: Provider, markers: Markers) -> dict[str, str]:
 
 def open_with_markers(entry: Provider, markers: Markers) -> OpenedConnection:
     mode = modes()[entry.auth_mode]
-    held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
-    held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
+    credential: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
+    credential |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
     if entry.name == "tableau":
         # The entry's base URL contains the site of the token.
-        held["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}
+        credential["raw"] = {"credentials": {"site": {"id": "9a8b7c6d"}}}
     secret = sample_key("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",
@@ -141,7 +141,7 @@ def open_with_markers(entry: Provider, markers: Markers) -> OpenedConnection:
         credential=Sealed(b"", "dev", "connections", "u", "credential", 1), expires_at=None, created_at=now, updated_at=now,
         config=settings_of(entry, markers),
     )  # fmt: skip
-    return open_connection(row, integration, entry, mode, held, {})
+    return open_connection(row, integration, entry, mode, credential, {})
 
 
 def dry_run_of(first_opened: OpenedConnection, *, has_body: bool = False) -> dict[str, Any]:
@@ -160,9 +160,9 @@ def dry_run_of(first_opened: OpenedConnection, *, has_body: bool = False) -> dic
 @pytest.mark.parametrize("awkward", ["{}", AWKWARD], ids=["plain", "awkward"])
 def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str) -> None:
     entry, markers = CATALOG.providers[name], Markers(awkward)
-    there = open_with_markers(entry, markers)
+    opened = open_with_markers(entry, markers)
     for has_body in (False, True):
-        assert leaks(dry_run_of(there, has_body=has_body), markers.made) == []
+        assert leaks(dry_run_of(opened, has_body=has_body), markers.made) == []
 
 
 def test_search_finds_an_unmasked_credential() -> None:

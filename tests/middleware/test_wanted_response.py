@@ -160,8 +160,8 @@ async def test_cursor_to_an_origin_that_is_no_longer_allowed_is_refused(tmp_path
         response = await list_.call(since=elsewhere)
         assert issues(response) == [("gateway-paginate-from",)]
         assert "may not be sent" in response.error["message"]
-        here = tokens.seal(encode_position(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
-        assert (await list_.call(since=here)).trailer["complete"]
+        cursor = tokens.seal(encode_position(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
+        assert (await list_.call(since=cursor)).trailer["complete"]
         assert list_.lists.seen == ["/v1/x?page=2"]
 
 

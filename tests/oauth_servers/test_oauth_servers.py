@@ -62,9 +62,9 @@ class Journey:
     async def reconnect(self) -> None:
         """Authorize the same connection again, by the link that the application requests."""
         named = {"connection_id": self.connection_id, "integration_id": "accounts"}
-        status, made = await self.gateway.call("POST", "/connect/sessions/reconnect", body=named)
-        assert status == 201, made
-        url = f"{self.gateway.url}/oauth/connect/accounts?connect_session_token={made['data']['token']}"
+        status, session = await self.gateway.call("POST", "/connect/sessions/reconnect", body=named)
+        assert status == 201, session
+        url = f"{self.gateway.url}/oauth/connect/accounts?connect_session_token={session['data']['token']}"
         page = await self.server.authorize(self.end_user, url)
         assert (page.status, page.url.startswith(self.gateway.callback)) == (200, True), (page.url, page.text)
         _, listed = await self.gateway.call("GET", "/connections")
@@ -78,10 +78,10 @@ class Journey:
     async def credentials(self) -> dict[str, Any]:
         """Return the credentials that the gateway has, with the refresh token."""
         path = f"/connections/{self.connection_id}?provider_config_key=accounts&refresh_token=true"
-        status, shown = await self.gateway.call("GET", path)
-        assert status == 200, shown
-        held: dict[str, Any] = shown["credentials"]
-        return held
+        status, connection = await self.gateway.call("GET", path)
+        assert status == 200, connection
+        credential: dict[str, Any] = connection["credentials"]
+        return credential
 
     async def renewed(self) -> dict[str, Any]:
         """Call until the gateway has refreshed the token by time. Return its credentials."""
@@ -197,9 +197,9 @@ async def test_a_rotated_refresh_token_is_replaced_and_a_replay_is_explained(jou
 @at(*REFRESHING, ttl_s=SHORT_TTL_S)
 async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id(journey: Journey) -> None:
     await journey.connect()
-    held = await journey.credentials()
-    await journey.server.withdraw(journey.end_user, held.get("refresh_token"))
-    await journey.refused(held["access_token"])
+    credential = await journey.credentials()
+    await journey.server.withdraw(journey.end_user, credential.get("refresh_token"))
+    await journey.refused(credential["access_token"])
     if journey.server.refusal_names_reason:
         status, refusal = await wait_until_not_served(journey)
         assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
@@ -212,7 +212,7 @@ async def test_a_withdrawn_grant_needs_a_reconnect_which_keeps_the_connection_id
         await refused_without_reason(journey)
 
     await journey.reconnect()
-    assert (await journey.renewed())["refresh_token"] != held["refresh_token"]
+    assert (await journey.renewed())["refresh_token"] != credential["refresh_token"]
     assert (await journey.call())[0] == 200
 
 
@@ -262,12 +262,12 @@ async def test_a_withdrawn_token_without_refresh_is_degraded_until_a_reconnect(j
 @at("django-oauth-toolkit", "oidc-provider", "canaille", ttl_s=TTL_S)
 async def test_a_deleted_connection_ends_its_tokens_at_the_server(journey: Journey) -> None:
     await journey.connect()
-    held = await journey.credentials()
+    credential = await journey.credentials()
     path = f"/connections/{journey.connection_id}?provider_config_key=accounts"
     status, deleted = await journey.gateway.call("DELETE", path)
     assert (status, {outcome["outcome"] for outcome in deleted["revocation"]}) == (200, {"revoked"})
-    assert await journey.server.user_of(journey.gateway.session, held["access_token"]) is None
-    assert await replay(journey, {"grant_type": "refresh_token", "refresh_token": held["refresh_token"]}) == 400
+    assert await journey.server.user_of(journey.gateway.session, credential["access_token"]) is None
+    assert await replay(journey, {"grant_type": "refresh_token", "refresh_token": credential["refresh_token"]}) == 400
 
 
 async def replay(journey: Journey, form: Mapping[str, str]) -> int:

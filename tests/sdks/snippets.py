@@ -14,10 +14,10 @@ WAYS = ("headers", "capability")
 NAMES = tuple(dict.fromkeys(name for name, _ in SNIPPETS))
 
 
-def snippet(name: str, way: str) -> tuple[str, str]:
+def snippet(name: str, access: str) -> tuple[str, str]:
     """Return the language (``python`` or ``js``) and the text. Two snippets are derived from the one with headers."""
-    if (name, way) in SNIPPETS:
-        return SNIPPETS[name, way]
+    if (name, access) in SNIPPETS:
+        return SNIPPETS[name, access]
     language, text = SNIPPETS[name, "headers"]
     text = text.replace('/proxy"', '/c/<CAPABILITY>"')
     text = re.sub(r"HEADERS = \{.*?\n\}", "HEADERS = {}", text, flags=re.DOTALL)

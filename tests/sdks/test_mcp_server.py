@@ -36,11 +36,11 @@ async def server() -> AsyncIterator[str]:
     assert process.stderr is not None
     try:
         async with asyncio.timeout(LIMIT_S):
-            said = b""
-            while b"Uvicorn running" not in said:
+            output = b""
+            while b"Uvicorn running" not in output:
                 line = await process.stderr.readline()
-                assert line, said.decode()
-                said += line
+                assert line, output.decode()
+                output += line
         drained = asyncio.create_task(process.stderr.read())
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
@@ -57,8 +57,8 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
     gateway = RunningGateway(tmp_path, configuration)
     await gateway.start()
     try:
-        made = await gateway.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
-        begin = f"{gateway.url}/oauth/connect/mcp-generic?connect_session_token={made['data']['token']}"
+        session = await gateway.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
+        begin = f"{gateway.url}/oauth/connect/mcp-generic?connect_session_token={session['data']['token']}"
         async with gateway.http.get(f"{begin}&params[server_url]={server}") as response:
             text = await response.text()
             assert response.status == 200, re.sub(r"<[^>]*>", " ", text)

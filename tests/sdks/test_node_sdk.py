@@ -34,7 +34,7 @@ async def report(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict
     async with demo(state) as (_, ready):
         found = re.search(r"/ex/sandbox/([^/]+)/", ready["curl"])
         assert found is not None
-        given = {
+        names = {
             "sdk": str(sdk),
             "host": ready["url"],
             "key": ready["secret_key"],
@@ -45,9 +45,9 @@ async def report(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict
         node = shutil.which("node")
         assert node is not None
         process = await asyncio.create_subprocess_exec(node, str(CALLS), stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        out, err = await asyncio.wait_for(process.communicate(json.dumps(given).encode()), PATIENCE_S)
+        out, err = await asyncio.wait_for(process.communicate(json.dumps(names).encode()), PATIENCE_S)
         assert process.returncode == 0, err.decode()
-        yield {**json.loads(out), "given": given}
+        yield {**json.loads(out), "given": names}
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -128,14 +128,14 @@ async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
     item = value(report, "getConnection")
     assert item["provider_config_key"] == "sandbox"
     assert item["connection_config"]["cloudId"] == report["given"]["cloudId"]
-    held = item["credentials"]
-    assert held["type"] == "OAUTH2"
-    assert "refresh_token" not in held
-    assert "refresh_token" not in held["raw"]
-    assert held["expires_at"].endswith("Z")
+    credential = item["credentials"]
+    assert credential["type"] == "OAUTH2"
+    assert "refresh_token" not in credential
+    assert "refresh_token" not in credential["raw"]
+    assert credential["expires_at"].endswith("Z")
     renewed = value(report, "getConnectionRefreshed")["credentials"]
     assert renewed["refresh_token"]
-    assert renewed["access_token"] != held["access_token"]
+    assert renewed["access_token"] != credential["access_token"]
     assert value(report, "getToken") == renewed["access_token"]
     raw = value(report, "getRawTokenResponse")
     assert raw["access_token"] == renewed["access_token"]
@@ -144,15 +144,15 @@ async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
 
 
 async def test_metadata(report: dict[str, Any]) -> None:
-    given = report["given"]
+    names = report["given"]
     whose = {"provider_config_key": "sandbox"}
     assert value(report, "setMetadata") == {
         "status": 201,
-        "data": {**whose, "connection_id": given["connection"], "metadata": {"plan": "free", "seats": 1}},
+        "data": {**whose, "connection_id": names["connection"], "metadata": {"plan": "free", "seats": 1}},
     }
     assert value(report, "updateMetadata") == {
         "status": 200,
-        "data": {**whose, "connection_id": [given["connection"]], "metadata": {"plan": "pro"}},
+        "data": {**whose, "connection_id": [names["connection"]], "metadata": {"plan": "pro"}},
     }
     assert value(report, "getMetadata") == {"plan": "pro", "seats": 1}
     assert error_of(report, "setMetadataOfUnknown") == (404, "unknown_connection")
@@ -197,7 +197,7 @@ async def test_proxied_calls(report: dict[str, Any]) -> None:
 
 
 async def test_deleting_a_connection(report: dict[str, Any]) -> None:
-    gone = value(report, "deleteConnection")
-    assert (gone["status"], gone["data"]["success"]) == (200, True)
-    assert {item["outcome"] for item in gone["data"]["revocation"]} == {"revoked"}
+    deleted = value(report, "deleteConnection")
+    assert (deleted["status"], deleted["data"]["success"]) == (200, True)
+    assert {item["outcome"] for item in deleted["data"]["revocation"]} == {"revoked"}
     assert error_of(report, "deleteConnectionAgain") == (404, "unknown_connection")

@@ -76,13 +76,13 @@ async def sdk_gateway(tmp_path: Path) -> AsyncIterator[SdkGateway]:
 
 def cases() -> Iterator[ParameterSet]:
     for name in NAMES:
-        for way in WAYS:
+        for access in WAYS:
             marks = []
-            if way == "capability" and not CAPABILITIES:
+            if access == "capability" and not CAPABILITIES:
                 marks.append(pytest.mark.skip("this gateway has no capability URLs yet"))
             elif not ALL and name not in SHORT:
                 marks.append(pytest.mark.skip("too slow for every run; `make sdks` runs it"))
-            yield pytest.param(name, way, id=f"{name}-{way}", marks=marks)
+            yield pytest.param(name, access, id=f"{name}-{access}", marks=marks)
 
 
 @pytest.mark.parametrize(("name", "way"), list(cases()))
@@ -186,8 +186,8 @@ def test_every_sdk_of_the_page_has_an_exercise_through_proxy_and_capability() ->
         name.replace("-", "_") for name in NAMES
     }
     for name in NAMES:
-        for way, mark in zip(WAYS, ("/proxy", "/c/<CAPABILITY>"), strict=True):
-            text = snippet(name, way)[1]
+        for access, mark in zip(WAYS, ("/proxy", "/c/<CAPABILITY>"), strict=True):
+            text = snippet(name, access)[1]
             assert mark in text
-            assert ("GATEWAY_SECRET_KEY" in text) is (way == "headers")
-            assert ("Connection-Id" in text) is (way == "headers")
+            assert ("GATEWAY_SECRET_KEY" in text) is (access == "headers")
+            assert ("Connection-Id" in text) is (access == "headers")

@@ -36,7 +36,7 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
             callers = [asyncio.create_task(_calls(running, n, stop, statuses)) for n in range(CALLERS)]
             await asyncio.sleep(seconds)
             await asyncio.to_thread(server.stop)
-            away = await _write(running, tracker)
+            status_while_away = await _write(running, tracker)
             server.launch()  # called here and not in a thread, because the server ends with the thread that starts it
             await server.responses()
             began, recovered = time.monotonic(), 0
@@ -49,8 +49,13 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
     finally:
         await provider.close()
     failed, total = statuses.total() - statuses[200], statuses.total()
-    result = f"{failed} of {total} calls failed; writes {away} meanwhile; recovered in {recovered_s:.1f} s"
-    fine = failed <= total * MAX_FAILED_SHARE and recovered == 201 and recovered_s < RECOVERED_S and away == 503
+    result = f"{failed} of {total} calls failed; writes {status_while_away} meanwhile; recovered in {recovered_s:.1f} s"
+    fine = (
+        failed <= total * MAX_FAILED_SHARE
+        and recovered == 201
+        and recovered_s < RECOVERED_S
+        and status_while_away == 503
+    )
     return TrialResult("PostgreSQL restarted", result, failed, fine)
 
 

@@ -53,8 +53,8 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> TrialResult:
     text = (
         f"{requests} token requests; the second one got {other}, the late one overwrote nothing ({late}); then {after}"
     )
-    who = "lease holder and its parent" if parent else "lease holder"
-    return TrialResult(f"{who} stalled past its lease", text, 0 if fine else 1, fine)
+    stalled = "lease holder and its parent" if parent else "lease holder"
+    return TrialResult(f"{stalled} stalled past its lease", text, 0 if fine else 1, fine)
 
 
 async def _wait_until_journaled(journal: Path) -> None:

@@ -139,8 +139,8 @@ async def _assert_flow_can_be_finished(client: Client, fake_provider: Provider, 
     cookies = "; ".join(f"{name}={value}" for name, value in flow["cookies"].items())
     path = f"/oauth/callback?code=code-late&state={query['state'][0]}"
     await client.call("GET", path, key="", headers={"Cookie": cookies}, expect=200)
-    (made,) = await _ids(client) - before
-    response = await client.call_proxy("crm", made, expect=200)
+    (new_id,) = await _ids(client) - before
+    response = await client.call_proxy("crm", new_id, expect=200)
     assert response.body["credential"] == {"Authorization": "Bearer at-late-1"}
 
 
@@ -158,9 +158,9 @@ async def _assert_pending_connections_can_be_completed(client: Client, recorded:
         path = f"/connect/sessions/{recorded['sessions'][name]['session_id']}/complete"
         body = {"code_verifier": recorded["verifier"]}
         response = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
-        (made,) = response.body["data"]["connections"]
+        (pending,) = response.body["data"]["connections"]
         sent = await client.call_proxy(
-            made["provider_config_key"], made["connection_id"], key=KEYS["staging"], expect=200
+            pending["provider_config_key"], pending["connection_id"], key=KEYS["staging"], expect=200
         )
         assert sent.body["credential"] == credential
 

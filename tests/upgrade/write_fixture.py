@@ -241,9 +241,9 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
 async def _sessions(client: Client) -> dict[str, dict[str, str]]:
     """Return the sessions by name: id, token, environment."""
     common = {"end_user": {"id": "eve", "email": "eve@example.com", "display_name": "Eve"}, "expires_in": WEEK_S}
-    back = {"return_url": "https://app.example.com/back?tab=2", "state": "state of the application"}
+    return_fields = {"return_url": "https://app.example.com/back?tab=2", "state": "state of the application"}
     wanted = {
-        "open": ("production", {"allowed_integrations": ["crm", "mail"], "max_connections": 5, **back}),
+        "open": ("production", {"allowed_integrations": ["crm", "mail"], "max_connections": 5, **return_fields}),
         "settings": (
             "production",
             {

@@ -210,8 +210,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     )
     deleted = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
-        return None, back, 
-gone, deleted
+        return None, back, gone, deleted
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
@@ -231,8 +230,7 @@ gone, deleted
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, back, 
-gone, deleted
+    return taken, back, gone, deleted
 
 
 def _end_keys(db: sqlite3.Connection) -> None:

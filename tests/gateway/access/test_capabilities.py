@@ -21,10 +21,10 @@ from tests.fakes.raw_provider import OK, read_message
 
 @pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as there:
-        await there.warm()
-        there.provider.heads.clear()
-        yield there
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as made:
+        await made.warm()
+        made.provider.heads.clear()
+        yield made
 
 
 async def capability(gateway: TwoConnectionGateway, connection: str = "acme/c1", **extra: Any) -> dict[str, Any]:
@@ -273,9 +273,9 @@ async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Pa
     import gateway as package
     from tests.fakes.gateways import SECRET_KEY
 
-    async with two_connection_gateway(tmp_path) as there:
-        token = (await capability(there))["secret"]
-        config = there.running.runtime.generation.config
+    async with two_connection_gateway(tmp_path) as gateway:
+        token = (await capability(gateway))["secret"]
+        config = gateway.running.runtime.generation.config
         host = web.Application()
         host.add_subapp("/gateway", package.create_app(config))
         runner = web.AppRunner(host, auto_decompress=False, access_log=None)
@@ -284,10 +284,10 @@ async def test_capability_url_contains_the_host_applications_prefix(tmp_path: Pa
         await site.start()
         try:
             base = f"http://127.0.0.1:{site.port}/gateway"
-            async with there.running.http.get(f"{base}/c/{token}/x") as response:
+            async with gateway.running.http.get(f"{base}/c/{token}/x") as response:
                 assert (response.status, await response.text()) == (200, "ok")
             headers = {"Authorization": f"Bearer {SECRET_KEY}"}
-            async with there.running.http.get(f"{base}/environment/api-keys", headers=headers) as response:
+            async with gateway.running.http.get(f"{base}/environment/api-keys", headers=headers) as response:
                 assert [item["kind"] for item in json.loads(await response.text())["data"]] == ["capability"]
         finally:
             await runner.cleanup()

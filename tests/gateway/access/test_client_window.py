@@ -110,8 +110,8 @@ async def test_errors_for_a_key_name_the_authentication_scheme(running: RunningG
     assert (await get_error(running, {}))[2]["WWW-Authenticate"] == 'Bearer realm="gateway"'
     challenge = (await get_error(running, INVALID_KEY))[2]["WWW-Authenticate"]
     assert challenge == 'Bearer realm="gateway", error="invalid_token"'
-    wish = {"display_name": "k", "scopes": ["environment:proxy"]}
-    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    request_body = {"display_name": "k", "scopes": ["environment:proxy"]}
+    body = await running.json("POST", "/environment/api-keys", json=request_body, expect=200)
     minted = {"Authorization": f"Bearer {body['data']['secret']}"}
     status, _, headers = await get_error(running, minted)
     assert status == 403
@@ -126,9 +126,9 @@ async def test_errors_for_a_key_name_the_authentication_scheme(running: RunningG
 
 
 async def test_error_says_that_a_capability_url_was_sent_as_a_key(running: RunningGateway) -> None:
-    wish = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
-    wish |= {"limits": {"connections": ["tracker/u1"]}}
-    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    request_body = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
+    request_body |= {"limits": {"connections": ["tracker/u1"]}}
+    body = await running.json("POST", "/environment/api-keys", json=request_body, expect=200)
     url = body["data"]["base_url"]
     for text in (url, url.rpartition("/")[2], mint("capability").reveal()):
         status, error, _ = await get_error(running, {"Authorization": f"Bearer {text}"})

@@ -33,8 +33,8 @@ C2 = "/connections/c2?provider_config_key=acme"
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path) as there:
-        yield there
+    async with two_connection_gateway(tmp_path) as made:
+        yield made
 
 
 async def call_proxy(
@@ -76,8 +76,8 @@ async def test_responses_have_the_shapes_that_published_clients_expect(gateway: 
     assert code(again) == "conflict"
     body = {"environment_id": 1, "key_id": response["data"]["id"]}
     assert (await gateway.running.json("DELETE", KEYS, json=body, expect=200))["success"] is True
-    gone = await gateway.running.json("DELETE", KEYS, json={**body, "key_id": 99}, expect=404)
-    assert code(gone) == "not_found"
+    missing = await gateway.running.json("DELETE", KEYS, json={**body, "key_id": 99}, expect=404)
+    assert code(missing) == "not_found"
 
 
 async def test_all_faults_of_a_key_request_are_reported_together(gateway: TwoConnectionGateway) -> None:
@@ -134,8 +134,8 @@ async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> 
         ("limits.rules.1", {"limits": {"rules": ["GET /" + "a*" * 20, "GET /" + "a*" * 21]}}),
         ("limits.rules.0", {"limits": {"rules": ["GET /" + "/".join(f"{{p{n}}}" for n in range(21)) + " as x"]}}),
     ]
-    for path, wish in fields:
-        refused = await gateway.running.json("POST", KEYS, json={"display_name": "x", **wish}, expect=400)
+    for path, invalid_fields in fields:
+        refused = await gateway.running.json("POST", KEYS, json={"display_name": "x", **invalid_fields}, expect=400)
         assert [".".join(issue["path"]) for issue in refused["error"]["errors"]] == [path]
     whole = {"scopes": ["environment:proxy"] * 50, "limits": {"tags": {f"t{n}": "v" for n in range(50)}}}
     assert (await gateway.key("whole", **whole))["id"]
@@ -143,15 +143,15 @@ async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> 
 
 async def test_a_key_and_its_ancestors_have_a_limited_number_of_rules(gateway: TwoConnectionGateway) -> None:
     """The limit is needed because a call must match a rule of the key and a rule of each ancestor."""
-    wish = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
+    fields = {"scopes": ["environment:proxy", "environment:api_keys:*"]}
     rules = [f"GET /{n}" for n in range(199)] + ["GET /**"]
-    key = (await gateway.key("0", **wish, limits={"rules": rules}))["secret"]
+    key = (await gateway.key("0", **fields, limits={"rules": rules}))["secret"]
     for n in range(1, 5):
-        key = (await gateway.key(str(n), key=key, **wish, limits={"rules": rules}))["secret"]
-    more = {"display_name": "5", **wish, "limits": {"rules": ["GET /x"]}}
+        key = (await gateway.key(str(n), key=key, **fields, limits={"rules": rules}))["secret"]
+    more = {"display_name": "5", **fields, "limits": {"rules": ["GET /x"]}}
     status, _, body = await gateway.call_api("POST", KEYS, key, json=more)
     assert (status, body["error"]["errors"][0]["path"]) == (400, ["limits", "rules"])
-    assert (await gateway.key("5", key=key, **wish))["id"], "a key without rules of its own may be minted"
+    assert (await gateway.key("5", key=key, **fields))["id"], "a key without rules of its own may be minted"
     assert (await call_proxy(gateway, key))[0] == 200
 
 
@@ -193,15 +193,15 @@ CALLS = {
 
 
 async def test_each_scope_allows_its_own_endpoint_and_no_other(gateway: TwoConnectionGateway) -> None:
-    for held in CALLS:
-        key = (await gateway.key(held, scopes=[held]))["secret"]
+    for granted in CALLS:
+        key = (await gateway.key(granted, scopes=[granted]))["secret"]
         for needed, (method, path, body) in CALLS.items():
             status, _, response = await gateway.call_api(method, path, key, json=body)
-            both = {held, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
-            if needed == held or (both and needed == "environment:connections:read"):
-                assert status != 403, (held, needed)
+            both = {granted, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
+            if needed == granted or (both and needed == "environment:connections:read"):
+                assert status != 403, (granted, needed)
             else:
-                assert (status, code(response)) == (403, "forbidden"), (held, needed)
+                assert (status, code(response)) == (403, "forbidden"), (scope, needed)
                 assert response["error"]["message"] == f"Insufficient scope. Required: {needed}"
         assert (await call_proxy(gateway, key))[0] == 403
     key = (await gateway.key("proxy", scopes=["environment:proxy"]))["secret"]
@@ -229,8 +229,8 @@ async def test_key_without_the_scope_sees_no_credential(gateway: TwoConnectionGa
     status, _, response = await gateway.call_api("GET", C1, plain)
     assert (status, response["credentials"]) == (200, {})
     assert "key-of-c1" not in str(response)
-    for wish in ("force_refresh", "refresh_token"):
-        status, _, response = await gateway.call_api("GET", f"{C1}&{wish}=true", plain)
+    for option in ("force_refresh", "refresh_token"):
+        status, _, response = await gateway.call_api("GET", f"{C1}&{option}=true", plain)
         assert (status, code(response)) == (403, "forbidden")
     limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
     status, _, response = await gateway.call_api("GET", C1, limited)
@@ -281,8 +281,8 @@ async def test_key_limited_to_tags_uses_only_connections_with_these_tags(gateway
     ] == 201
     body = {"provider_config_key": "acme", "credentials": {"type": "API_KEY", "apiKey": "k"}}
     for name, tags, expected in (("c2", {"team": "red"}, 404), ("n1", None, 403), ("n1", {"team": "red"}, 201)):
-        wish = {**body, "connection_id": name, **({"tags": tags} if tags else {})}
-        assert (await gateway.call_api("POST", "/connections", key, json=wish))[0] == expected
+        request_body = {**body, "connection_id": name, **({"tags": tags} if tags else {})}
+        assert (await gateway.call_api("POST", "/connections", key, json=request_body))[0] == expected
 
 
 async def test_key_limited_to_integrations_sees_no_others(gateway: TwoConnectionGateway) -> None:
@@ -299,8 +299,8 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
     everything = gateway.running.headers["Authorization"][7:]
-    made = {"unique_key": "made", "provider": "acme"}
-    assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
+    integration = {"unique_key": "made", "provider": "acme"}
+    assert (await gateway.call_api("POST", "/integrations", everything, json=integration))[0] == 200
     for name in ("c1", "c2"):
         body = {"provider_config_key": "made", "connection_id": name, "credentials": {"type": "API_KEY", "apiKey": "k"}}
         assert (await gateway.call_api("POST", "/connections", everything, json=body))[0] == 201
@@ -312,8 +312,8 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
     ):
         status, _, response = await gateway.call_api(method, path, key, json=body)
         assert (status, code(response), response["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
-    for who, shown in ((everything, True), (key, False)):
-        status, _, response = await gateway.call_api("GET", "/integrations/made?include=credentials", who)
+    for reader, shown in ((everything, True), (key, False)):
+        status, _, response = await gateway.call_api("GET", "/integrations/made?include=credentials", reader)
         assert (status, "credentials" in response["data"]) == (200, shown)
     for name in ("c1", "c2"):
         assert (await gateway.call_api("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
@@ -321,8 +321,8 @@ async def test_key_limited_to_connections_cannot_change_their_integration(
 
 async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: TwoConnectionGateway) -> None:
     everything = gateway.running.headers["Authorization"][7:]
-    made = {"unique_key": "made", "provider": "acme"}
-    assert (await gateway.call_api("POST", "/integrations", everything, json=made))[0] == 200
+    integration = {"unique_key": "made", "provider": "acme"}
+    assert (await gateway.call_api("POST", "/integrations", everything, json=integration))[0] == 200
     key = (await gateway.key("one", scopes=["environment:*"], limits={"integrations": ["made"]}))["secret"]
     assert (await gateway.call_api("PATCH", "/integrations/made", key, json={"display_name": "Ours"}))[0] == 200
     assert (await gateway.call_api("PATCH", "/integrations/made", key, json={"unique_key": "other"}))[0] == 404
@@ -333,15 +333,15 @@ async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gatew
 async def test_key_limited_to_connections_cannot_change_another_integration(
     gateway: TwoConnectionGateway, limits: dict[str, Any]
 ) -> None:
-    made = {"provider": "acme", "unique_key": "made"}
-    await gateway.running.json("POST", "/integrations", json=made, expect=200)
+    integration = {"provider": "acme", "unique_key": "made"}
+    await gateway.running.json("POST", "/integrations", json=integration, expect=200)
     theirs = {"provider_config_key": "made", "connection_id": "theirs", "credentials": {"apiKey": "k"}}
     await gateway.running.json("POST", "/connections", json=theirs, expect=201)
     key = (await gateway.key(scopes=["environment:*"], limits=limits))["secret"]
     calls: list[tuple[str, str, Any]] = [
         ("DELETE", "/integrations/made", None),
         ("PATCH", "/integrations/made", {"display_name": "Other"}),
-        ("POST", "/integrations", {**made, "unique_key": "made" if "connections" in limits else "more"}),
+        ("POST", "/integrations", {**integration, "unique_key": "made" if "connections" in limits else "more"}),
     ]
     for method, path, body in calls:
         status, _, response = await gateway.call_api(method, path, key, json=body)
@@ -399,8 +399,8 @@ async def test_replacement_key_expires_no_later_than_the_key_that_created_it(gat
     lasting = await gateway.key("lasting", scopes=["environment:proxy"])
     short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:*"], expires_in_s=60)
     for item in (lasting, short):  # first it replaces another key, then itself
-        wish = {"scopes": ["environment:proxy"], "replaces": item["id"], "overlap_s": 60}
-        heir = await gateway.key("heir", key=short["secret"], **wish)
+        fields = {"scopes": ["environment:proxy"], "replaces": item["id"], "overlap_s": 60}
+        heir = await gateway.key("heir", key=short["secret"], **fields)
         assert heir["expires_at"] <= short["expires_at"]
     result = await gateway.key("lasting", replaces=lasting["id"])
     assert "expires_at" not in result, "a key of gateway.yaml does not expire, so it limits nothing"
@@ -421,8 +421,8 @@ async def test_key_cannot_replace_its_ancestor(gateway: TwoConnectionGateway) ->
     child = await gateway.key("child", key=top["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])
     for above in (top, child):
-        wish = {"display_name": "heir", "replaces": above["id"]}
-        status, _, body = await gateway.call_api("POST", KEYS, grandchild["secret"], json=wish)
+        request_body = {"display_name": "heir", "replaces": above["id"]}
+        status, _, body = await gateway.call_api("POST", KEYS, grandchild["secret"], json=request_body)
         assert (status, body["error"]["payload"]["rule"]) == (403, "key")
         fix = f"Use a key of gateway.yaml, or gateway keys create --replaces {above['id']}."
         assert body["error"]["payload"]["fix"] == fix
@@ -434,8 +434,8 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
 ) -> None:
     create = ["environment:proxy", "environment:api_keys:create"]
     victim, minter = await gateway.key("victim"), await gateway.key("minter", scopes=create)
-    wish = {"display_name": "heir", "scopes": create, "replaces": victim["id"], "overlap_s": 0}
-    status, _, body = await gateway.call_api("POST", KEYS, minter["secret"], json=wish)
+    fields = {"display_name": "heir", "scopes": create, "replaces": victim["id"], "overlap_s": 0}
+    status, _, body = await gateway.call_api("POST", KEYS, minter["secret"], json=fields)
     assert (status, body["error"]["code"]) == (403, "forbidden")
     assert body["error"]["payload"]["required"] == ["environment:api_keys:delete"]
     assert (await call_proxy(gateway, victim["secret"]))[0] == 200
@@ -445,8 +445,8 @@ async def test_key_replaces_only_keys_that_it_minted_or_may_revoke(
         heir = await gateway.key("heir", key=minter["secret"], scopes=create, replaces=old["id"], overlap_s=60)
         assert (await call_proxy(gateway, heir["secret"]))[0] == 200
     revoker = await gateway.key("revoker", scopes=["environment:proxy", "environment:api_keys:*"])
-    wish = {"scopes": ["environment:proxy"], "replaces": victim["id"], "overlap_s": 0}
-    assert (await gateway.key("heir", key=revoker["secret"], **wish))["id"]
+    fields = {"scopes": ["environment:proxy"], "replaces": victim["id"], "overlap_s": 0}
+    assert (await gateway.key("heir", key=revoker["secret"], **fields))["id"]
     assert (await call_proxy(gateway, victim["secret"]))[0] == 401
 
 
@@ -455,8 +455,8 @@ async def test_limited_key_cannot_replace_itself(gateway: TwoConnectionGateway) 
     limited = await gateway.key(
         "limited", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["acme/c1"]}
     )
-    wish = {"display_name": "heir", "replaces": limited["id"]}
-    status, _, body = await gateway.call_api("POST", KEYS, limited["secret"], json=wish)
+    request_body = {"display_name": "heir", "replaces": limited["id"]}
+    status, _, body = await gateway.call_api("POST", KEYS, limited["secret"], json=request_body)
     assert (status, body["error"]["code"]) == (404, "not_found")
 
 
@@ -518,9 +518,9 @@ async def test_replaced_key_and_its_replacement_are_both_valid_during_the_overla
 
 async def test_rate_limit_is_reported_and_enforced(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
-    for left in ("1", "0"):
+    for remaining in ("1", "0"):
         status, headers, _ = await call_proxy(gateway, key)
-        assert (status, headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == (200, "2", left)
+        assert (status, headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == (200, "2", remaining)
     status, headers, text = await call_proxy(gateway, key)
     assert (status, headers["Gateway-Error"]) == (429, "too_many_request")
     assert 0 < int(headers["Retry-After"]) <= 60
@@ -754,7 +754,7 @@ async def reported_keys(
         news.set()
 
     monkeypatch.setattr(minted, "handle_change", record)
-    made = [await gateway.key(**wish) for wish in wishes]
+    made = [await gateway.key(**fields) for fields in wishes]
     async with asyncio.timeout(PATIENCE_S):
         while not reported.issuperset(digest(item["secret"]) for item in made):
             news.clear()

@@ -30,8 +30,8 @@ MAX_HOLD_S = 0.05 if sys.gettrace() is None else 0.2  # coverage makes Python co
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path) as there:
-        yield there
+    async with two_connection_gateway(tmp_path) as made:
+        yield made
 
 
 def long_rules(seed: int) -> list[str]:
@@ -101,8 +101,8 @@ async def test_minting_and_first_use_of_a_large_key_delay_no_other_call(
         assert max(*mint, *first_use) <= longest_hold_s, (depth, mint, first_use)
     async with longest_hold() as listing:
         await list_tools(gateway, key)
-    made = {"provider": "acme", "unique_key": "another"}
-    await gateway.running.json("POST", "/integrations", json=made, expect=200)
+    integration = {"provider": "acme", "unique_key": "another"}
+    await gateway.running.json("POST", "/integrations", json=integration, expect=200)
     async with longest_hold() as listing_after_a_change:
         await list_tools(gateway, key)
     assert max(*listing, *listing_after_a_change) <= longest_hold_s, (listing, listing_after_a_change)

@@ -64,24 +64,24 @@ async def test_another_application_on_the_store_accepts_a_key_until_it_is_revoke
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config_text = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
     config_text["store"]["url"] = store_url
-    here, there = (RunningGateway(tmp_path, {**config_text, "server": {"host": "127.0.0.1"}}) for _ in range(2))
-    await here.start()
-    await there.start()
+    first, second = (RunningGateway(tmp_path, {**config_text, "server": {"host": "127.0.0.1"}}) for _ in range(2))
+    await first.start()
+    await second.start()
     try:
-        await here.import_connection(tracker.grant())
-        key = await mint_key(here.http, here.url, here.headers)
-        for node in (here, there):
+        await first.import_connection(tracker.grant())
+        key = await mint_key(first.http, first.url, first.headers)
+        for node in (first, second):
             assert await statuses(node.url, key["secret"], 2) == [200, 200]
-        await here.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
-        assert await statuses(here.url, key["secret"], 1) == [401], (
+        await first.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
+        assert await statuses(first.url, key["secret"], 1) == [401], (
             "the application that revoked the key refuses it immediately"
         )
-        await wait_until_refused(there.url, key["secret"])
-        early = await mint_key(here.http, here.url, here.headers, display_name="next")
-        assert await statuses(there.url, early["secret"], 1) == [200]
+        await wait_until_refused(second.url, key["secret"])
+        early = await mint_key(first.http, first.url, first.headers, display_name="next")
+        assert await statuses(second.url, early["secret"], 1) == [200]
     finally:
-        await here.stop()
-        await there.stop()
+        await first.stop()
+        await second.stop()
 
 
 async def test_every_worker_refuses_a_revoked_key(tracker: Tracker, tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def test_many_tools_are_not_compared_with_many_patterns_without_limit() -> None:
     key = policy(MANY, MANY, MANY, MANY, MANY)
     assert cpu_s(assert_refused) <= 3 * reference_s(1_000_000)
     few = policy(("POST /m with tools aaaaa1,search_*,get_*,list_*",))
-    shown = json.loads(filtered_json(body, ToolFilter(few, request()).shows))
-    assert shown == {"result": {"tools": [{"name": "aaaaa1"}]}}
+    parsed = json.loads(filtered_json(body, ToolFilter(few, request()).shows))
+    assert parsed == {"result": {"tools": [{"name": "aaaaa1"}]}}
 
 
 def test_long_comparisons_are_made_away_from_the_event_loop() -> None:

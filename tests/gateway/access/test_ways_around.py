@@ -17,10 +17,10 @@ GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
 
 @pytest.fixture(params=["fast path", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoConnectionGateway]:
-    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as there:
-        await there.warm()
-        there.provider.heads.clear()
-        yield there
+    async with two_connection_gateway(tmp_path, fast_path=request.param == "fast path") as made:
+        await made.warm()
+        made.provider.heads.clear()
+        yield made
 
 
 def message(

@@ -41,11 +41,14 @@ async def post(
     method: str = "POST",
 ) -> tuple[int, dict[str, Any]]:
     named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
-    given = [*named.items(), *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items()]
-    given += headers if isinstance(headers, list) else []
+    fields = [
+        *named.items(),
+        *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items(),
+    ]
+    fields += headers if isinstance(headers, list) else []
     url = URL(f"{gateway.running.url}/proxy{path}", encoded=True)
     async with gateway.running.http.request(
-        method, url, data=BytesIO(body), headers=given, skip_auto_headers=["Content-Type"]
+        method, url, data=BytesIO(body), headers=fields, skip_auto_headers=["Content-Type"]
     ) as response:
         text = await response.text()
         return response.status, json.loads(text) if text.startswith("{") else {}

@@ -236,8 +236,13 @@ async def test_tools_that_would_mix_at_one_host_are_refused_and_long_lists_are_s
     body = {"provider": "acme", "unique_key": "other"}
     await gateway.running.json("POST", "/integrations", json=body, expect=200)
     credentials = {"type": "API_KEY", "apiKey": "k"}
-    there = {"provider_config_key": "other", "connection_id": "o1", "credentials": credentials, "tags": {"team": "red"}}
-    await gateway.running.json("POST", "/connections", json=there, expect=201)
+    connection = {
+        "provider_config_key": "other",
+        "connection_id": "o1",
+        "credentials": credentials,
+        "tags": {"team": "red"},
+    }
+    await gateway.running.json("POST", "/connections", json=connection, expect=201)
     few = {"allow": {"tools": ["get_item"]}}
     assert (await create_session(gateway, 501, toolset={"acme": few, "other": "*"}))["code"] == "not_offered"
     session = await create_session(gateway, toolset={"acme": few, "other": few})

@@ -223,12 +223,12 @@ async def test_limited_key_completes_only_connections_within_its_limits(
     await walk_flow(running, session["token"])
     body = {"code_verifier": VERIFIER}
     for limit, status in (("tracker/another", 409), (f"tracker/{connection_id}", 200)):
-        wish = {
+        request_body = {
             "display_name": limit,
             "scopes": ["environment:connect_sessions:write"],
             "limits": {"connections": [limit]},
         }
-        key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+        key = (await running.json("POST", "/environment/api-keys", json=request_body, expect=200))["data"]["secret"]
         headers = {"Authorization": f"Bearer {key}"}
         async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as response:
             assert response.status == status, await response.text()
@@ -347,8 +347,8 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     assert pending.new is not None
     await store.connections.put(replace(pending.new, account=Account("a1", "ada")), now=clock.now())
     other = replace(pending.new, account=Account("a2", "eve"))
-    its = await running.runtime.sessions.find(session["token"])
-    terms = its.terms(its.browser_digest)
+    stored_session = await running.runtime.sessions.find(session["token"])
+    terms = stored_session.terms(stored_session.browser_digest)
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
     response = await complete(running, session, expect=400)
     assert response["error"]["payload"]["reason"] == "another_account"

@@ -46,9 +46,9 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
         integrations_config_defaults=defaults,
         overrides={"tracker": {"docs_connect": "https://docs.example.com"}},
     )
-    status, shown = await call(running, "GET", "/connect/session", response["token"])
+    status, body = await call(running, "GET", "/connect/session", response["token"])
     assert status == 200
-    data = shown["data"]
+    data = body["data"]
     assert data["endUser"] == {
         "id": "u1",
         "display_name": None,
@@ -68,21 +68,21 @@ async def test_session_is_readable_with_its_own_token(running: RunningGateway) -
 
 
 async def test_misspelt_integration_is_refused_with_the_closest_name(running: RunningGateway) -> None:
-    wish = {"end_user": {"id": "u1"}, "allowed_integrations": ["traker", "nothing-like-it"]}
-    body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
+    request_body = {"end_user": {"id": "u1"}, "allowed_integrations": ["traker", "nothing-like-it"]}
+    body = (await running.json("POST", "/connect/sessions", json=request_body, expect=400))["error"]
     assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
     assert [error["path"] for error in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
-    wish["allowed_integrations"] = ["nope"]
-    body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
+    request_body["allowed_integrations"] = ["nope"]
+    body = (await running.json("POST", "/connect/sessions", json=request_body, expect=400))["error"]
     assert body["message"].endswith("has no integration 'nope'. GET /integrations lists those it has.")
-    wish["allowed_integrations"] = ["traker"]
+    request_body["allowed_integrations"] = ["traker"]
     limited = {
         "display_name": "n",
         "scopes": ["environment:connect_sessions:write"],
         "limits": {"integrations": ["other"]},
     }
     key = (await running.json("POST", "/environment/api-keys", json=limited, expect=200))["data"]["secret"]
-    status, refused = await call(running, "POST", "/connect/sessions", key, json=wish)
+    status, refused = await call(running, "POST", "/connect/sessions", key, json=request_body)
     assert (status, "Did you mean" in str(refused)) == (400, False), "the integration is outside the key's limits"
 
 
@@ -191,8 +191,8 @@ async def test_limited_key_polls_no_outcome_of_hidden_connections(running: Runni
     await walk_flow(running, reply["token"])
     assert len((await running.json("GET", path))["data"]["connections"]) == 1
     for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
-        wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
-        key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+        body = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
+        key = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]["secret"]
         async with running.http.get(reply["poll_url"], headers={"Authorization": f"Bearer {key}"}) as response:
             data = (await response.json())["data"]
         assert (response.status, len(data["connections"])) == (200, seen), data
@@ -505,9 +505,9 @@ async def test_reconnect_by_typed_credential_keeps_settings_that_are_not_sent_ag
         "connection_config": {"region": "eu", "team": "blue", "pin": "0000"},
     }
     await running.json("POST", "/connections", json=body, expect=201)
-    wish = {"connection_id": "k1", "integration_id": "keyed"}
+    request_body = {"connection_id": "k1", "integration_id": "keyed"}
     fixed = {"integrations_config_defaults": {"keyed": {"connection_config": {"team": "red"}}}}
-    reply = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
+    reply = await running.json("POST", "/connect/sessions/reconnect", json={**request_body, **fixed}, expect=201)
     url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={reply['data']['token']}"
     async with running.http.post(url, json={"apiKey": "second"}) as response:
         assert response.status == 200, await response.text()
@@ -532,9 +532,9 @@ async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
     await running.restart()
     fixed = {"Partner": "pk-0123456789", "region": "eu"}
     reply = await create_session(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
-    status, shown = await call(running, "GET", "/connect/session", reply["token"])
+    status, body = await call(running, "GET", "/connect/session", reply["token"])
     assert status == 200
-    assert shown["data"]["integrations_config_defaults"] == {
+    assert body["data"]["integrations_config_defaults"] == {
         "tracker": {"connection_config": {"Partner": "********", "region": "eu"}}
     }
     async with running.http.get(reply["connect_link"]) as response:

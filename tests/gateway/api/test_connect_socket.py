@@ -93,19 +93,19 @@ async def test_callback_in_another_browser_is_reported_and_does_not_end_the_flow
     async with running.http.get(begin, allow_redirects=False) as response:
         consent = response.headers["Location"]
     async with running.http.get(consent, allow_redirects=False) as response:
-        back = response.headers["Location"]
-    async with aiohttp.ClientSession() as stranger, stranger.get(back) as response:
+        callback_url = response.headers["Location"]
+    async with aiohttp.ClientSession() as stranger, stranger.get(callback_url) as response:
         assert response.status == 400
     assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == "state_cookie_err"
-    async with running.http.get(back) as response:
+    async with running.http.get(callback_url) as response:
         assert response.status == 200
     await socket.close()
 
 
 async def test_integration_removed_during_the_flow_is_reported(running: RunningGateway, tracker: Tracker) -> None:
-    made = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
-    made["credentials"]["client_secret"] = "s-0123456789"
-    await running.json("POST", "/integrations", json=made, expect=200)
+    integration = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
+    integration["credentials"]["client_secret"] = "s-0123456789"
+    await running.json("POST", "/integrations", json=integration, expect=200)
     socket, client = await open_socket(running)
     token = await running.session_token(allowed_integrations=["made"])
     begin = f"{running.url}/oauth/connect/made?connect_session_token={token}&ws_client_id={client}"

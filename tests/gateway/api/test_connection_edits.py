@@ -21,8 +21,8 @@ async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGat
     item = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": {"c": 2}, "n": None}}
     assert await running.json("PATCH", "/connections/metadata", json=item, expect=200) == item
     listed = (await running.json("GET", "/connections"))["connections"]
-    held = {row["connection_id"]: row["metadata"] for row in listed}
-    assert held == {"c1": {"a": {"c": 2}, "n": None}, "c2": {"a": {"b": 1}}}
+    stored = {row["connection_id"]: row["metadata"] for row in listed}
+    assert stored == {"c1": {"a": {"c": 2}, "n": None}, "c2": {"a": {"b": 1}}}
 
 
 async def test_metadata_is_set_for_all_connections_or_none(running: RunningGateway, tracker: Tracker) -> None:
@@ -98,17 +98,17 @@ async def test_deprecated_metadata_endpoints_still_work(running: RunningGateway,
     connection_id = reply.pop("connection_id")
     assert reply == flat
     url = f"/connection/{connection_id}?provider_config_key=tracker"
-    shown = await running.json("GET", url, expect=200)
-    assert shown["credentials"]["access_token"] == grant["access_token"]
+    connection = await running.json("GET", url, expect=200)
+    assert connection["credentials"]["access_token"] == grant["access_token"]
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
-    for method, body, status, held in (
+    for method, body, status, stored in (
         ("POST", {"a": 1}, 201, {"a": 1}),
         ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
     ):
         metadata_url = f"{running.url}/connection/{connection_id}/metadata"
         async with running.http.request(method, metadata_url, headers=headers, json=body) as response:
             assert (response.status, await response.json()) == (status, body)
-        assert (await running.json("GET", url))["metadata"] == held
+        assert (await running.json("GET", url))["metadata"] == stored
     assert len((await running.json("GET", "/connection", expect=200))["connections"]) == 1
     assert await running.json("PATCH", url, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
     assert await running.json("DELETE", url, expect=200) == {"success": True, "at_provider": False}
@@ -119,13 +119,13 @@ async def test_metadata_of_several_connections_is_set_at_the_old_path_too(
 ) -> None:
     await running.import_connection(tracker.grant())
     names = {"connection_id": ["c1"], "provider_config_key": "tracker"}
-    for method, metadata, status, held in (
+    for method, metadata, status, stored in (
         ("POST", {"a": 1}, 201, {"a": 1}),
         ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
     ):
         body = {**names, "metadata": metadata}
         assert await running.json(method, "/connection/metadata", json=body, expect=status) == body
-        assert (await running.json("GET", CONNECTION_PATH))["metadata"] == held
+        assert (await running.json("GET", CONNECTION_PATH))["metadata"] == stored
 
 
 async def test_flat_import_accepts_an_api_key_and_a_password(running: RunningGateway, tracker: Tracker) -> None:
@@ -136,8 +136,8 @@ async def test_flat_import_accepts_an_api_key_and_a_password(running: RunningGat
     await running.restart()
     sent = {"provider_config_key": "keyed", "connection_id": "k", "api_key": "k-1"}
     assert await running.json("POST", "/connection", json=sent, expect=201) == sent
-    shown = await running.json("GET", "/connections/k?provider_config_key=keyed")
-    assert shown["credentials"] == {"type": "API_KEY", "apiKey": "k-1"}
+    connection = await running.json("GET", "/connections/k?provider_config_key=keyed")
+    assert connection["credentials"] == {"type": "API_KEY", "apiKey": "k-1"}
     sent = {"provider_config_key": "basic", "connection_id": "b", "username": "u", "password": ""}
     assert await running.json("POST", "/connection", json=sent, expect=201) == sent
     wrong = {"provider_config_key": "keyed", "password": "x"}
@@ -157,9 +157,9 @@ async def test_flat_import_accepts_an_own_client_and_a_token_without_expiry(
         "oauth_client_secret_override": "own-secret",
     }
     assert await running.json("POST", "/connection", json=sent, expect=201) == sent
-    shown = (await running.json("GET", CONNECTION_PATH, expect=200))["credentials"]
-    assert shown["config_override"] == {"client_id": "own-id", "client_secret": "own-secret"}
-    assert "expires_at" not in shown
+    connection = (await running.json("GET", CONNECTION_PATH, expect=200))["credentials"]
+    assert connection["config_override"] == {"client_id": "own-id", "client_secret": "own-secret"}
+    assert "expires_at" not in connection
     wrong = await running.json("POST", "/connection", json={**sent, "no_expiration": "yes"}, expect=400)
     assert wrong["error"]["errors"][0]["path"] == ["credentials", "no_expiration"]
 
@@ -170,20 +170,20 @@ async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
     await running.import_connection(tracker.grant(), tags={"old": "x"})
     body = {"end_user": {"id": "u1", "email": "u1@example.com", "display_name": "Una"}, "tags": {"Team": "Red"}}
     assert await running.json("PATCH", CONNECTION_PATH, json=body, expect=200) == {"success": True}
-    shown = await running.json("GET", CONNECTION_PATH)
-    assert shown["tags"] == {
+    connection = await running.json("GET", CONNECTION_PATH)
+    assert connection["tags"] == {
         "end_user_id": "u1",
         "end_user_email": "u1@example.com",
         "end_user_display_name": "Una",
         "team": "Red",
     }
-    assert shown["end_user"]["id"] == "u1"
+    assert connection["end_user"]["id"] == "u1"
     for query in ("tags[team]=Red", "tags%5BTEAM%5D=Red", "endUserId=u1", "search=UNA"):
         assert len((await running.json("GET", f"/connections?{query}"))["connections"]) == 1, query
     assert (await running.json("GET", "/connections?tags[old]=x"))["connections"] == []
     await running.json("PATCH", CONNECTION_PATH, json={"webhook_url_override": "https://hooks.example/x"}, expect=200)
-    shown = await running.json("GET", CONNECTION_PATH)
-    assert (shown["webhook_url_override"], shown["tags"]["team"]) == ("https://hooks.example/x", "Red")
+    connection = await running.json("GET", CONNECTION_PATH)
+    assert (connection["webhook_url_override"], connection["tags"]["team"]) == ("https://hooks.example/x", "Red")
     await running.json("PATCH", CONNECTION_PATH, json={"webhook_url_override": ""}, expect=200)
     assert (await running.json("GET", CONNECTION_PATH))["webhook_url_override"] is None
     await running.json("PATCH", CONNECTION_PATH, json={"tags": {}}, expect=200)
@@ -291,8 +291,8 @@ async def test_values_that_nest_too_deep_are_refused_and_named(
 async def test_values_of_64_levels_are_stored(running: RunningGateway, tracker: Tracker) -> None:
     deep = nested_value(64)
     await running.import_connection(tracker.grant(), metadata=deep, connection_config=deep)
-    shown = await running.json("GET", CONNECTION_PATH)
-    assert (shown["metadata"], shown["connection_config"]["a"]) == (deep, deep["a"])
+    connection = await running.json("GET", CONNECTION_PATH)
+    assert (connection["metadata"], connection["connection_config"]["a"]) == (deep, deep["a"])
     async with running.call_proxy("c1", "/ex/x") as response:
         assert response.status == 200
 

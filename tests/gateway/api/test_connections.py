@@ -37,8 +37,8 @@ async def test_an_import_suggests_no_other_integration_to_a_limited_key(running:
     refused = (await running.json("POST", "/connections", json=body, expect=404))["error"]
     assert "Did you mean 'tracker'?" in refused["message"]
     limits = {"integrations": ["traker"]}  # no integration has this name
-    wish = {"display_name": "n", "scopes": ["environment:connections:create"], "limits": limits}
-    key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+    request_body = {"display_name": "n", "scopes": ["environment:connections:create"], "limits": limits}
+    key = (await running.json("POST", "/environment/api-keys", json=request_body, expect=200))["data"]["secret"]
     headers = {"Authorization": f"Bearer {key}"}
     async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as response:
         assert (response.status, "Did you mean" in await response.text()) == (404, False)

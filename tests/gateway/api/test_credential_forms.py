@@ -40,11 +40,11 @@ async def test_end_user_connects_and_the_application_calls_the_api(running: Runn
     connection_id = listed["connection_id"]
     async with running.call_proxy(connection_id, "/ex/x") as response:
         assert (await response.json())["path"] == "/ex/x"
-    shown = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert shown["connection_config"]["cloudId"] == "cloud-1"
-    assert shown["connection_config"]["subdomain"] == "acme"
-    assert shown["end_user"]["id"] == "u1"
-    assert shown["tags"]["end_user_id"] == "u1"
+    connection = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert connection["connection_config"]["cloudId"] == "cloud-1"
+    assert connection["connection_config"]["subdomain"] == "acme"
+    assert connection["end_user"]["id"] == "u1"
+    assert connection["tags"]["end_user_id"] == "u1"
 
 
 async def test_the_request_to_the_provider_is_complete(running: RunningGateway, tracker: Tracker) -> None:
@@ -64,8 +64,8 @@ async def test_a_chosen_site_is_stored(running: RunningGateway) -> None:
     assert (status, "globex" in html) == (200, True)
     listed = await running.json("GET", "/connections")
     connection_id = listed["connections"][0]["connection_id"]
-    shown = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert shown["connection_config"]["cloudId"] == "cloud-2"
+    connection = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert connection["connection_config"]["cloudId"] == "cloud-2"
 
 
 async def test_a_site_that_does_not_exist_refuses_the_connection_and_names_the_sites(running: RunningGateway) -> None:
@@ -260,12 +260,12 @@ async def test_no_spelling_of_a_setting_overrides_the_value_of_the_session(runni
 async def test_grant_is_stored_although_the_browser_disconnects(running: RunningGateway, tracker: Tracker) -> None:
     url = await callback_url(running, tracker)
     tracker.hold.clear()
-    leaving = asyncio.create_task(running.http.get(url))
+    disconnecting = asyncio.create_task(running.http.get(url))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["authorization_code"] == 0:
             await asyncio.sleep(0)
-    leaving.cancel()
-    await asyncio.gather(leaving, return_exceptions=True)
+    disconnecting.cancel()
+    await asyncio.gather(disconnecting, return_exceptions=True)
     tracker.hold.set()
     async with asyncio.timeout(PATIENCE_S):
         while not (await running.json("GET", "/connections"))["connections"]:

@@ -267,7 +267,7 @@ async def test_interrupted_deletion_is_resumed(
 async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
     running: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored, there = running.runtime.store.integrations, running.runtime.current.generation.integrations
+    stored, integrations = running.runtime.store.integrations, running.runtime.current.generation.integrations
     read, seen, goes_on = type(stored).get, asyncio.Event(), asyncio.Event()
 
     async def read_and_wait(store: Any, environment: str, integration_id: str) -> Any:
@@ -282,7 +282,7 @@ async def test_stale_read_of_the_store_does_not_restore_a_deleted_integration(
     async with asyncio.timeout(PATIENCE_S):
         await seen.wait()  # the change feed is processing the row
     await running.json("DELETE", "/integrations/made", expect=200)
-    assert not there.has("dev", "made")
+    assert not integrations.has("dev", "made")
     put = list[Any]()
     monkeypatch.setattr(type(running.runtime.live), "apply_integration", lambda _live, *what: put.append(what))
     goes_on.set()

@@ -45,8 +45,8 @@ async def read_logs(running: RunningGateway, query: str, key: str, *, expect: in
 
 async def mint_key(running: RunningGateway, limits: dict[str, Any], *scopes: str) -> dict[str, Any]:
     body = {"display_name": f"agent {limits}", "scopes": scopes, "limits": limits}
-    made: dict[str, Any] = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
-    return made
+    minted: dict[str, Any] = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    return minted
 
 
 async def call(running: RunningGateway, path: str = "/proxy/me", **headers: str) -> int:
@@ -76,11 +76,11 @@ async def test_a_call_is_found_with_its_trace_and_without_its_query(running: Run
 async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
     limits = {"connections": ["tracker/c1"], "rules": ["GET /me", "GET /items/*"]}
-    made = await mint_key(running, limits, "environment:proxy")
-    key = {"Authorization": f"Bearer {made['secret']}"}
+    minted = await mint_key(running, limits, "environment:proxy")
+    key = {"Authorization": f"Bearer {minted['secret']}"}
     for path, status in (("/proxy/me", 200), ("/proxy/me", 200), ("/proxy/else", 403)):
         assert await call(running, path, **key) == status
-    refused, *allowed = await wait_for_operations(running, f"?keyId={made['id']}", least=3)
+    refused, *allowed = await wait_for_operations(running, f"?keyId={minted['id']}", least=3)
     assert [item["rule"] for item in allowed] == ["GET /me", "GET /me"]
     assert (refused["rule"], refused["error"], refused["status"], refused["attempts"]) == ("rules", "forbidden", 403, 0)
 
@@ -197,8 +197,8 @@ async def test_no_secret_of_a_call_is_in_the_call_log(running: RunningGateway, t
     await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
     await wait_for_operations(running, "?kind=call", least=2)
     await running.stop()
-    held = b"".join(path.read_bytes() for path in running.folder.glob("*.calls.db*"))
-    assert b"/me" in held
+    content = b"".join(path.read_bytes() for path in running.folder.glob("*.calls.db*"))
+    assert b"/me" in content
     tokens = {
         grant["access_token"],
         grant["refresh_token"],
@@ -207,5 +207,5 @@ async def test_no_secret_of_a_call_is_in_the_call_log(running: RunningGateway, t
     }
     assert len(tokens) == 4
     for marker in ("SECRET-QUERY", "SECRET-HEADER", *tokens):
-        assert marker.encode() not in held
+        assert marker.encode() not in content
     await running.start()

@@ -29,10 +29,10 @@ async def gateway(
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with connection `c` of integration `forge` at `allowed_server`, with an end user's e-mail, tags and metadata."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
-    made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
-    made["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
-    del made["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(tmp_path, made)
+    configuration = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
+    configuration["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
+    del configuration["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(tmp_path, configuration)
     await running.start()
     body = {
         "provider_config_key": "forge",
@@ -50,8 +50,8 @@ async def gateway(
 
 async def mint_key(gateway: RunningGateway, *scopes: str, **limits: Any) -> dict[str, str]:
     body = {"display_name": secrets.token_hex(4), "scopes": list(scopes), "limits": limits}
-    made = await gateway.json("POST", "/environment/api-keys", json=body, expect=200)
-    return {"Authorization": f"Bearer {made['data']['secret']}"}
+    minted = await gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+    return {"Authorization": f"Bearer {minted['data']['secret']}"}
 
 
 async def request_json(gateway: RunningGateway, method: str, path: str, headers: Any, **body: Any) -> tuple[int, Any]:
@@ -154,9 +154,9 @@ async def test_link_of_a_narrow_key_renews_the_connection_at_its_host(
         f"{gateway.url}/oauth/connect/forge?connect_session_token={response['data']['token']}"
     ) as page:
         assert page.status == 200
-    shown = await gateway.json("GET", "/connections/c?provider_config_key=forge", expect=200)
-    assert (shown["connection_config"]["server"], shown["end_user"]["id"]) == (allowed_server.url, "u1")
-    assert shown["credentials"]["access_token"] == "access-1"
+    connection = await gateway.json("GET", "/connections/c?provider_config_key=forge", expect=200)
+    assert (connection["connection_config"]["server"], connection["end_user"]["id"]) == (allowed_server.url, "u1")
+    assert connection["credentials"]["access_token"] == "access-1"
 
 
 @pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
@@ -182,9 +182,9 @@ async def test_import_by_a_limited_key_cannot_change_the_settings_of_a_connectio
 
 async def test_key_that_may_only_create_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
     narrow = await mint_key(gateway, CONNECT)
-    status, shown = await request_json(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
+    status, connection = await request_json(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
     assert status == 200
-    assert shown == {
+    assert connection == {
         "connection_id": "c", "provider_config_key": "forge", "provider": "forge", "state": "active", "errors": []
     }  # fmt: skip
     reconnect = {"connection_id": "c", "integration_id": "forge"}

@@ -169,8 +169,8 @@ async def test_an_unknown_provider_is_404_and_a_malformed_one_400(client: Client
 async def test_matching_entity_tag_returns_304(client: Client, path: str) -> None:
     first = await client.get(path)
     tag = first.headers["ETag"]
-    for held in [tag, f"W/{tag}", f'"other", {tag}', "*"]:
-        again = await client.get(path, headers={"If-None-Match": held})
+    for sent_tag in [tag, f"W/{tag}", f'"other", {tag}', "*"]:
+        again = await client.get(path, headers={"If-None-Match": sent_tag})
         assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag)
     for other in ['"other"', "nonsense", ""]:
         assert (await client.get(path, headers={"If-None-Match": other})).status == 200

@@ -32,24 +32,24 @@ async def test_session_without_options_has_the_defaults(running: RunningGateway)
 @pytest.mark.parametrize("seconds", [60, 604800])
 async def test_session_has_the_requested_lifetime(running: RunningGateway, seconds: int) -> None:
     response = await create_session(running, expires_in=seconds)
-    left = (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds()
-    assert seconds - 30 < left <= seconds
+    remaining_s = (datetime.fromisoformat(response["expires_at"]) - clock.now()).total_seconds()
+    assert seconds - 30 < remaining_s <= seconds
 
 
 async def test_the_options_are_stored(running: RunningGateway) -> None:
-    back = "http://127.0.0.1:8000/done?tab=1"
+    return_url = "http://127.0.0.1:8000/done?tab=1"
     response = await create_session(
         running,
         max_connections=2,
         single_use=True,
         code_challenge=CHALLENGE,
         code_challenge_method="S256",
-        return_url=back,
+        return_url=return_url,
         state="xyz",
     )
     session = await stored_session(running, response["token"])
     assert (session.max_connections, session.single_use, session.code_challenge) == (2, True, CHALLENGE)
-    assert (session.return_url, session.return_state) == (back, "xyz")
+    assert (session.return_url, session.return_state) == (return_url, "xyz")
 
 
 async def test_single_use_session_creates_one_connection_unless_max_connections_is_set(running: RunningGateway) -> None:

@@ -14,8 +14,8 @@ RED, BLUE = {"team": "red"}, {"team": "blue"}
 
 
 async def mint_limited_key(running: RunningGateway, tags: dict[str, str]) -> str:
-    wish = {"display_name": str(tags), "scopes": ["environment:connect_sessions:write"], "limits": {"tags": tags}}
-    minted = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    body = {"display_name": str(tags), "scopes": ["environment:connect_sessions:write"], "limits": {"tags": tags}}
+    minted = await running.json("POST", "/environment/api-keys", json=body, expect=200)
     return str(minted["data"]["secret"])
 
 

@@ -249,14 +249,14 @@ async def test_waits_for_the_database_are_counted(running: RunningGateway, track
     before = metric_values(running, "gateway_database_accesses_total")
     waited = metric_values(running, "gateway_database_wait_seconds_total").get(("write",), 0.0)
     transactions = running.runtime.store.transactions
-    begun, free = asyncio.Event(), asyncio.Event()
+    started, free = asyncio.Event(), asyncio.Event()
 
     async def hold(_: object) -> None:
-        begun.set()
+        started.set()
         await free.wait()
 
     holder = asyncio.create_task(transactions.write(hold))
-    await begun.wait()
+    await started.wait()
     importing = asyncio.create_task(running.import_connection(tracker.grant()))
     async with asyncio.timeout(PATIENCE_S):
         while not transactions._waiting:

@@ -133,8 +133,8 @@ async def test_allowed_networks_are_removed_and_added(running: RunningGateway, t
 async def test_a_reload_takes_over_a_new_public_url(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
     assert await reload_gateway(running)
-    made = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
-    assert made["data"]["connect_link"].startswith("http://localhost:4000/gw/connect")
+    session = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
+    assert session["data"]["connect_link"].startswith("http://localhost:4000/gw/connect")
 
 
 async def test_request_ends_with_the_configuration_that_it_started_with(
@@ -145,14 +145,14 @@ async def test_request_ends_with_the_configuration_that_it_started_with(
     await running.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
-    begun = asyncio.create_task(status(running))
+    call = asyncio.create_task(status(running))
     async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     running.document["server"]["public_url"] = "http://localhost:4000"
     assert await reload_gateway(running)
     tracker.hold.set()
-    assert await begun == 200
+    assert await call == 200
 
 
 async def test_running_stream_continues_after_its_network_is_removed(running: RunningGateway, tracker: Tracker) -> None:
@@ -160,7 +160,7 @@ async def test_running_stream_continues_after_its_network_is_removed(running: Ru
     assert await status(running) == 200
     tracker.hold_api.clear()
     before = tracker.calls["api"]
-    begun = asyncio.create_task(status(running))
+    call = asyncio.create_task(status(running))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] == before:
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_running_stream_continues_after_its_network_is_removed(running: Ru
     assert running.runtime.generation.egress is not former
     assert list(running.runtime.retired) == [former]
     tracker.hold_api.set()
-    assert await begun == 200
+    assert await call == 200
     async with asyncio.timeout(PATIENCE_S):
         while list(running.runtime.retired):  # until the former egress has closed its last connection
             await asyncio.sleep(0)

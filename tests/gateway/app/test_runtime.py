@@ -86,7 +86,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     await event_gateway.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
-    begun = asyncio.create_task(status(event_gateway))
+    call = asyncio.create_task(status(event_gateway))
     await wait_until(lambda: tracker.calls["refresh_token"])
     runtime = event_gateway.runtime
     journals = runtime.journals
@@ -95,7 +95,7 @@ async def test_running_refresh_ends_once_and_is_stored(event_gateway: RunningGat
     assert event_gateway.runtime.journals is journals
     assert list(runtime.retired) == [before.egress], "the token exchange of the former egress is in flight"
     tracker.hold.set()
-    assert await begun == 200
+    assert await call == 200
     assert tracker.calls["refresh_token"] == 1
     row = await runtime.store.connections.get(C1)
     assert row is not None
@@ -277,12 +277,12 @@ async def test_authorization_in_progress_creates_its_connection(
         consent = response.headers["Location"]
     await reload_gateway(event_gateway)  # a reload between the start of the authorization and its callback
     tracker.hold.clear()
-    back = asyncio.ensure_future(event_gateway.http.get(consent))
+    consent_task = asyncio.ensure_future(event_gateway.http.get(consent))
     await wait_until(lambda: tracker.calls["authorization_code"])
     await reload_gateway(event_gateway)  # a reload while the code is exchanged
-    assert not back.done()
+    assert not consent_task.done()
     tracker.hold.set()
-    async with await back as response:
+    async with await consent_task as response:
         assert response.status == 200
     assert len((await event_gateway.json("GET", "/connections"))["connections"]) == 1
 
@@ -315,7 +315,7 @@ async def test_running_deletion_completes(
 
     monkeypatch.setattr(rows, "delete", wait_then_delete)
     path = "/connections/c1?provider_config_key=tracker"
-    begun = asyncio.create_task(event_gateway.json("DELETE", path, expect=200))
+    deletion = asyncio.create_task(event_gateway.json("DELETE", path, expect=200))
     deleter = event_gateway.runtime.deleter
     await wait_until(lambda: begun_deletes)
     await reload_gateway(event_gateway)
@@ -324,7 +324,7 @@ async def test_running_deletion_completes(
     await asyncio.sleep(0)
     assert not closing.done(), "a stop waits for the deletion"
     go_on.set()
-    await begun
+    await deletion
     await closing
 
 
@@ -342,7 +342,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
         return await end(item)
 
     monkeypatch.setattr(rows, "end", wait_then_end)
-    begun = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
+    deletion = asyncio.create_task(event_gateway.json("DELETE", "/integrations/made", expect=200))
     await wait_until(lambda: begun_ends)
     await reload_gateway(event_gateway)
     again = asyncio.create_task(
@@ -350,7 +350,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     )  # joins the deletion in progress
     await asyncio.sleep(0)
     go_on.set()
-    await asyncio.gather(begun, again)
+    await asyncio.gather(deletion, again)
     assert len(ended) == 1
 
 
@@ -394,11 +394,11 @@ async def test_records_that_wait_to_be_written_are_written(event_gateway: Runnin
 
 async def test_page_memory_stays_reserved(event_gateway: RunningGateway) -> None:
     memory = event_gateway.runtime.page_memory
-    held = await memory.reserve("dev", 1000, 0)
+    reservation = await memory.reserve("dev", 1000, 0)
     event_gateway.document["egress"]["page_memory_bytes"] = 64 << 20
     await reload_gateway(event_gateway)
     assert (memory.reserved, memory.limit_bytes()) == (1000, 64 << 20)
-    held.release()
+    reservation.release()
     assert memory.reserved == 0
 
 
@@ -445,12 +445,12 @@ async def test_announced_stop_stays_announced(event_gateway: RunningGateway) -> 
 async def test_two_simultaneous_reloads_run_one_after_another(event_gateway: RunningGateway) -> None:
     runtime, first = event_gateway.runtime, event_gateway.runtime.generation
     async with runtime.reloading:
-        begun = [
+        reloads = [
             asyncio.create_task(reload(event_gateway.app, event_gateway.runtime.generation.config)) for _ in range(2)
         ]
         await asyncio.sleep(0.05)
         assert runtime.generation is first
-    assert await asyncio.gather(*begun) == [True, True]
+    assert await asyncio.gather(*reloads) == [True, True]
 
 
 async def test_a_reload_keeps_the_store_and_its_start_time(event_gateway: RunningGateway) -> None:
@@ -584,12 +584,12 @@ async def test_request_in_flight_finishes_over_its_original_network(
     await event_gateway.import_connection(tracker.grant())
     assert await status(event_gateway) == 200
     tracker.hold_api.clear()
-    begun = asyncio.create_task(status(event_gateway))
+    call = asyncio.create_task(status(event_gateway))
     await wait_until(lambda: tracker.calls["api"] == 2)
     event_gateway.document["egress"]["allow"] = []
     before, _ = await reload_gateway(event_gateway)
     tracker.hold_api.set()
-    assert await begun == 200
+    assert await call == 200
     assert await status(event_gateway) == 400
     await wait_until(lambda: not list(event_gateway.runtime.retired))
     assert list(before.egress.load()) == []

@@ -97,8 +97,8 @@ def test_examples_of_the_s3_documentation(
 ) -> None:
     fields = [*S3_HEAD, *extra, ("x-amz-content-sha256", payload)]
     at = datetime(2013, 5, 24, tzinfo=UTC)
-    made = authorization(S3_KEYS, Scope("us-east-1", "s3"), method, target, fields, payload, at)
-    assert signature(made) == expected
+    header = authorization(S3_KEYS, Scope("us-east-1", "s3"), method, target, fields, payload, at)
+    assert signature(header) == expected
 
 
 def upload(scheme: str, service: str, **headers: str) -> tuple[SigV4Signer, UpstreamRequest]:
@@ -118,12 +118,12 @@ def test_a_body_streams_unsigned_to_s3_over_https_and_to_nothing_else() -> None:
 
 def test_a_caller_who_knows_the_hash_streams_to_any_service() -> None:
     known = hashlib.sha256(b"body").hexdigest()
-    streamed, held = upload("https", "sqs", **{"x-amz-content-sha256": known}), upload("https", "sqs")
+    streamed, buffered = upload("https", "sqs", **{"x-amz-content-sha256": known}), upload("https", "sqs")
     assert not streamed[0].wants_body(streamed[1])
     streamed[0].sign(streamed[1], None)
-    held[0].sign(held[1], b"body")
+    buffered[0].sign(buffered[1], b"body")
     assert "x-amz-content-sha256" in streamed[1].headers["Authorization"]
-    assert "x-amz-content-sha256" not in held[1].headers["Authorization"]
+    assert "x-amz-content-sha256" not in buffered[1].headers["Authorization"]
 
 
 def test_signing_twice_writes_each_field_once() -> None:

@@ -28,10 +28,10 @@ def test_modes_are_keyed_by_their_name() -> None:
 
 
 def test_imported_grant_keeps_the_posted_object_as_raw() -> None:
-    held = accept("OAUTH2", access_token="a", refresh_token="r", expires_at="2026-11-20T13:00:00+01:00")
-    assert held["expires_at"] == "2026-11-20T12:00:00.000Z"
-    assert held["raw"]["expires_at"] == "2026-11-20T13:00:00+01:00"
-    assert OAuth2().expires_at(held) == NOW
+    credential = accept("OAUTH2", access_token="a", refresh_token="r", expires_at="2026-11-20T13:00:00+01:00")
+    assert credential["expires_at"] == "2026-11-20T12:00:00.000Z"
+    assert credential["raw"]["expires_at"] == "2026-11-20T13:00:00+01:00"
+    assert OAuth2().expires_at(credential) == NOW
 
 
 def test_an_imported_lifetime_counts_from_now() -> None:
@@ -40,8 +40,8 @@ def test_an_imported_lifetime_counts_from_now() -> None:
 
 
 def test_an_imported_grant_may_have_both_an_expiry_and_a_lifetime() -> None:
-    held = accept("OAUTH2", access_token="a", expires_at="2026-11-20T12:30:00Z", expires_in=60)
-    assert OAuth2().expires_at(held) == NOW + timedelta(minutes=30)
+    credential = accept("OAUTH2", access_token="a", expires_at="2026-11-20T12:30:00Z", expires_in=60)
+    assert OAuth2().expires_at(credential) == NOW + timedelta(minutes=30)
 
 
 def test_an_imported_client_credentials_token_may_be_as_long_as_other_tokens() -> None:
@@ -52,9 +52,9 @@ def test_an_imported_client_credentials_token_may_be_as_long_as_other_tokens() -
 
 def test_the_client_of_an_imported_grant_is_kept_out_of_raw() -> None:
     override = {"client_id": "own", "client_secret": "s3cret"}
-    held = accept("OAUTH2", access_token="a", config_override=override)
-    assert held["config_override"] == override
-    assert "config_override" not in held["raw"]
+    credential = accept("OAUTH2", access_token="a", config_override=override)
+    assert credential["config_override"] == override
+    assert "config_override" not in credential["raw"]
 
 
 def test_error_names_all_faults_of_a_credential() -> None:
@@ -88,10 +88,12 @@ def test_credentials_of_another_type_are_refused() -> None:
 
 def test_an_absent_refresh_token_in_the_response_keeps_the_old_one() -> None:
     before = {"type": "OAUTH2", "access_token": "a", "refresh_token": "keep", "raw": {}}
-    held = OAuth2().credential_from_response(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
-    assert (held["access_token"], held["refresh_token"]) == ("b", "keep")
-    assert held["expires_at"] == "2026-11-20T12:01:00.000Z"
-    rotated = OAuth2().credential_from_response(provider(), {"access_token": "c", "refresh_token": "new"}, NOW, held)
+    credential = OAuth2().credential_from_response(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
+    assert (credential["access_token"], credential["refresh_token"]) == ("b", "keep")
+    assert credential["expires_at"] == "2026-11-20T12:01:00.000Z"
+    rotated = OAuth2().credential_from_response(
+        provider(), {"access_token": "c", "refresh_token": "new"}, NOW, credential
+    )
     assert rotated["refresh_token"] == "new"
     assert "expires_at" not in rotated
 

@@ -68,7 +68,7 @@ def test_the_documented_example_with_a_form_and_a_query() -> None:
         "370773112-GmHxMAgYyLbNEtIKZeRNFsMKPR9EyMZeS9weJAEb",
         Secret("LswwdoUaIvS8ltyTt5jkRh4J50vUPVVHtR2YPi5kE"),
     )
-    made = authorization(
+    header = authorization(
         theirs,
         "POST",
         "https://api.twitter.com/1.1/statuses/update.json?include_entities=true",
@@ -76,7 +76,7 @@ def test_the_documented_example_with_a_form_and_a_query() -> None:
         nonce="kYjzVBB8Y0ZFabxSWbWovY3uYSQ2pTgmZeNu2VS4cg",
         timestamp=1318622958,
     )
-    assert 'oauth_signature="hCtSmYh%2BiHYCEqBWrE7C7hYmtUk%3D"' in made
+    assert 'oauth_signature="hCtSmYh%2BiHYCEqBWrE7C7hYmtUk%3D"' in header
 
 
 def sign(signer: OAuth1Signer, target: str = "/x", body: bytes | None = b"", **headers: str) -> UpstreamRequest:
@@ -96,8 +96,8 @@ def test_every_attempt_has_a_new_nonce() -> None:
 
 
 def test_plaintext_sends_both_secrets_and_nothing_of_the_request() -> None:
-    made = sign(OAuth1Signer(keys("t", "s&", method="PLAINTEXT"))).headers["Authorization"]
-    assert 'oauth_signature="kd94hf93k423kf44%26s%2526"' in made
+    header = sign(OAuth1Signer(keys("t", "s&", method="PLAINTEXT"))).headers["Authorization"]
+    assert 'oauth_signature="kd94hf93k423kf44%26s%2526"' in header
 
 
 def test_rsa_signs_with_the_apps_key() -> None:
@@ -116,8 +116,8 @@ def test_rsa_signs_with_the_apps_key() -> None:
 
 @pytest.mark.parametrize("target", ["/a?x=[1]|", "/a?q=caf%C3%A9&b", "/a?a=1&a=0&=", "/a%2Fb?x=+", "/?%zz"])
 def test_every_query_that_can_be_proxied_can_be_signed(target: str) -> None:
-    made = sign(OAuth1Signer(keys("t", "s")), target).headers["Authorization"]
-    found = re.search(r'oauth_signature="([^"]+)"', made)
+    header = sign(OAuth1Signer(keys("t", "s")), target).headers["Authorization"]
+    found = re.search(r'oauth_signature="([^"]+)"', header)
     assert found is not None
     assert len(base64.b64decode(unquote(found[1]))) == 20
 

@@ -36,9 +36,9 @@ async def gateway(tmp_path: Path) -> Any:
         write_entry(tmp_path, name, entry)
     client = {"client_id": "c", "client_secret": "of-the-client"}
     forge = {**client, "provider": "forge", "allowed_hosts": ["git.example.com", "127.0.0.1:9"]}
-    made = document([], forge=forge, open={**client, "provider": "forge"}, site={"provider": "site"})
-    del made["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(tmp_path, made)
+    configuration = document([], forge=forge, open={**client, "provider": "forge"}, site={"provider": "site"})
+    del configuration["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(tmp_path, configuration)
     await running.start()
     yield running
     await running.stop()
@@ -96,7 +96,7 @@ async def test_reconnect_session_is_checked_too(gateway: RunningGateway) -> None
         "connection_config": {"subdomain": "acme", "region": "eu"},
     }
     await gateway.json("POST", "/connections", json=body, expect=201)
-    wish: dict[str, Any] = {"connection_id": "c1", "integration_id": "site"}
+    request_body: dict[str, Any] = {"connection_id": "c1", "integration_id": "site"}
     for config, status in (({"subdomain": "evil.example/"}, 400), ({"subdomain": "acme"}, 201)):
         fixed = {"integrations_config_defaults": {"site": {"connection_config": config}}}
-        await gateway.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=status)
+        await gateway.json("POST", "/connect/sessions/reconnect", json={**request_body, **fixed}, expect=status)

@@ -67,8 +67,8 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
     async with running.http.post(f"{running.url}/oauth/site", data=form) as response:
         assert response.status == 200, await response.text()
     (listed,) = (await running.json("GET", "/connections"))["connections"]
-    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
-    assert shown["connection_config"]["subdomain"] == "globex"
+    connection = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert connection["connection_config"]["subdomain"] == "globex"
 
 
 async def test_options_that_await_confirmation_cannot_be_finished(running: RunningGateway) -> None:

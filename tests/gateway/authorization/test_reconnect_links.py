@@ -101,8 +101,8 @@ async def test_after_following_the_error_the_next_call_succeeds(running: Running
     status, waiting = await poll(running, payload["poll_url"])
     assert (status, waiting["error"]["payload"]["connect_url"]) == (404, payload["connect_url"])
     await connect(running, payload["connect_url"])
-    status, there = await poll(running, payload["poll_url"])
-    assert (status, there["connection_id"], there["state"]) == (200, "u 1/x", "active")
+    status, result = await poll(running, payload["poll_url"])
+    assert (status, result["connection_id"], result["state"]) == (200, "u 1/x", "active")
     async with running.call_proxy("u 1/x", "/ex/jira/x") as response:
         assert response.status == 200
 
@@ -173,10 +173,10 @@ async def test_agent_key_may_connect_and_poll_but_read_nothing(running: RunningG
     assert status == 404
     assert (await poll(running, response["payload"]["poll_url"], agent))[0] == 404
     await connect(running, response["payload"]["connect_url"])
-    status, there = await poll(running, response["payload"]["poll_url"], agent)
-    assert (status, there["state"]) == (200, "active")
-    assert "credentials" not in there
-    assert "connection_config" not in there
+    status, result = await poll(running, response["payload"]["poll_url"], agent)
+    assert (status, result["state"]) == (200, "active")
+    assert "credentials" not in result
+    assert "connection_config" not in result
     status, response = await failed_call(running, "u2", agent)
     assert status == 404
     assert "connect_url" not in response["payload"], "the key may not see that connection"
@@ -252,8 +252,8 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
     status, error = await failed_call(running, "c1")
     assert (status, "POST /connect/sessions/reconnect" in error["message"]) == (424, True)
     named = {"connection_id": "c1", "integration_id": "tracker"}
-    made = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
-    await connect(running, made["data"]["connect_link"])
+    session = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
+    await connect(running, session["data"]["connect_link"])
     async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200
     assert [
@@ -370,8 +370,8 @@ async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
 
 
 async def asked_for_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
-    wish = {"end_user": {"id": "u"}}
-    async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as response:
+    request_body = {"end_user": {"id": "u"}}
+    async with running.http.post(f"{running.url}/connect/sessions", json=request_body, headers=headers) as response:
         body = (await response.json()).get("error", {})
         return response.status, body | {"retry_after": int(response.headers.get("Retry-After", 0))}
 

@@ -35,8 +35,8 @@ def faults(*folders: Path) -> list[str]:
 
 
 def values(catalog: Catalog, name: str) -> dict[str, object]:
-    said: dict[str, object] = json.loads(catalog.providers.contents[name])
-    return said
+    entry: dict[str, object] = json.loads(catalog.providers.contents[name])
+    return entry
 
 
 def test_mappings_are_merged_deeply_and_other_values_are_replaced() -> None:

@@ -25,7 +25,7 @@ def schemes_for(
 
 
 def types(*found: PagingScheme) -> list[str]:
-    return [way.type for way in found]
+    return [scheme.type for scheme in found]
 
 
 def test_every_paginate_field_of_an_entry_is_used() -> None:
@@ -53,7 +53,7 @@ def test_type_in_the_callers_header_selects_the_method() -> None:
 
 def test_the_callers_fields_override_the_entrys() -> None:
     overridden = schemes_for(response_path="threads")
-    assert [way.response_path for way in overridden] == ["threads"] * 3
+    assert [scheme.response_path for scheme in overridden] == ["threads"] * 3
     assert types(*overridden) == ["cursor", "offset", "link"]
     assert schemes_for("/search/x", limit_name_in_request="n")[0].limit_name_in_request == "n"
     assert schemes_for(type="cursor", response_path="")[0].response_path is None

@@ -101,8 +101,12 @@ def test_lost_key_is_reported_in_one_line_and_nothing_is_changed(folder: Path, c
 
 def test_backup_is_created_and_restored(folder: Path) -> None:
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
-    made = as_json("backup", copy, "-c", file)
-    assert (made["ok"], made["connections"], made["bytes"]) == (True, 3, Path(copy).stat().st_size)
+    backup_result = as_json("backup", copy, "-c", file)
+    assert (backup_result["ok"], backup_result["connections"], backup_result["bytes"]) == (
+        True,
+        3,
+        Path(copy).stat().st_size,
+    )
     assert "--force" in run_command_text("backup", copy, "-c", file, code=1)
     assert "3 connections as of" in run_command_text("backup", copy, "--force", "-c", file)
     put_back = as_json("restore", copy, "-c", file)
@@ -142,17 +146,17 @@ async def audit_records(folder: Path) -> list[Any]:
 
 def test_backup_and_restore_are_audited_with_actor_and_file(folder: Path) -> None:
     file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
-    made = as_json("backup", copy, "-c", file)
-    assert made["recorded"] is True
+    backup_result = as_json("backup", copy, "-c", file)
+    assert backup_result["recorded"] is True
     record = asyncio.run(audit_records(folder))[-1]
     assert (record["action"], record["actor"]["kind"]) == ("store.backed_up", "operator")
     assert record["actor"]["command"].endswith("backup")
-    assert record["detail"] == {"file": copy, "at": made["at"], "connections": 3}
+    assert record["detail"] == {"file": copy, "at": backup_result["at"], "connections": 3}
     run_command_text("restore", copy, "-c", file)
     record = asyncio.run(audit_records(folder))[-1]
     assert (record["action"], record["actor"]["kind"]) == ("store.restored", "operator")
     assert record["detail"]["file"] == copy
-    assert (record["detail"]["at"], record["detail"]["credentials_taken_over"]) == (made["at"], 0)
+    assert (record["detail"]["at"], record["detail"]["credentials_taken_over"]) == (backup_result["at"], 0)
     assert current_actor.get().kind == "system"
 
 

@@ -36,9 +36,9 @@ def init(*arguments: str) -> Result:
 
 def test_written_configuration_loads(tmp_path: Path) -> None:
     assert init("--dir", str(tmp_path)).exit_code == 0
-    made = load(tmp_path / "gateway.yaml", environ={})
-    assert made.server.public_url == "http://127.0.0.1:3003"
-    assert made.environments["dev"].secret_keys[0].reveal() == (tmp_path / "secret_key").read_text().strip()
+    loaded = load(tmp_path / "gateway.yaml", environ={})
+    assert loaded.server.public_url == "http://127.0.0.1:3003"
+    assert loaded.environments["dev"].secret_keys[0].reveal() == (tmp_path / "secret_key").read_text().strip()
     assert len(base64.b64decode((tmp_path / "encryption_key").read_text().strip(), validate=True)) == 32
 
 
@@ -245,10 +245,10 @@ def test_invalid_store_is_a_usage_error(tmp_path: Path, url: str) -> None:
 def test_host_port_and_webhook_url_are_written(tmp_path: Path) -> None:
     flags = ["--host", "0.0.0.0", "--port", "8080", "--public-url", "https://gw.example.com"]
     assert init("--dir", str(tmp_path), *flags, "--webhook-url", "https://app.example.com/hook").exit_code == 0
-    made = load(tmp_path / "gateway.yaml", environ={})
-    assert (made.server.host, made.server.port) == ("0.0.0.0", 8080)
-    assert made.server.public_url == "https://gw.example.com"
-    assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
+    loaded = load(tmp_path / "gateway.yaml", environ={})
+    assert (loaded.server.host, loaded.server.port) == ("0.0.0.0", 8080)
+    assert loaded.server.public_url == "https://gw.example.com"
+    assert loaded.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
 def test_a_gateway_that_listens_on_all_addresses_reports_a_loopback_public_url(tmp_path: Path) -> None:
@@ -271,8 +271,8 @@ def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_reported(
     result = init("--dir", str(tmp_path / "a"))
     assert "port 3003 is in use, so server.port is 3005" in result.stderr
     assert "http://127.0.0.1:3005/oauth/callback" in result.stdout
-    made = load(tmp_path / "a" / "gateway.yaml", environ={})
-    assert (made.server.port, made.server.public_url) == (3005, "http://127.0.0.1:3005")
+    loaded = load(tmp_path / "a" / "gateway.yaml", environ={})
+    assert (loaded.server.port, loaded.server.public_url) == (3005, "http://127.0.0.1:3005")
     report = json.loads(init("--dir", str(tmp_path / "b"), "--public-url", "https://gw.example.com", "--json").stdout)
     assert "3005" in report["warnings"][0]
     assert load(tmp_path / "b" / "gateway.yaml", environ={}).server.port == 3005
@@ -341,11 +341,11 @@ def test_at_a_terminal_init_prompts_again_after_an_invalid_answer(tmp_path: Path
     assert result.exit_code == 0, result.output
     assert "must be https" in result.stderr
     assert "did you mean 'jira'?" in result.stderr
-    made = load(tmp_path / "gateway.yaml", environ={"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"})
-    assert made.callback_url == "https://gw.example.com/oauth/callback"
-    assert made.store.url.startswith("sqlite:///")
-    assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
-    assert list(made.environments["dev"].integrations) == ["jira"]
+    loaded = load(tmp_path / "gateway.yaml", environ={"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"})
+    assert loaded.callback_url == "https://gw.example.com/oauth/callback"
+    assert loaded.store.url.startswith("sqlite:///")
+    assert loaded.environments["dev"].webhook_url == "https://app.example.com/hook"
+    assert list(loaded.environments["dev"].integrations) == ["jira"]
 
 
 @pytest.mark.usefixtures("at_a_terminal")

@@ -65,9 +65,9 @@ async def test_each_filter_selects_its_records_also_as_json(with_records: Config
         (("--since", "1h", "--limit", "2"), ["r3", "r2"]),
         (("--until", "1h"), []),
     ):
-        shown = await logs(with_records, "--json", *words)
-        assert shown.exit_code == 0, shown.stderr
-        assert [item["request_id"] for item in json.loads(shown.stdout)["data"]] == ids, words
+        parsed = await logs(with_records, "--json", *words)
+        assert parsed.exit_code == 0, parsed.stderr
+        assert [item["request_id"] for item in json.loads(parsed.stdout)["data"]] == ids, words
 
 
 async def test_output_says_how_to_see_further_entries(with_records: ConfigFile) -> None:

@@ -92,15 +92,15 @@ def test_a_name_that_is_missing_is_reported(missing: str) -> None:
 
 
 def test_gateway_parses_the_headers_that_the_client_writes() -> None:
-    way = {
+    fields = {
         "type": "cursor",
         "cursor_path_in_response": '@odata."next\\',
         "limit_name_in_request": "page[size]",
         "offset_start_value": 1,
     }
-    read = parse_paginate_header(paginate_header(3, 50, way))
+    read = parse_paginate_header(paginate_header(3, 50, fields))
     assert (read.pages, read.limit, read.marks) == (3, 50, True)
-    assert read.fields == {name: str(value) for name, value in way.items()}
+    assert read.fields == {name: str(value) for name, value in fields.items()}
     assert parse_paginate_header(paginate_header(None, None, None)).pages is None
 
 

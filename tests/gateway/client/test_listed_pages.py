@@ -166,7 +166,7 @@ async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
 @asynccontextmanager
 async def interrupting_proxy(list_: PagedGateway, *after_bytes: int) -> AsyncIterator[int]:
     """A proxy in front of the gateway that resets its first connections after this many bytes of responses."""
-    left = list(after_bytes)
+    remaining = list(after_bytes)
     port = int(list_.gateway.url.rpartition(":")[2])
     tasks: set[asyncio.Task[None]] = set()
 
@@ -181,7 +181,7 @@ async def interrupting_proxy(list_: PagedGateway, *after_bytes: int) -> AsyncIte
                 towards.write(piece)
 
         sending = asyncio.create_task(send())
-        passes = left.pop(0) if left else None
+        passes = remaining.pop(0) if remaining else None
         try:
             while piece := await upstream.read(200):  # in small steps, so that a cut happens at the intended byte
                 writer.write(piece if passes is None else piece[:passes])

@@ -91,11 +91,11 @@ def parts_of(url: str) -> tuple[Any, Any, str]:
 
 
 def forged_result(header: Any, claims: Any, key: bytes) -> str:
-    said = ".".join(
+    payload = ".".join(
         base64.urlsafe_b64encode(json.dumps(item).encode()).rstrip(b"=").decode() for item in (header, claims)
     )
-    proof = base64.urlsafe_b64encode(hmac.digest(key, said.encode(), "sha256")).rstrip(b"=").decode()
-    return f"{said}.{proof}"
+    proof = base64.urlsafe_b64encode(hmac.digest(key, payload.encode(), "sha256")).rstrip(b"=").decode()
+    return f"{payload}.{proof}"
 
 
 def test_token_signed_with_the_signing_key_itself_is_refused() -> None:

@@ -75,8 +75,8 @@ def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
     )
     for secret in (KEY, "database-password", "a-secret-key", "a-webhook", "client-secret", "proxy-password"):
         assert secret not in repr(loaded)
-    held = loaded.environments["dev"].integrations["jira"].client_secret
-    assert held == Secret("client-secret")
+    client_secret = loaded.environments["dev"].integrations["jira"].client_secret
+    assert client_secret == Secret("client-secret")
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_number_too_long_for_a_text_is_a_fault(sections: dict[str, Any], fault: 
 
 
 def test_parsed_mapping_is_not_modified() -> None:
-    given = {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
-    parse(given, base=Path("/"), environ={"KEY": KEY})
-    assert given == {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
+    values = {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
+    parse(values, base=Path("/"), environ={"KEY": KEY})
+    assert values == {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
 
 
 def test_integration_shape_has_the_keys_and_defaults_of_the_record() -> None:
@@ -248,23 +248,23 @@ def test_console_url_is_the_public_url_or_that_of_the_consoles_own_port() -> Non
 
 @pytest.mark.parametrize("reference", ["${file:encryption_key}", "${NOT_SET}"])
 def test_missing_encryption_key_with_an_existing_database_advises_to_restore_it(tmp_path: Path, reference: str) -> None:
-    given = {"store": {"encryption_keys": [reference]}}
+    values = {"store": {"encryption_keys": [reference]}}
     advice = f"{tmp_path}/gateway.db cannot be read without its encryption key: restore the key"
     with pytest.raises(Faults) as before:
-        parse(given, base=tmp_path, environ={})
+        parse(values, base=tmp_path, environ={})
     assert "cannot be read without" not in str(before.value)
     (tmp_path / "gateway.db").touch()
     with pytest.raises(Faults) as after:
-        parse(given, base=tmp_path, environ={})
+        parse(values, base=tmp_path, environ={})
     assert str(after.value) == f"{before.value}; {advice}"
 
 
 def test_client_secret_whose_file_is_empty_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("\n")
     integration = {"client_secret": "${file:secret}", "webhook_secret": "${file:secret}"}
-    given = {"store": {"encryption_keys": [KEY]}, "environments": {"dev": {"integrations": {"a": integration}}}}
+    values = {"store": {"encryption_keys": [KEY]}, "environments": {"dev": {"integrations": {"a": integration}}}}
     with pytest.raises(Faults) as refusal:
-        parse(given, base=tmp_path, environ={})
+        parse(values, base=tmp_path, environ={})
     assert str(refusal.value) == (
         "environments.dev.integrations.a.client_secret: is empty; write the secret into the file, or leave the key out "
         "(it came from ${file:secret})"

@@ -66,7 +66,7 @@ def test_files_are_relative_to_the_configuration() -> None:
 
 
 def test_the_pool_is_bounded() -> None:
-    given = {"url": "postgresql://h/d", "encryption_keys": [ENCRYPTION_KEY], "pool": {"readers": 0, "wait_s": "never"}}
+    values = {"url": "postgresql://h/d", "encryption_keys": [ENCRYPTION_KEY], "pool": {"readers": 0, "wait_s": "never"}}
     with pytest.raises(Faults) as faults:
-        parse({"store": given}, base=Path(), environ={})
+        parse({"store": values}, base=Path(), environ={})
     assert [fault.where for fault in faults.value.faults] == ["store.pool.readers", "store.pool.wait_s"]

@@ -46,8 +46,8 @@ def test_api_key_in_the_query_is_percent_encoded() -> None:
 
 
 def test_basic_credential_is_encoded_as_in_rfc_7617() -> None:
-    held = {"type": "BASIC", "username": "Aladdin", "password": "open sesame"}
-    assert placement_of(held).slots == (("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),)
+    credential = {"type": "BASIC", "username": "Aladdin", "password": "open sesame"}
+    assert placement_of(credential).slots == (("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),)
 
 
 def test_settings_and_metadata_fill_headers_with_their_defaults() -> None:

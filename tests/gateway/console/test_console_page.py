@@ -35,10 +35,10 @@ async def test_a_nul_character_is_refused(shared_gateway: RunningGateway, path: 
 async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     await running.import_connection(grant)
-    made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
+    minted = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
     async with running.call_proxy("c1") as response:
         await response.read()
-    secrets = [SECRET_KEY, grant["access_token"], grant["refresh_token"], made["secret"]]
+    secrets = [SECRET_KEY, grant["access_token"], grant["refresh_token"], minted["secret"]]
     async with at_console(running) as console:
         cookies = [cookie.value for cookie in console.http.cookie_jar]
         await asyncio.sleep(0)

@@ -8,12 +8,12 @@ from tests.fakes.tracker import Tracker
 async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker: Tracker) -> None:
     grant = tracker.grant()
     await running.import_connection(grant)
-    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
-    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    body = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
+    minted = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     log = running.runtime.store.call_log
-    refused = operation(2, method="DELETE", key_id=made["id"], status=403, error_code="forbidden", rule="rules")
-    gone = operation(3, connection_id="gone")
-    await log.add_many([operation(1, key_id=made["id"]), refused, gone, operation(4, kind="refresh", path="")])
+    refused = operation(2, method="DELETE", key_id=minted["id"], status=403, error_code="forbidden", rule="rules")
+    deleted = operation(3, connection_id="gone")
+    await log.add_many([operation(1, key_id=minted["id"]), refused, deleted, operation(4, kind="refresh", path="")])
     sent = tracker.calls["api"]
     async with at_console(running) as console:
         found = {item["request_id"]: item["id"] for item in (await console.data("/dev/calls.json"))["operations"]}
@@ -37,9 +37,9 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
 
 async def test_a_key_without_the_connection_refuses_the_dry_run(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
-    wish = {"display_name": "agent", "limits": {"connections": ["tracker/c2"]}}
-    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
-    refused = operation(1, key_id=made["id"], status=404, error_code="unknown_connection")
+    body = {"display_name": "agent", "limits": {"connections": ["tracker/c2"]}}
+    minted = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    refused = operation(1, key_id=minted["id"], status=404, error_code="unknown_connection")
     await running.runtime.store.call_log.add_many([refused])
     async with at_console(running) as console:
         (first_operation,) = (await console.data("/dev/calls.json"))["operations"]

@@ -26,8 +26,8 @@ async def stolen(running: RunningGateway, tracker: Tracker) -> int:
     body = {"display_name": "agent", "scopes": ["environment:proxy", "environment:api_keys:create"]}
     first = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     headers = {"Authorization": f"Bearer {first['secret']}"}
-    wish = {"display_name": "child", "scopes": ["environment:proxy"]}
-    async with running.http.post(f"{running.url}/environment/api-keys", json=wish, headers=headers) as response:
+    request_body = {"display_name": "child", "scopes": ["environment:proxy"]}
+    async with running.http.post(f"{running.url}/environment/api-keys", json=request_body, headers=headers) as response:
         second = (await response.json())["data"]
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     uses = [(first["id"], "c1", 30, 2), (first["id"], "c2", 5, 0), (second["id"], "c3", 7, 0), (0, "c2", 90, 0)]

@@ -8,16 +8,16 @@ from tests.fakes.gateways import RunningGateway
 
 async def test_keys_are_listed_under_their_parents_checked_and_revoked(running: RunningGateway) -> None:
     rules = {"display_name": "agent", "limits": {"rules": ["GET /v1/items/*"], "budget": 10}}
-    made = (await running.json("POST", "/environment/api-keys", json=rules, expect=200))["data"]
+    minted = (await running.json("POST", "/environment/api-keys", json=rules, expect=200))["data"]
     async with at_console(running) as console:
-        page = await console.page(f"/dev/key?id={made['id']}&method=GET&path=/v1/items/5")
+        page = await console.page(f"/dev/key?id={minted['id']}&method=GET&path=/v1/items/5")
         assert "Allowed" in page
-        assert made["secret"] not in page
-        page = await console.page(f"/dev/key?id={made['id']}&method=DELETE&path=/v1/items/5")
+        assert minted["secret"] not in page
+        page = await console.page(f"/dev/key?id={minted['id']}&method=DELETE&path=/v1/items/5")
         assert "none of its rules allows DELETE" in page
         listed = (await console.data("/dev/keys.json"))["keys"]
-        assert [(row["id"], row["depth"], row["budget"]) for row in listed] == [(made["id"], 0, 10)]
-        done = await console.send("/dev/key/revoke", {"form": csrf_token(page), "id": str(made["id"])})
+        assert [(row["id"], row["depth"], row["budget"]) for row in listed] == [(minted["id"], 0, 10)]
+        done = await console.send("/dev/key/revoke", {"form": csrf_token(page), "id": str(minted["id"])})
         assert "1 revoked" in done
         assert (await console.data("/dev/keys.json"))["keys"] == []
         assert (await console.data("/dev/keys.json?ended=1"))["keys"][0]["revoked_at"] is not None

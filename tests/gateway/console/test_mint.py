@@ -84,8 +84,8 @@ async def test_long_limits_are_not_cut(running: RunningGateway) -> None:
 
 
 async def test_a_child_key_also_has_the_rules_of_its_parent(running: RunningGateway) -> None:
-    wish = {"display_name": "above", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /items/*"]}}
-    above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    body = {"display_name": "above", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /items/*"]}}
+    above = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
     async with at_console(running) as console:
         form = csrf_token(await console.page("/dev/keys"))
         fields = {"form": form, "name": "below", "parent": str(above["id"]), "rules": "GET /items/1"}

@@ -63,8 +63,8 @@ async def sign_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tu
 async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> str:
     """Return the callback URL without opening it."""
     async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as response:
-        there = response.headers["Location"]
-    async with browser.get(there, allow_redirects=False) as response:
+        callback_url = response.headers["Location"]
+    async with browser.get(callback_url, allow_redirects=False) as response:
         return response.headers["Location"]
 
 
@@ -155,8 +155,10 @@ async def test_sign_ins_that_fail_fill_no_log(
     idp.sign = _sign_with_other_key
     with capture_logs() as logs:
         for _ in range(MAX_LINES + 3):
-            back = await callback(browser, running)
-            async with browser.get(back if forged else back.replace("code=code", "code=other")) as response:
+            callback_url = await callback(browser, running)
+            async with browser.get(
+                callback_url if forged else callback_url.replace("code=code", "code=other")
+            ) as response:
                 assert response.status == 403
     events = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert events == [*["console_sign_in_refused"] * MAX_LINES, "refusals_not_logged"]
@@ -197,17 +199,19 @@ async def test_wrong_claims_are_refused(
 async def test_the_callback_works_once_and_in_the_browser_that_started(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
-    back = await callback(browser, running)
-    async with running.http.get(back, allow_redirects=False) as response:  # in another user's browser: login CSRF
+    callback_url = await callback(browser, running)
+    async with running.http.get(
+        callback_url, allow_redirects=False
+    ) as response:  # in another user's browser: login CSRF
         assert (response.status, "gw-console=" in response.headers["Set-Cookie"]) == (403, False)
-    async with browser.get(back.replace("state=", "state=x"), allow_redirects=False) as response:
+    async with browser.get(callback_url.replace("state=", "state=x"), allow_redirects=False) as response:
         assert response.status == 403
-    async with browser.get(back, allow_redirects=False) as response:  # the first wrong attempt used it up
+    async with browser.get(callback_url, allow_redirects=False) as response:  # the first wrong attempt used it up
         assert response.status == 403
-    back = await callback(browser, running)
-    async with browser.get(back, allow_redirects=False) as response:
+    callback_url = await callback(browser, running)
+    async with browser.get(callback_url, allow_redirects=False) as response:
         assert (response.status, response.headers["Location"]) == (303, f"{running.url}/console")
-    async with browser.get(back, allow_redirects=False) as response:
+    async with browser.get(callback_url, allow_redirects=False) as response:
         assert response.status == 403
 
 
@@ -229,8 +233,10 @@ async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: I
 async def test_a_response_of_another_issuer_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:
-    back = await callback(browser, running)
-    async with browser.get(f"{back.partition('&iss=')[0]}&iss=https://evil.example", allow_redirects=False) as response:
+    callback_url = await callback(browser, running)
+    async with browser.get(
+        f"{callback_url.partition('&iss=')[0]}&iss=https://evil.example", allow_redirects=False
+    ) as response:
         assert response.status == 403
 
 
@@ -332,13 +338,13 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
     running: RunningGateway, browser: aiohttp.ClientSession
 ) -> None:
     trust_proxy(running, "127.0.0.0/8")
-    made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
+    minted = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
     async with browser.get(
-        f"{running.url}/console/dev/key?id={made['id']}", headers=identity_headers("a, platform")
+        f"{running.url}/console/dev/key?id={minted['id']}", headers=identity_headers("a, platform")
     ) as response:
         page = await response.text()
         assert (response.status, "ada" in page) == (200, True)
-    fields = {"form": csrf_token(page), "id": str(made["id"])}
+    fields = {"form": csrf_token(page), "id": str(minted["id"])}
     async with browser.post(
         f"{running.url}/console{REVOKE}", data=fields, headers=identity_headers("support")
     ) as response:

@@ -41,9 +41,9 @@ async def running(tracker: Tracker, tmp_path: Path, closed_server_port: int) -> 
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     down = {"display_name": "Down", "categories": ["crm"], "auth_mode": "API_KEY", "provenance": "reviewed"}
     write_entry(tmp_path, "down", {**down, "proxy": {"base_url": f"http://127.0.0.1:{closed_server_port}"}})
-    made = document(["127.0.0.1/32"], down={"provider": "down"})
-    made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{closed_server_port}/events"
-    found = RunningGateway(tmp_path, made)
+    configuration = document(["127.0.0.1/32"], down={"provider": "down"})
+    configuration["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{closed_server_port}/events"
+    found = RunningGateway(tmp_path, configuration)
     await found.start()
     yield found
     await found.stop()
@@ -181,8 +181,8 @@ async def test_a_clock_that_differs_from_providers_is_explained(
 
 
 async def test_a_wrong_redirect_url_is_explained(running: RunningGateway, tracker: Tracker) -> None:
-    said = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
-    tracker.response = web.json_response(said, status=400)
+    error = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
+    tracker.response = web.json_response(error, status=400)
     token = await running.session_token()
     url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(url) as response:
@@ -211,18 +211,18 @@ async def test_a_webhook_receiver_that_is_down_is_explained(running: RunningGate
 
 async def test_a_misused_key_is_explained(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(tracker.grant())
-    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
-    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
-    headers = {"Authorization": f"Bearer {made['secret']}"}
+    body = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
+    minted = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    headers = {"Authorization": f"Bearer {minted['secret']}"}
     async with running.call_proxy("c1", "/admin", method="DELETE", headers=headers) as response:
         assert response.status == 403
     await flush(running)
     async with at_console(running) as console:
-        assert await beyond_one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}") == []
+        assert await beyond_one_click(console, "do not allow", "Revoke the key", f"key?id={minted['id']}") == []
         assert "no call reached it" in await console.page("/dev")
         assert "over 10,000" not in await console.page("/dev/providers")
         (operation,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
-        assert (operation["key_id"], operation["path"]) == (made["id"], "/admin")
+        assert (operation["key_id"], operation["path"]) == (minted["id"], "/admin")
 
 
 async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
@@ -232,7 +232,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
     eager = {"display_name": "eager", "limits": {"connections": ["tracker/c1"], "rate": 1}}
     other = {"display_name": "other", "scopes": ["environment:logs:read"]}
     made = [
-        (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"] for wish in (eager, other)
+        (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"] for body in (eager, other)
     ]
     for item, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
         async with running.call_proxy("c1", headers={"Authorization": f"Bearer {item['secret']}"}) as response:

@@ -237,7 +237,7 @@ async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
-        there, out = await asyncio.open_connection("127.0.0.1", port)
+        target_reader, out = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
         async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -245,7 +245,7 @@ async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address
                 while piece := await source.read(65536):
                     sink.write(piece)
 
-        copies = [asyncio.create_task(copy(reader, out)), asyncio.create_task(copy(there, writer))]
+        copies = [asyncio.create_task(copy(reader, out)), asyncio.create_task(copy(target_reader, writer))]
         try:
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -315,8 +315,8 @@ async def test_opening_a_connection_has_a_time_limit(addresses: dict[str, list[s
             with pytest.raises(EgressError) as failure:
                 await egress.send(UpstreamRequest("GET", "http", "127.0.0.1", port, "/"))
     finally:
-        for held in [listener, *fillers]:
-            held.close()
+        for listening in [listener, *fillers]:
+            listening.close()
     assert failure.value.kind == "timeout"
 
 

@@ -17,20 +17,20 @@ async def let_tasks_run() -> None:
 
 async def test_a_key_reserves_at_most_half_so_another_key_gets_memory_immediately() -> None:
     memory = PageMemory(lambda: 100)
-    held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
+    reservation = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
     third = asyncio.create_task(memory.reserve("a", 25, LONG_S))
     await let_tasks_run()
     assert not third.done()
     await asyncio.wait_for(memory.reserve("b", 50, LONG_S), LONG_S)
-    held[0].release()
+    reservation[0].release()
     assert (await third).size == 25
     assert memory.peak == 100
 
 
 async def test_freed_memory_is_given_to_the_key_with_the_least_memory() -> None:
     memory, order = PageMemory(lambda: 100), list[str]()
-    held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
-    held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
+    reservation = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
+    reservation += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
 
     async def reserve_and_record(key: str) -> None:
         await memory.reserve(key, 10, LONG_S)
@@ -39,7 +39,7 @@ async def test_freed_memory_is_given_to_the_key_with_the_least_memory() -> None:
     waiting = [asyncio.create_task(reserve_and_record(key)) for key in ("a", "a", "b", "d")]
     await let_tasks_run()
     assert order == []
-    held[3].release()
+    reservation[3].release()
     await let_tasks_run()
     assert order == ["d", "a"]
     for task in waiting:
@@ -50,15 +50,15 @@ async def test_freed_memory_is_given_to_the_key_with_the_least_memory() -> None:
 
 async def test_large_page_is_not_starved() -> None:
     memory = PageMemory(lambda: 100)
-    held = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
+    reservation = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
     large = asyncio.create_task(memory.reserve("d", 50, LONG_S))
     await let_tasks_run()
     small = asyncio.create_task(memory.reserve("e", 10, LONG_S))
     await let_tasks_run()
     assert not small.done()
-    held[0].release()
+    reservation[0].release()
     await let_tasks_run()
-    held[1].release()
+    reservation[1].release()
     await let_tasks_run()
     assert large.done()
     assert small.done()
@@ -66,11 +66,11 @@ async def test_large_page_is_not_starved() -> None:
 
 async def test_a_call_that_waits_too_long_is_refused_and_reserves_no_memory() -> None:
     memory = PageMemory(lambda: 100)
-    held = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
+    reservation = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
     with pytest.raises(NoPageMemory):
         await memory.reserve("c", 50, 0)
     assert memory.waiting == 0
-    for item in held:
+    for item in reservation:
         item.release()
         item.release()
     assert memory.reserved == 0

@@ -156,8 +156,8 @@ async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
         go.set()
         await first
         waiting[1].cancel()
-        left = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [isinstance(item, asyncio.CancelledError) for item in left] == [True, True, False, False]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [isinstance(item, asyncio.CancelledError) for item in results] == [True, True, False, False]
         assert await read_all(await egress.send(request_to(provider))) == b"ok"
 
 

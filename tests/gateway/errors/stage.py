@@ -98,14 +98,14 @@ class Stage:
 
     async def key(self, integration: str, connection_id: str = "c1", **extra: Any) -> None:
         """Create a connection with an API key."""
-        held = {"type": "API_KEY", "apiKey": "k"}
-        body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **extra}
+        credential = {"type": "API_KEY", "apiKey": "k"}
+        body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": credential, **extra}
         await self.call_successfully("POST", "/connections", json=body)
 
     async def reload(self, **changes: Any) -> None:
         """Reload another configuration."""
-        given = configuration.parse({**self.gateway.document, **changes}, base=self.gateway.folder, environ={})
-        assert await reloading.reload(self.gateway.app, given)
+        parsed = configuration.parse({**self.gateway.document, **changes}, base=self.gateway.folder, environ={})
+        assert await reloading.reload(self.gateway.app, parsed)
 
 
 def _is_sentence(message: str) -> bool:

@@ -50,8 +50,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("gateway")) as there:
-        yield there
+    async with staged(tmp_path_factory.mktemp("gateway")) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -163,8 +163,8 @@ async def produce_not_confirmed(stage: Stage) -> None:
 @produces("invalid_code_verifier")
 async def produce_invalid_code_verifier(stage: Stage) -> None:
     verifier = new_code_verifier()
-    wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
-    session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
+    body = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
+    session = (await stage.call_successfully("POST", "/connect/sessions", json=body))["data"]
     typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
     await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
@@ -176,8 +176,8 @@ async def produce_invalid_code_verifier(stage: Stage) -> None:
 @produces("connection_id_required")
 async def produce_connection_id_required(stage: Stage) -> None:
     verifier = new_code_verifier()
-    wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
-    session = (await stage.call_successfully("POST", "/connect/sessions", json=wish))["data"]
+    request_body = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
+    session = (await stage.call_successfully("POST", "/connect/sessions", json=request_body))["data"]
     typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
     for _ in range(2):
         await stage.call_successfully("POST", typed, headers={}, json={"apiKey": "k"})
@@ -371,8 +371,8 @@ async def produce_unknown_provider_template(stage: Stage) -> None:
     entry = (folder / "catalog" / "passing.yaml").read_text()
     (folder / "catalog" / "passing.yaml").unlink()
     await stage.reload()
-    held = {"type": "API_KEY", "apiKey": "k"}
-    body = {"provider_config_key": "passing", "credentials": held}
+    credential = {"type": "API_KEY", "apiKey": "k"}
+    body = {"provider_config_key": "passing", "credentials": credential}
     response = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
     assert "Put its entry back" in response["message"]
     await stage.call_successfully("GET", "/integrations/passing")
@@ -383,11 +383,11 @@ async def produce_unknown_provider_template(stage: Stage) -> None:
 
 @produces("conflict")
 async def produce_conflict(stage: Stage) -> None:
-    wish = {"display_name": "Other"}
-    body = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
+    request_body = {"display_name": "Other"}
+    body = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=request_body)
     assert body["payload"]["declared_at"] == "environments.dev.integrations.keyed"
     environments = stage.gateway.document["environments"]
-    environments["dev"]["integrations"]["keyed"] |= wish
+    environments["dev"]["integrations"]["keyed"] |= request_body
     await stage.reload()
     assert (await stage.call_successfully("GET", "/integrations/keyed"))["data"]["display_name"] == "Other"
 
@@ -395,8 +395,8 @@ async def produce_conflict(stage: Stage) -> None:
 @produces("connection_validation_failed")
 async def produce_connection_validation_failed(stage: Stage) -> None:
     grant = stage.tracker.grant()
-    held = {"type": "OAUTH2", "access_token": grant["access_token"]}
-    body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
+    credential = {"type": "OAUTH2", "access_token": grant["access_token"]}
+    body = {"provider_config_key": "tracker", "credentials": credential, "connection_config": {"subdomain": "nowhere"}}
     response = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
     assert "acme" in response["message"]
     await stage.call_successfully("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
@@ -430,8 +430,8 @@ async def produce_invalid_webhook_signature(stage: Stage) -> None:
 
 @produces("unresolved_setting")
 async def produce_unresolved_setting(stage: Stage) -> None:
-    held = {"type": "API_KEY", "apiKey": "k"}
-    body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
+    credential = {"type": "API_KEY", "apiKey": "k"}
+    body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": credential}
     response = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
     assert "region" in response["message"]
     await stage.call_successfully("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
@@ -485,9 +485,9 @@ async def produce_token_request_failed(stage: Stage) -> None:
 
 async def import_expired(stage: Stage, connection_id: str) -> None:
     grant = stage.tracker.grant()
-    held = {"type": "OAUTH2", "access_token": grant["access_token"], "refresh_token": grant["refresh_token"]}
-    held["expires_at"] = "2020-01-01T00:00:00Z"
-    body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": held}
+    credential = {"type": "OAUTH2", "access_token": grant["access_token"], "refresh_token": grant["refresh_token"]}
+    credential["expires_at"] = "2020-01-01T00:00:00Z"
+    body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credential}
     await stage.call_successfully("POST", "/connections", json=body)
 
 
@@ -525,15 +525,15 @@ async def produce_address_refused(stage: Stage) -> None:
 
 @produces("base_url_override_not_allowed")
 async def produce_base_url_override_not_allowed(stage: Stage) -> None:
-    wish = {"Base-Url-Override": stage.tracker.url}
+    header = {"Base-Url-Override": stage.tracker.url}
     result = await stage.refused(
-        "base_url_override_not_allowed", 400, "GET", "/proxy/x", **stage.on_behalf("keyed", **wish)
+        "base_url_override_not_allowed", 400, "GET", "/proxy/x", **stage.on_behalf("keyed", **header)
     )
     assert "allowed_origins" in result["message"]
     declared = stage.gateway.document["environments"]["dev"]["integrations"]["keyed"]
     declared["allowed_origins"] = [stage.tracker.url]
     await stage.reload()
-    response = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **wish))
+    response = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **header))
     assert (response.status, "Gateway-Error" in response.headers) == (
         403,
         False,
@@ -568,12 +568,12 @@ async def produce_upstream_timeout(stage: Stage) -> None:
 
 @produces("page_unreadable")
 async def produce_page_unreadable(stage: Stage) -> None:
-    way = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
-    whole = stage.on_behalf("keyed", **{"Gateway-Paginate": way})
+    paginate = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
+    whole = stage.on_behalf("keyed", **{"Gateway-Paginate": paginate})
     result = await stage.refused("page_unreadable", 502, "GET", "/proxy/list", **whole)
     assert "items" in result["message"]
     assert "response_path=" in result["message"]
-    right = stage.on_behalf("keyed", **{"Gateway-Paginate": f"{way}; response_path=items"})
+    right = stage.on_behalf("keyed", **{"Gateway-Paginate": f"{paginate}; response_path=items"})
     assert '{"n":1}' in (await stage.call_successfully("GET", "/proxy/list", **right)).replace(" ", "")
 
 

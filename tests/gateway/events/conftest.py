@@ -40,9 +40,9 @@ def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, 
     """The gateway.yaml of `event_gateway`. A test may change it before `event_gateway` starts."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     ports = (tracker.url.rpartition(":")[2], receiver.port)
-    made = document([f"127.0.0.1/32:{port}" for port in ports])
-    made["environments"]["dev"]["webhook_url"] = f"{receiver.url}/events"
-    return made
+    configuration = document([f"127.0.0.1/32:{port}" for port in ports])
+    configuration["environments"]["dev"]["webhook_url"] = f"{receiver.url}/events"
+    return configuration
 
 
 @pytest.fixture

@@ -51,23 +51,23 @@ async def checkpoints(store: Store) -> list[int]:
 async def test_checkpoint_is_created_after_the_set_records_or_minutes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, now = make_keeper(store), clock.now()
+    keeper, now = make_keeper(store), clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     await add_records(store)
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1]  # the first one immediately
     await add_records(store, 3)
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1]
     await add_records(store, 2)
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1, 7]  # including the record of the signing key
     await add_records(store)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=11))
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1, 7, 8]
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=60))
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1, 7, 8]  # nothing new
 
 
@@ -76,18 +76,18 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
 ) -> None:
     monkeypatch.setattr(audit_keeper, "SEND_AGAIN_S", 0.0)
     store = event_gateway.runtime.store
-    made = make_keeper(
+    keeper = make_keeper(
         store, event_gateway.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
     )
     receiver.response = lambda _path, _body: web.Response(status=503)
     await add_records(store)
-    await made.once()
-    await made.once()
+    await keeper.once()
+    await keeper.once()
     await add_records(store)
-    await made.once()
+    await keeper.once()
     receiver.response = lambda _path, _body: web.Response(status=204)
-    await made.once()
-    await made.once()
+    await keeper.once()
+    await keeper.once()
     sent = [json.loads(got.body)["data"]["sequence"] for got in receiver.got if got.path == "/audit"]
     taken = [json.loads(got.body)["data"]["sequence"] for got in receiver.taken if got.path == "/audit"]
     assert taken == [sent[-1]]
@@ -106,9 +106,9 @@ async def test_counts_of_uses_are_kept_for_uses_days(store: Store, monkeypatch: 
 
 
 async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:
-    made = make_keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
+    keeper = make_keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
     await add_records(store)
-    await made.once()
+    await keeper.once()
     assert await checkpoints(store) == [1]
 
 
@@ -122,14 +122,14 @@ async def test_without_the_signing_key_records_get_no_checkpoint_until_a_new_key
     await both.rotation.rotate(lambda *_: None)
     from sqlalchemy import text
 
-    gone = text("UPDATE audit_state SET master_key_id = 'gone'")
-    await both.transactions.write(lambda db: db.execute(gone))
-    made = make_keeper(both)
+    statement = text("UPDATE audit_state SET master_key_id = 'gone'")
+    await both.transactions.write(lambda db: db.execute(statement))
+    keeper = make_keeper(both)
     await add_records(both)
     with pytest.raises(VaultError):
-        await made.once()
+        await keeper.once()
     assert (await both.audit.chain_end()).sequence == 3  # the records are numbered anyway
     await both.audit.new_key(now=clock.now())
-    await made.once()
+    await keeper.once()
     assert await checkpoints(both) == [4]
     await both.close()

@@ -143,8 +143,8 @@ async def test_integration_created_through_the_api_sends_one_event_per_connectio
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "made-client", "client_secret": "made-secret", "scopes": "read"}
-    made = {"unique_key": "made", "provider": "tracker", "credentials": credentials}
-    await event_gateway.json("POST", "/integrations", json=made, expect=200)
+    integration = {"unique_key": "made", "provider": "tracker", "credentials": credentials}
+    await event_gateway.json("POST", "/integrations", json=integration, expect=200)
     for name in ("m1", "m2", "m3"):
         await event_gateway.import_connection(tracker.grant(), name, provider_config_key="made")
     await event_gateway.import_connection(tracker.grant(), "m1")

@@ -69,8 +69,8 @@ async def test_failed_refresh_is_reported_to_the_connections_webhook_url_with_it
 async def test_each_kind_of_connecting_sends_one_event(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
-    reply = await event_gateway.json("POST", "/environment/api-keys", json=wish, expect=200)
+    request_body = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
+    reply = await event_gateway.json("POST", "/environment/api-keys", json=request_body, expect=200)
     async with event_gateway.call_proxy(
         "c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}
     ) as response:
@@ -201,11 +201,11 @@ async def test_an_operator_can_list_show_and_replay_events(
 async def test_command_shows_the_key_that_verifies_events(
     event_gateway: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
-    code, shown, _ = await command(event_gateway, "key")
+    code, parsed, _ = await command(event_gateway, "key")
     assert code == 0
     code, out, errors = await command(event_gateway, "key", "--rotate", "--json")
     assert (code, "also signs" in errors) == (0, True)
     await event_gateway.import_connection(tracker.grant())
     (item,) = await receiver.wait_until_taken(1)
-    for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
+    for key in (parsed.strip(), json.loads(out)["webhook_signing_key"]):
         Webhook(key).verify(item.body, dict(item.headers))

@@ -152,8 +152,8 @@ async def test_integration_created_through_the_api_can_allow_unsigned_webhooks(
     webhook_gateway: RunningGateway, receiver: Receiver
 ) -> None:
     credentials = {"type": "OAUTH2", "client_id": "id", "client_secret": "secret"}
-    made = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
-    body = await webhook_gateway.json("POST", "/integrations", json=made, expect=200)
+    integration = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
+    body = await webhook_gateway.json("POST", "/integrations", json=integration, expect=200)
     assert body["data"]["allow_unsigned_webhooks"] is False
     assert (await post(webhook_gateway, "/webhook/dev/made", b"{}"))[0] == 401
     changes = {"allow_unsigned_webhooks": True}

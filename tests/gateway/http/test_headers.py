@@ -49,8 +49,8 @@ def test_other_fields_are_forwarded_unchanged(fields: Fields) -> None:
 
 @given(FIELDS, st.lists(TOKENS, min_size=1, max_size=3))
 def test_fields_named_by_connection_are_not_forwarded(fields: Fields, names: list[str]) -> None:
-    left = request_fields([*fields, ("Connection", ", ".join(names))])
-    assert {normalized_name(name) for name, _ in left}.isdisjoint({normalized_name(name) for name in names})
+    forwarded = request_fields([*fields, ("Connection", ", ".join(names))])
+    assert {normalized_name(name) for name, _ in forwarded}.isdisjoint({normalized_name(name) for name in names})
 
 
 def test_authorization_is_forwarded_only_as_nango_proxy_authorization() -> None:
@@ -74,10 +74,10 @@ def test_error_names_every_field_that_cannot_be_forwarded() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), max_size=4))
 def test_field_bytes_survive_decoding(raw: list[tuple[bytes, bytes]]) -> None:
-    back = [
+    encoded = [
         (n.encode("utf-8", "surrogateescape"), v.encode("utf-8", "surrogateescape")) for n, v in from_wire(tuple(raw))
     ]
-    assert back == raw
+    assert encoded == raw
 
 
 @given(st.lists(st.tuples(st.one_of(TOKENS, st.sampled_from(sorted(SITE_WIDE))), VALUES), max_size=12))

@@ -65,8 +65,8 @@ def test_filtering_a_request_twice_is_filtering_it_once(fields: Fields) -> None:
 
 @given(FIELDS)
 def test_every_forwarded_value_was_sent_once_by_the_caller(fields: Fields) -> None:
-    left = Counter(value for _, value in request_fields(fields))
-    assert left <= Counter(value for _, value in fields)
+    forwarded = Counter(value for _, value in request_fields(fields))
+    assert forwarded <= Counter(value for _, value in fields)
 
 
 @given(FIELDS)

@@ -35,9 +35,9 @@ def reply(body: bytes = b"fresh") -> Reply:
 
 
 async def record_call(writer: JournalWriter, first_entry: Entry, step: int = 0, body: bytes = b"fresh") -> None:
-    begun = await writer.begin(first_entry, step)
-    assert begun is not None
-    assert await writer.reply(first_entry, step, begun, CALL, reply(body))
+    recorded_call = await writer.begin(first_entry, step)
+    assert recorded_call is not None
+    assert await writer.reply(first_entry, step, recorded_call, CALL, reply(body))
 
 
 async def wait_until(condition: Callable[[], Any]) -> None:
@@ -48,15 +48,15 @@ async def wait_until(condition: Callable[[], Any]) -> None:
 
 async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: Path) -> None:
     writer, item = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(item, 0)
-    assert begun is not None
+    recorded_call = await writer.begin(item, 0)
+    assert recorded_call is not None
     assert [sealed for _, sealed in left(tmp_path)] == [b""]
-    assert await writer.reply(item, 0, begun, CALL, reply())
+    assert await writer.reply(item, 0, recorded_call, CALL, reply())
     ((about, sealed),) = left(tmp_path)
     found = open_reply(item.key, about, sealed)
     assert found is not None
     assert (found.reply, found.call, found.attempt, found.step) == (reply(), "POST https://a.example/token", "a1", 0)
-    assert b"fresh" not in begun.path.read_bytes()
+    assert b"fresh" not in recorded_call.path.read_bytes()
     assert open_reply(new_key(), about, sealed) is None
     assert open_reply(item.key, {**about, "version": 2}, sealed) is None
     await writer.close()
@@ -80,11 +80,11 @@ async def test_released_record_is_not_found_and_close_removes_its_file(tmp_path:
 async def test_releasing_one_call_keeps_the_other_calls_of_its_attempt(tmp_path: Path) -> None:
     writer, item = JournalWriter(tmp_path), entry(tmp_path)
     await record_call(writer, item, 0)
-    begun = await writer.begin(item, 1)
-    assert begun is not None
-    writer.release_call(item, 1, begun)
+    recorded_call = await writer.begin(item, 1)
+    assert recorded_call is not None
+    writer.release_call(item, 1, recorded_call)
     assert [about["step"] for about, _ in left(tmp_path)] == [0]
-    assert begun.reserved == 0
+    assert recorded_call.reserved == 0
     await writer.close()
 
 
@@ -205,14 +205,14 @@ async def test_unwritable_folder_is_a_fault_until_it_is_writable(
 
 async def test_failing_journal_write_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, item = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(item, 0)
-    assert begun is not None
+    recorded_call = await writer.begin(item, 0)
+    assert recorded_call is not None
 
     def failed(*_: Any) -> int:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pwrite", failed)
-    assert not await writer.reply(item, 0, begun, CALL, reply())
+    assert not await writer.reply(item, 0, recorded_call, CALL, reply())
     assert writer.fault is not None
     assert "Input/output error" in writer.fault
     monkeypatch.undo()
@@ -227,16 +227,16 @@ async def test_failing_write_to_a_former_file_does_not_count_as_an_unwritable_jo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, one = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(one, 0)
-    assert begun is not None
+    recorded_call = await writer.begin(one, 0)
+    assert recorded_call is not None
     while len(list(tmp_path.glob("*.journal"))) < 2:
         await record_call(writer, entry(tmp_path, "another"), body=os.urandom(RESERVED_BYTES))
 
     def failing(*_: Any) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(begun, "append", failing)
-    assert await writer.reply(one, 0, begun, CALL, reply())
+    monkeypatch.setattr(recorded_call, "append", failing)
+    assert await writer.reply(one, 0, recorded_call, CALL, reply())
     assert writer.fault is None
     assert len([about for about, sealed in left(tmp_path) if sealed and about["attempt"] == "a1"]) == 1
     writer.release("another")
@@ -248,17 +248,17 @@ async def test_reply_whose_file_is_lost_is_recorded_in_a_new_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
     writer, one = JournalWriter(tmp_path), entry(tmp_path)
-    begun = await writer.begin(one, 0)
-    assert begun is not None
+    recorded_call = await writer.begin(one, 0)
+    assert recorded_call is not None
     if harm == "removed":
-        begun.path.unlink()
+        recorded_call.path.unlink()
     else:
 
         def failing(*_: Any) -> None:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(begun, "append", failing)
-    assert await writer.reply(one, 0, begun, CALL, reply())
+        monkeypatch.setattr(recorded_call, "append", failing)
+    assert await writer.reply(one, 0, recorded_call, CALL, reply())
     assert writer.fault is None
     (found,) = [sealed for _, sealed in left(tmp_path) if sealed]
     assert found
@@ -288,13 +288,13 @@ async def test_call_that_ends_after_the_close_is_written_to_no_other_file(tmp_pa
     writer = JournalWriter(tmp_path / "journal")
     (tmp_path / "journal").mkdir()
     answered, refused = entry(tmp_path), entry(tmp_path, "a2")
-    begun, other_begun = await writer.begin(answered, 0), await writer.begin(refused, 0)
-    assert begun is not None
-    assert other_begun is begun
+    recorded_call, other_begun = await writer.begin(answered, 0), await writer.begin(refused, 0)
+    assert recorded_call is not None
+    assert other_begun is recorded_call
     await writer.close()
     with (tmp_path / "database").open("w+b") as database:  # gets the descriptor of the closed file, the lowest free one
-        assert not await writer.reply(answered, 0, begun, CALL, reply())
-        writer.release_call(refused, 0, begun)
+        assert not await writer.reply(answered, 0, recorded_call, CALL, reply())
+        writer.release_call(refused, 0, recorded_call)
         assert os.fstat(database.fileno()).st_size == 0
 
 

@@ -373,22 +373,22 @@ async def test_no_message_causes_an_internal_error(gateway: AgentGateway, seed: 
 
 
 async def test_disconnect_of_an_agent_ends_its_call(gateway: AgentGateway) -> None:
-    begun, noted = asyncio.Event(), asyncio.Queue[ExchangeRecord]()
+    started, records = asyncio.Event(), asyncio.Queue[ExchangeRecord]()
     done = asyncio.Event()
 
     async def silent(_request: web.Request) -> web.StreamResponse:
-        begun.set()
+        started.set()
         await done.wait()
         return web.Response()
 
     key = await gateway.key(READ)
-    gateway.running.runtime.call_queue.record = noted.put_nowait  # type: ignore[method-assign]
+    gateway.running.runtime.call_queue.record = records.put_nowait  # type: ignore[method-assign]
     gateway.provider.responding = silent
     call = asyncio.create_task(gateway.call(key, "get_issue", {"issue": "1"}))
     async with asyncio.timeout(PATIENCE_S):
-        await begun.wait()
+        await started.wait()
         call.cancel()
-        inner, outer = await noted.get(), await noted.get()
+        inner, outer = await records.get(), await records.get()
     done.set()
     assert (inner.path, inner.error_code, outer.path, outer.error_code) == (
         "/issue/1",
@@ -400,9 +400,9 @@ async def test_disconnect_of_an_agent_ends_its_call(gateway: AgentGateway) -> No
 
 async def test_a_capability_reaches_its_own_mcp_endpoint_on_a_reused_connection(gateway: AgentGateway) -> None:
     """The fast path handles requests below a capability URL, but not its MCP endpoint."""
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [READ]}}
-    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    path = f"/c/{made['data']['secret']}"
+    body = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [READ]}}
+    minted = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
+    path = f"/c/{minted['data']['secret']}"
     for _ in range(3):
         async with gateway.running.http.get(f"{gateway.running.url}{path}/issue/1") as response:
             assert response.status == 200
@@ -450,9 +450,9 @@ async def test_a_capability_for_an_mcp_server_reaches_the_vendors_server(
     gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `acme` were MCP_OAUTH2
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"]}}
-    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    _, body = await gateway.send_message("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    request_body = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"]}}
+    minted = await gateway.running.json("POST", "/environment/api-keys", json=request_body, expect=200)
+    _, body = await gateway.send_message("unused", "tools/list", path=f"/c/{minted['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
 
 

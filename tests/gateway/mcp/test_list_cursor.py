@@ -35,9 +35,9 @@ async def pages(request: web.Request) -> web.Response:
     at = int(request.query.get("start") or request.query.get("after") or 0)
     some, following = ITEMS[at : at + PAGE], at + PAGE
     more = following < len(ITEMS)
-    there = request.url.update_query(start=following)
-    meta = {"next": str(following) if more else None, "url": str(there) if more else None, "total": len(ITEMS)}
-    headers = {"Link": f'<{there}>; rel="next"'} if more else {}
+    next_url = request.url.update_query(start=following)
+    meta = {"next": str(following) if more else None, "url": str(next_url) if more else None, "total": len(ITEMS)}
+    headers = {"Link": f'<{next_url}>; rel="next"'} if more else {}
     return web.json_response({"items": some, "meta": meta}, headers=headers)
 
 
@@ -119,8 +119,8 @@ async def test_a_public_url_without_a_port_does_not_end_a_list_after_its_first_p
 
 async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
     async def outside(request: web.Request) -> web.Response:
-        there = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
-        return web.json_response({"items": ITEMS, "meta": {"url": there}})
+        outside_url = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
+        return web.json_response({"items": ITEMS, "meta": {"url": outside_url}})
 
     async with agent_gateway(tmp_path, paginate=BODY_LINK) as gateway:
         gateway.provider.responding = outside

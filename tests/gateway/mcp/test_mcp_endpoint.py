@@ -238,12 +238,12 @@ async def test_the_state_of_a_retry_is_valid_only_for_its_key_and_call(gateway: 
     other = await gateway.key("GET /base/v1/*", limits=limits, scopes=scopes)
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
     state = (await gateway.call(key, "get", {"v1": "a"}, **able))["requestState"]
-    for bearer, arguments, given in (
+    for bearer, arguments, sent_state in (
         (other, {"v1": "a"}, state),
         (key, {"v1": "b"}, state),
         (key, {"v1": "a"}, state[:-2]),
     ):
-        error = await gateway.call(bearer, "get", arguments, **able, requestState=given)
+        error = await gateway.call(bearer, "get", arguments, **able, requestState=sent_state)
         assert error["code"] == mcp.INVALID_PARAMS
 
 
@@ -374,12 +374,12 @@ async def test_a_refused_request_counts_once(gateway: AgentGateway) -> None:
 
 
 async def test_a_call_is_recorded_with_key_connection_and_rule(gateway: AgentGateway) -> None:
-    noted: list[ExchangeRecord] = []
-    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    records: list[ExchangeRecord] = []
+    gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]
     key = await gateway.key(*RULES)
-    noted.clear()
+    records.clear()
     await gateway.call(key, "search_issues", {"query": {"secret": "x"}})
-    inner, outer = noted
+    inner, outer = records
     assert (inner.path, inner.connection_id, inner.rule, inner.status) == ("/search", "c1", RULES[0], 200)
     assert (outer.path, outer.status) == ("/mcp", 200)
     assert inner.request_id == outer.request_id
@@ -414,13 +414,17 @@ async def test_an_mcp_client_reads_every_refusal_as_a_json_rpc_error(tmp_path: P
 
 
 async def test_capability_and_session_endpoints_also_refuse_in_json_rpc(gateway: AgentGateway) -> None:
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]}}
-    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    request_body = {
+        "kind": "capability",
+        "display_name": "cap",
+        "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]},
+    }
+    minted = await gateway.running.json("POST", "/environment/api-keys", json=request_body, expect=200)
     message = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     mcp_client = {"Accept": "application/json, text/event-stream"}
     named = {**mcp_client, "Authorization": f"Bearer {await gateway.key(*RULES)}"}
     for path, headers, status, code in (
-        (f"/c/{made['data']['secret']}/mcp", {**mcp_client, "Origin": "https://attacker.example"}, 403, "forbidden"),
+        (f"/c/{minted['data']['secret']}/mcp", {**mcp_client, "Origin": "https://attacker.example"}, 403, "forbidden"),
         (f"/c/gw_cap_{'A' * 49}/mcp", mcp_client, 401, "unknown_account"),
         ("/session/1/mcp", mcp_client, 401, "missing_auth_header"),
         ("/session/999999/mcp", named, 404, "session_not_found"),
@@ -471,8 +475,8 @@ async def test_other_methods_of_http_are_405_and_notifications_202(gateway: Agen
 
 async def test_a_client_of_2025_is_served_without_a_session(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
-    begun = await gateway.request_result(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
-    assert begun["protocolVersion"] == "2025-06-18"
+    initialized = await gateway.request_result(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
+    assert initialized["protocolVersion"] == "2025-06-18"
     tools = await gateway.tools(key, revision="2025-06-18")
     assert "search_issues" in tools
     result = await gateway.call(key, "search_issues", revision="2025-06-18")
@@ -481,9 +485,9 @@ async def test_a_client_of_2025_is_served_without_a_session(gateway: AgentGatewa
 
 
 async def test_a_capability_url_has_the_mcp_endpoint_below_it(gateway: AgentGateway) -> None:
-    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]}}
-    made = await gateway.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    path = f"/c/{made['data']['secret']}"
+    body = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["acme/c1"], "rules": [RULES[0]]}}
+    minted = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
+    path = f"/c/{minted['data']['secret']}"
     assert list(await gateway.tools("unused", path=f"{path}/mcp")) == ["search_issues"]
     result = await gateway.call("unused", "search_issues", {"query": {"a": 1}}, path=f"{path}/mcp")
     assert result["structuredContent"]["path"] == "/base/v1/search?a=1"
@@ -543,12 +547,12 @@ async def test_tracestate_of_the_header_is_not_sent_with_the_traceparent_of_the_
 
 
 async def test_the_trace_of_a_message_continues_in_its_call(gateway: AgentGateway) -> None:
-    noted: list[ExchangeRecord] = []
-    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    records: list[ExchangeRecord] = []
+    gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]
     key = await gateway.key(*RULES)
-    noted.clear()
+    records.clear()
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     params = {"name": "search_issues", "arguments": {}, "_meta": {"traceparent": trace}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     await gateway.post_message(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
-    assert noted[0].traceparent == trace
+    assert records[0].traceparent == trace

@@ -220,10 +220,10 @@ def test_a_response_is_json_or_none(accept: str | None, taken: bool) -> None:
 
 
 def test_only_clients_of_2026_get_structured_content_that_is_not_an_object() -> None:
-    for revision, there in ((mcp.MODERN, True), ("2025-11-25", False)):
+    for revision, expected in ((mcp.MODERN, True), ("2025-11-25", False)):
         body = mcp.result_reply(RpcRequest(1, "tools/call", {}, revision), {"structuredContent": [1]}, {}, None).body
         assert body is not None
-        assert ("structuredContent" in body["result"]) is there
+        assert ("structuredContent" in body["result"]) is expected
 
 
 @pytest.mark.parametrize("revision", mcp.REVISIONS)

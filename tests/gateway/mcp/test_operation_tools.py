@@ -146,8 +146,8 @@ async def test_operations_are_tools_with_typed_arguments(gateway: AgentGateway, 
 async def test_operation_tool_sends_its_request_and_the_call_log_names_the_operation(
     gateway: AgentGateway, tmp_path: Path
 ) -> None:
-    noted: list[ExchangeRecord] = []
-    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    records: list[ExchangeRecord] = []
+    gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]
     operations(tmp_path)
     key = await gateway.key("operations acme read")
     await gateway.call(key, "list_items", {"query": {"state": "open"}})
@@ -160,7 +160,7 @@ async def test_operation_tool_sends_its_request_and_the_call_log_names_the_opera
         ("POST", f"{BASE}/items/search"),
     ]
     assert "operations acme read" in text_of(refused)
-    assert "operations acme read: get_item" in [record.rule for record in noted]
+    assert "operations acme read: get_item" in [record.rule for record in records]
 
 
 async def test_a_prefix_has_the_settings_of_the_connection(gateway: AgentGateway, tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ async def test_a_rule_that_matches_no_operation_is_refused_when_the_key_is_creat
 ) -> None:
     operations(tmp_path)
     body = {"display_name": "a", "limits": {"rules": ["operations acme get_itm"]}}
-    said = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
-    assert "did you mean 'get_item'" in said["error"]["message"]
+    refused = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
+    assert "did you mean 'get_item'" in refused["error"]["message"]
     body["limits"] = {"rules": ["operations acme read"] + ["GET /a"] * 200}
     await gateway.running.json("POST", "/environment/api-keys", json=body, expect=400)
     body["limits"] = {"rules": ["operations acme read"] + [f"GET /a{n}" for n in range(199)]}
-    made = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
-    assert made["data"]["limits"][0]["operations"] == {"operations acme read": 4}
+    minted = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
+    assert minted["data"]["limits"][0]["operations"] == {"operations acme read": 4}
 
 
 async def test_list_calls_and_proxy_agree_on_operations_too(gateway: AgentGateway, tmp_path: Path) -> None:

@@ -54,14 +54,14 @@ async def test_export_and_import_keep_every_field_and_the_state(
     await import_from_peer(gateway_folder, peer)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=424)
     bundle = await export(gateway_folder)
-    there = make_gateway_folder()
-    ran = await there.run_command("import", str(bundle), *SEALED)
+    other_gateway = make_gateway_folder()
+    ran = await other_gateway.run_command("import", str(bundle), *SEALED)
     assert ran.report["imported"] == 3
-    for item, name in ((gateway_folder, "before"), (there, "after")):
+    for item, name in ((gateway_folder, "before"), (other_gateway, "after")):
         await item.run_command("export", "-o", str(item.folder / f"{name}.jsonl"), "--plain")
     before, after = (
         read_lines(gateway_folder, gateway_folder.folder / "before.jsonl"),
-        read_lines(there, there.folder / "after.jsonl"),
+        read_lines(other_gateway, other_gateway.folder / "after.jsonl"),
     )
     assert before == after
     assert {entry["connection_id"]: entry["past"]["state"] for entry in after} == {
@@ -80,9 +80,9 @@ async def test_imported_connection_is_refreshed_by_the_new_gateway(
     make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
     await running.import_connection(tracker.grant())
-    there = make_gateway_folder()
-    await there.run_command("import", str(await export(gateway_folder)), *SEALED)
-    assert (await there.run_command("refresh", "--all", "--integration", "tracker")).report["connections"][0][
+    other_gateway = make_gateway_folder()
+    await other_gateway.run_command("import", str(await export(gateway_folder)), *SEALED)
+    assert (await other_gateway.run_command("refresh", "--all", "--integration", "tracker")).report["connections"][0][
         "outcome"
     ] == "renewed"
 
@@ -98,9 +98,9 @@ async def test_bundle_is_unreadable_without_the_passphrase(
     assert bundle.stat().st_mode & 0o777 == 0o600
     assert not any(word in bundle.read_bytes() for word in (b"rt-", b"u0@example.com", b"tracker"))
     monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
-    there = make_gateway_folder()
-    assert "Wrong passphrase" in (await there.run_command("import", str(bundle), *SEALED, code=1)).output
-    assert await there.list_connections() == []
+    other_gateway = make_gateway_folder()
+    assert "Wrong passphrase" in (await other_gateway.run_command("import", str(bundle), *SEALED, code=1)).output
+    assert await other_gateway.list_connections() == []
 
 
 @pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
@@ -126,10 +126,10 @@ async def test_incomplete_bundle_is_refused_before_the_first_import(
     }[harm]
     assert harmed != raw
     bundle.write_bytes(harmed)
-    there = make_gateway_folder()
-    ran = await there.run_command("import", str(bundle), *SEALED, code=1)
+    other_gateway = make_gateway_folder()
+    ran = await other_gateway.run_command("import", str(bundle), *SEALED, code=1)
     assert "Error: " in ran.output
-    assert await there.list_connections() == []
+    assert await other_gateway.list_connections() == []
 
 
 async def test_interrupted_import_of_a_bundle_can_be_continued(
@@ -137,17 +137,17 @@ async def test_interrupted_import_of_a_bundle_can_be_continued(
 ) -> None:
     await import_from_peer(gateway_folder, peer)
     bundle = await export(gateway_folder)
-    there = make_gateway_folder()
-    only = there.folder / "first.jsonl"
+    other_gateway = make_gateway_folder()
+    only = other_gateway.folder / "first.jsonl"
     await gateway_folder.run_command("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
     only.write_text("".join(lines[:3]))  # the bundle's header, the integration, one connection
-    cut = (await there.run_command("import", str(only), code=1)).report
+    cut = (await other_gateway.run_command("import", str(only), code=1)).report
     assert (cut["imported"], cut["refused"], cut["reasons"][0]["reason"]) == (1, 1, "incomplete")
     assert "line 3: the export that ends here is incomplete" in cut["reasons"][0]["example"]["detail"]
-    ran = await there.run_command("import", str(bundle), *SEALED)
+    ran = await other_gateway.run_command("import", str(bundle), *SEALED)
     assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)
-    assert len(await there.list_connections()) == 3
+    assert len(await other_gateway.list_connections()) == 3
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ async def test_bundle_of_a_later_version_is_refused_before_the_first_import(
         writer = SealedWriter(out, Secret(PASSPHRASE))
         writer.write("\n".join(map(json.dumps, [*lines, end])).encode())
         writer.close()
-    there = make_gateway_folder()
-    ran = await there.run_command("import", str(bundle), *SEALED, code=1)
+    other_gateway = make_gateway_folder()
+    ran = await other_gateway.run_command("import", str(bundle), *SEALED, code=1)
     assert "The bundle cannot be read by this version: " in ran.output
     assert why in ran.output
-    assert await there.list_connections() == []
+    assert await other_gateway.list_connections() == []
 
 
 async def test_missing_integration_is_created_with_its_client(
@@ -190,15 +190,15 @@ async def test_missing_integration_is_created_with_its_client(
     make_gateway_folder: Callable[..., GatewayFolder],
 ) -> None:
     await import_from_peer(gateway_folder, peer, 1)
-    there = make_gateway_folder()
+    other_gateway = make_gateway_folder()
     words = ("import", str(await export(gateway_folder)), *SEALED, "--integration", "tracker=moved")
-    refusal = await there.run_command(*words, code=1)
+    refusal = await other_gateway.run_command(*words, code=1)
     assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
     assert "add --create-integrations" in refusal.output
-    created = await there.run_command(*words, "--create-integrations")
+    created = await other_gateway.run_command(*words, "--create-integrations")
     assert created.report["integrations"]["made"] == ["moved"]
     assert "--create-integrations" not in created.output
-    assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["moved"]
+    assert [connection["provider_config_key"] for connection in await other_gateway.list_connections()] == ["moved"]
 
 
 async def test_export_replaces_no_file_and_leaves_no_partial_file(
@@ -245,12 +245,12 @@ async def test_values_that_nest_deep_are_cut_in_an_own_export_and_refused_in_oth
     deep = json.loads('{"a":' * 700 + "{}" + "}" * 700)
     own = {**line, "metadata": {"n": 1, "deep": deep}, "connection_config": {**line["connection_config"], "x": deep}}
     foreign = {name: value for name, value in own.items() if name not in ("past", "kind")} | {"connection_id": "c9"}
-    there = make_gateway_folder()
-    lines = there.folder / "deep.jsonl"
+    other_gateway = make_gateway_folder()
+    lines = other_gateway.folder / "deep.jsonl"
     lines.write_text("\n".join(map(json.dumps, [*head, own, end, foreign])))
-    ran = await there.run_command("import", str(lines), code=1)
+    ran = await other_gateway.run_command("import", str(lines), code=1)
     assert (ran.report["imported"], ran.report["refused"]) == (1, 1)
     assert "connection_config nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
     assert "metadata nests deeper than 64 levels" in ran.report["reasons"][0]["example"]["detail"]
-    (shown,) = await there.list_connections()
+    (shown,) = await other_gateway.list_connections()
     assert (shown["connection_id"], shown["metadata"]["n"]) == ("c0", 1)

@@ -40,8 +40,8 @@ def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | Non
     ],
 )
 def test_converted_credential_keeps_all_fields_it_needs(mode: str, expected: dict[str, Any]) -> None:
-    held, _, notes = convert(mode, {**expected, "of_theirs": None})
-    assert {name: held.get(name) for name in expected} == expected
+    credential, _, notes = convert(mode, {**expected, "of_theirs": None})
+    assert {name: credential.get(name) for name in expected} == expected
     assert notes == []
 
 
@@ -53,8 +53,8 @@ def test_missing_credential_is_valid_only_for_mode_none() -> None:
 
 def test_an_installation_is_found_in_the_settings_and_keeps_its_token() -> None:
     shown = {"type": "APP", "access_token": "t", "expires_at": LATER, "raw": {"a": 1}, "jwtToken": "j"}
-    held, config, notes = convert("APP", shown, {"installation_id": 42, "app_id": "7"})
-    assert held == {
+    credential, config, notes = convert("APP", shown, {"installation_id": 42, "app_id": "7"})
+    assert credential == {
         "type": "APP",
         "installation_id": "42",
         "app_id": "7",
@@ -69,8 +69,8 @@ def test_an_installation_is_found_in_the_settings_and_keeps_its_token() -> None:
 def test_the_end_users_own_grant_moves_from_the_settings_into_the_credential() -> None:
     user = {"type": "OAUTH2", "access_token": "u", "refresh_token": "r"}
     shown = {"type": "APP", "access_token": "t", "expires_at": LATER}
-    held, config, _ = convert("CUSTOM", shown, {"installation_id": "42", "userCredentials": user})
-    assert held["user"] == user
+    credential, config, _ = convert("CUSTOM", shown, {"installation_id": "42", "userCredentials": user})
+    assert credential["user"] == user
     assert "userCredentials" not in config
 
 
@@ -87,6 +87,6 @@ def test_unknown_field_of_typed_in_credentials_is_refused() -> None:
 
 @pytest.mark.parametrize("odd", ["²", "9" * 5000, "soon"])
 def test_an_unreadable_expiry_counts_as_expired(odd: str) -> None:
-    held, _, notes = convert("OAUTH2", {"type": "OAUTH2", "access_token": "t", "expires_at": odd})
-    assert held["expires_at"] == "2026-01-01T00:00:00.000Z"
+    credential, _, notes = convert("OAUTH2", {"type": "OAUTH2", "access_token": "t", "expires_at": odd})
+    assert credential["expires_at"] == "2026-01-01T00:00:00.000Z"
     assert "expires_at could not be read" in notes[0]

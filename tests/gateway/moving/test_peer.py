@@ -33,17 +33,17 @@ async def test_import_from_a_peer_keeps_every_field(
     ran = await gateway_folder.run_import(peer)
     assert (ran.report["imported"], ran.report["ok"]) == (1, True)
     path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
-    here = await running.json("GET", path, expect=200)
-    assert here["credentials"]["access_token"] == "at-1"
-    assert here["credentials"]["refresh_token"] == "rt-1"
-    assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
-    assert here["credentials"]["raw"]["team"] == {"id": "T1"}
-    assert here["connection_config"] == {**SITE, "subdomain": "acme"}
-    assert here["metadata"] == {"plan": {"name": "pro"}}
-    assert here["end_user"]["organization"]["id"] == "o1"
-    assert here["tags"]["team"] == "blue"
-    assert here["webhook_url_override"] == "https://hooks.example.com/x"
-    assert here["created_at"].startswith("2026-01-02T03:04:01.678")
+    connection = await running.json("GET", path, expect=200)
+    assert connection["credentials"]["access_token"] == "at-1"
+    assert connection["credentials"]["refresh_token"] == "rt-1"
+    assert connection["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
+    assert connection["credentials"]["raw"]["team"] == {"id": "T1"}
+    assert connection["connection_config"] == {**SITE, "subdomain": "acme"}
+    assert connection["metadata"] == {"plan": {"name": "pro"}}
+    assert connection["end_user"]["organization"]["id"] == "o1"
+    assert connection["tags"]["team"] == "blue"
+    assert connection["webhook_url_override"] == "https://hooks.example.com/x"
+    assert connection["created_at"].startswith("2026-01-02T03:04:01.678")
 
 
 async def test_imported_connection_is_usable_in_a_running_gateway(
@@ -171,8 +171,8 @@ async def test_an_expiry_in_numbers_is_read(
 ) -> None:
     peer.add("c1", oauth(1, expires_at=number), connection_config=SITE)
     await gateway_folder.run_import(peer)
-    here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
+    connection = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert connection["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
 
 
 async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_lacks(
@@ -191,18 +191,18 @@ async def test_integrations_are_created_with_their_client_if_requested_and_mappe
     client = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret", "scopes": "a,b", "webhook_secret": None}
     peer.integrations = {"old": {"provider": "tracker", "credentials": client}, "odd": {"provider": "trackr"}}
     peer.add("c1", oauth(1), key="old", connection_config=SITE)
-    there = make_gateway_folder()
+    other_gateway = make_gateway_folder()
     wanted = ("--create-integrations", "--integration", "old=new")
-    dry = await there.run_import(peer, *wanted, "--dry-run", code=1)
+    dry = await other_gateway.run_import(peer, *wanted, "--dry-run", code=1)
     assert (dry.report["imported"], dry.report["integrations"]["made"]) == (1, ["new"])
     assert "did you mean 'tracker'?" in dry.report["integrations"]["faults"]["odd"]
-    assert await there.list_connections() == []
-    done = await there.run_import(peer, *wanted, "--only", "old")
+    assert await other_gateway.list_connections() == []
+    done = await other_gateway.run_import(peer, *wanted, "--only", "old")
     assert (done.report["imported"], done.report["integrations"]["made"]) == (1, ["new"])
-    assert [connection["provider_config_key"] for connection in await there.list_connections()] == ["new"]
+    assert [connection["provider_config_key"] for connection in await other_gateway.list_connections()] == ["new"]
     assert "s3cret" not in done.output
-    exported = there.folder / "plain.jsonl"
-    await there.run_command("export", "-o", str(exported), "--plain")
+    exported = other_gateway.folder / "plain.jsonl"
+    await other_gateway.run_command("export", "-o", str(exported), "--plain")
     kept = [json.loads(line) for line in exported.read_text().splitlines()]
     assert next(item for item in kept if item.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
 
@@ -268,9 +268,11 @@ async def test_peer_may_be_another_gateway_of_this_kind(
 ) -> None:
     monkeypatch.setenv("PEER_KEY", SECRET_KEY)
     await running.import_connection(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
-    there = make_gateway_folder()
-    done = await there.run_command("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
+    other_gateway = make_gateway_folder()
+    done = await other_gateway.run_command(
+        "import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh"
+    )
     assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
-    assert [(connection["connection_id"], connection["metadata"]) for connection in await there.list_connections()] == [
-        ("c 1/x", {"a": 1})
-    ]
+    assert [
+        (connection["connection_id"], connection["metadata"]) for connection in await other_gateway.list_connections()
+    ] == [("c 1/x", {"a": 1})]

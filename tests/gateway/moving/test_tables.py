@@ -38,8 +38,8 @@ async def test_nested_and_flat_lines_are_read_and_faults_reported_with_their_lin
     assert any("refresh_tokn" in detail for detail in details)
     assert any(detail.startswith("line 5:") for detail in details)
     assert any(detail.startswith("line 6:") for detail in details)
-    here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
+    connection = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert (connection["tags"], connection["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
 
 
 async def test_a_line_of_an_unknown_kind_is_reported(gateway_folder: GatewayFolder, tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ async def test_columns_are_paths_or_mapped_names(
     assert (ran.report["imported"], ran.report["refused"]) == (2, 1)
     assert "line 4" in ran.report["reasons"][0]["example"]["detail"]
     path = "/connections/c1?provider_config_key=tracker&refresh_token=true"
-    here = await running.json("GET", path, expect=200)
-    assert (here["credentials"]["refresh_token"], here["credentials"]["expires_at"]) == (
+    connection = await running.json("GET", path, expect=200)
+    assert (connection["credentials"]["refresh_token"], connection["credentials"]["expires_at"]) == (
         "rt-1",
         "2030-01-01T00:00:00.000Z",
     )
-    assert (here["metadata"], here["tags"]["team"]) == ({"plan": "pro, yearly"}, "blue")
-    assert (here["end_user"]["id"], here["end_user"]["organization"]["id"]) == ("u1", "o1")
+    assert (connection["metadata"], connection["tags"]["team"]) == ({"plan": "pro, yearly"}, "blue")
+    assert (connection["end_user"]["id"], connection["end_user"]["organization"]["id"]) == ("u1", "o1")
     other = await running.json("GET", path.replace("c1", "c2"), expect=200)
     assert "refresh_token" not in other["credentials"]
 

@@ -63,8 +63,8 @@ def test_a_parameter_of_the_caller_never_replaces_one_of_the_protocol(name: str)
 
 def test_a_browser_cannot_add_a_protocol_parameter_under_the_providers_name() -> None:
     renames = {"scope": "perms", "response_type": ""}
-    given = {"perms": "manage", "SCOPE": "all", "hint": "x"}
-    assert without_protocol_params(given, renames) == {"hint": "x"}
+    params = {"perms": "manage", "SCOPE": "all", "hint": "x"}
+    assert without_protocol_params(params, renames) == {"hint": "x"}
 
 
 def test_a_query_and_a_fragment_of_the_consent_url_are_kept() -> None:

@@ -118,10 +118,10 @@ def test_exception_shows_places_and_no_values(lines: LoggedLines, terminal: bool
         raise ValueError(text)
     except ValueError:
         structlog.get_logger().exception("unhandled", length=len(local))
-    shown = lines.text()
-    assert MARKER not in shown
-    assert "ValueError" in shown
-    assert "test_logs.py" in shown
+    logged = lines.text()
+    assert MARKER not in logged
+    assert "ValueError" in logged
+    assert "test_logs.py" in logged
 
 
 def test_other_libraries_log_in_the_same_format_and_verbose_ones_only_warnings(lines: LoggedLines) -> None:
@@ -153,9 +153,9 @@ def test_the_level_comes_from_the_environment(
 def test_many_lines_are_written_like_single_ones(lines: LoggedLines, terminal: bool) -> None:
     logs.setup(terminal=terminal)
     logs.write_events([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
-    shown = lines.text().splitlines()
-    assert len(shown) == 2
-    assert "404" in shown[1]
+    text = lines.text().splitlines()
+    assert len(text) == 2
+    assert "404" in text[1]
 
 
 def test_each_write_of_many_lines_fits_into_one_atomic_pipe_write(monkeypatch: pytest.MonkeyPatch) -> None:

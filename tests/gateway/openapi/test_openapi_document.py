@@ -43,9 +43,9 @@ def test_every_route_is_described() -> None:
 
 
 def test_every_operation_has_its_route() -> None:
-    gone = sorted(DESCRIBED - EXISTING)
-    assert gone == [], (
-        f"described in gateway/openapi/operations.py, but gateway/app/routes.py has no such route: {gone}"
+    routeless = sorted(DESCRIBED - EXISTING)
+    assert routeless == [], (
+        f"described in gateway/openapi/operations.py, but gateway/app/routes.py has no such route: {routeless}"
     )
 
 

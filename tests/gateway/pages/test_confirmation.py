@@ -72,11 +72,11 @@ async def test_program_without_cookies_is_redirected(running: RunningGateway, tr
 
 async def test_options_of_the_url_apply_after_the_confirmation(running: RunningGateway, tracker: Tracker) -> None:
     token = await running.session_token(end_user=ADA)
-    said = (
+    options = (
         "&params[subdomain]=globex&authorization_params[prompt]=consent&user_scope=read:mail"
         "&credentials[oauth_client_id_override]=own&credentials[oauth_client_secret_override]=own-secret-01"
     )
-    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{said}"
+    url = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{options}"
     async with running.http.get(url, headers=BROWSER) as page:
         html, where = await page.text(), str(page.url)
     assert "own-secret-01" not in html + where
@@ -87,9 +87,9 @@ async def test_options_of_the_url_apply_after_the_confirmation(running: RunningG
     async with running.http.get(consent):
         pass
     (listed,) = await connections(running)
-    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
-    assert shown["connection_config"]["subdomain"] == "globex"
-    assert shown["credentials"]["config_override"]["client_secret"] == "own-secret-01"
+    connection = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert connection["connection_config"]["subdomain"] == "globex"
+    assert connection["credentials"]["config_override"]["client_secret"] == "own-secret-01"
 
 
 async def test_an_authorization_that_cannot_begin_is_refused_before_the_confirmation(running: RunningGateway) -> None:
@@ -202,15 +202,15 @@ async def test_unconfirmed_form_in_a_frame_is_accepted_only_from_its_own_origin(
 
 
 async def test_the_page_names_the_agent_that_requests_access(running: RunningGateway) -> None:
-    wish = {
+    body = {
         "display_name": "invoice agent",
         "scopes": ["environment:connect_sessions:write", "environment:proxy"],
         "limits": {"integrations": ["tracker"]},
     }
-    minted = await running.json("POST", "/environment/api-keys", json=wish)
+    minted = await running.json("POST", "/environment/api-keys", json=body)
     headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
-    wish = {"end_user": ADA}
-    async with running.http.post(f"{running.url}/connect/sessions", headers=headers, json=wish) as response:
+    body = {"end_user": ADA}
+    async with running.http.post(f"{running.url}/connect/sessions", headers=headers, json=body) as response:
         made = await response.json()
     async with running.http.get(made["data"]["connect_link"], headers=BROWSER) as page:
         html = unescape(await page.text())
@@ -226,9 +226,9 @@ async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> 
     (row,) = await connections(running)
     connection = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", row["connection_id"]))
     assert connection is not None
-    wish = {"connection_id": row["connection_id"], "integration_id": "tracker"}
-    made = (await running.json("POST", "/connect/sessions/reconnect", json=wish))["data"]
-    async with running.http.get(f"{made['connect_link']}&lang={lang}", headers=BROWSER) as page:
+    body = {"connection_id": row["connection_id"], "integration_id": "tracker"}
+    session = (await running.json("POST", "/connect/sessions/reconnect", json=body))["data"]
+    async with running.http.get(f"{session['connect_link']}&lang={lang}", headers=BROWSER) as page:
         html = unescape(await page.text())
     shown = re.sub(r"<[^>]+>", " ", html.partition("<main")[2])
     assert PageWords(lang)("for_one_connection", app=PageWords(lang).plain("the_app"), name="Tracker") in shown
@@ -254,10 +254,10 @@ async def test_url_of_the_provider_is_for_the_browser_that_began(
 ) -> None:
     url, token = await link(running)
     response = await submit(running.http, f"{url}/i/tracker")
-    leaving = str(response.url)
-    async with running.http.get(leaving, headers=BROWSER) as again:  # loaded again: the same authorization
+    leave_url = str(response.url)
+    async with running.http.get(leave_url, headers=BROWSER) as again:  # loaded again: the same authorization
         assert re.findall(r"state=[^&]+", await again.text())[0] in await response.text()
     await open_connect_page(running, bob, token)
-    async with bob.get(leaving, headers=BROWSER) as page:
+    async with bob.get(leave_url, headers=BROWSER) as page:
         assert tracker.url not in await page.text()
         assert str(page.url) == url

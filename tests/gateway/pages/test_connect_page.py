@@ -229,9 +229,12 @@ async def test_the_end_users_own_client_is_used_and_stored(running: RunningGatew
     assert tracker.authorize_query["client_id"] == "own-client"
     assert tracker.token_requests[0]["client_secret"] == "own-secret-0123"
     (listed,) = (await running.json("GET", "/connections"))["connections"]
-    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
-    assert shown["credentials"]["config_override"] == {"client_id": "own-client", "client_secret": "own-secret-0123"}
-    assert "own-secret" not in str(shown["connection_config"])
+    connection = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert connection["credentials"]["config_override"] == {
+        "client_id": "own-client",
+        "client_secret": "own-secret-0123",
+    }
+    assert "own-secret" not in str(connection["connection_config"])
 
 
 @pytest.mark.parametrize("name", ["../connect.js", "%2e%2e%2fbase.html", "words/en.yaml", "logo", "nothing"])
@@ -293,8 +296,11 @@ async def test_the_end_user_chooses_among_sites_before_anything_is_stored(choose
     assert (await running.json("GET", "/connections"))["connections"] == []
     assert (await chooser.choose(html, "cloud-2"))[0] == 200
     (listed,) = (await running.json("GET", "/connections"))["connections"]
-    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
-    assert (shown["connection_config"]["cloudId"], shown["connection_config"]["subdomain"]) == ("cloud-2", "globex")
+    connection = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert (connection["connection_config"]["cloudId"], connection["connection_config"]["subdomain"]) == (
+        "cloud-2",
+        "globex",
+    )
     assert listed["account"]["label"] == "globex.tracker.example"
     status, html = await chooser.choose(html, "cloud-1")
     assert (status, "made already" in html) == (400, True)
@@ -371,8 +377,8 @@ async def test_an_integration_without_its_entry_does_not_break_the_page(
     write_entry(running.folder, "leaving", tracker_entry(tracker.url, display_name="Leaving"))
     await running.restart()
     client = {"type": "OAUTH2", "client_id": "c", "client_secret": "s-0123456789"}
-    made = {"unique_key": "made", "provider": "leaving", "credentials": client}
-    await running.json("POST", "/integrations", json=made, expect=200)
+    integration = {"unique_key": "made", "provider": "leaving", "credentials": client}
+    await running.json("POST", "/integrations", json=integration, expect=200)
     url, _ = await open_connect_page(running)
     async with running.http.get(url) as response:
         assert "Leaving" in await response.text()

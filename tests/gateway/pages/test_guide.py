@@ -171,8 +171,8 @@ def test_the_declaration_in_a_guide_is_valid_configuration(providers: Any) -> No
     from gateway.catalog.auth_modes import AUTH_MODES
 
     for name, provider in providers.items():
-        said = yaml.safe_load(declaration(provider, AUTH_MODES[provider.auth_mode]))
-        declared = said["environments"]["dev"]["integrations"][name]
+        configuration = yaml.safe_load(declaration(provider, AUTH_MODES[provider.auth_mode]))
+        declared = configuration["environments"]["dev"]["integrations"][name]
         assert declared["provider"] == name
         assert all(isinstance(scope, str) for scope in declared.get("scopes", [])), name
 

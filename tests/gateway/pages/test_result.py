@@ -56,9 +56,9 @@ async def test_result_has_its_own_url_without_ids(running: RunningGateway) -> No
     assert (response.status, response.headers["Location"]) == (303, f"{url}/i/tracker/result")
     html = await text_of(running, response.headers["Location"])
     assert "is connected" in html
-    (made,) = await connections(running)
+    (connection,) = await connections(running)
     visible = html.partition("<h1")[2]
-    assert made["connection_id"] not in visible
+    assert connection["connection_id"] not in visible
     assert "u-1" not in visible
     assert html.partition("<h1")[2] == (await text_of(running, response.headers["Location"])).partition("<h1")[2]
     assert len(await connections(running)) == 1
@@ -107,12 +107,12 @@ async def test_done_button_returns_to_the_application_with_a_signed_result(runni
     assert f'href="{url}/return?i=tracker"' in html
     async with running.http.get(f"{url}/return?i=tracker", headers=BROWSER, allow_redirects=False) as response:
         assert response.status == 303
-        back = response.headers["Location"]
-    query = parse_qs(urlsplit(back).query)
+        return_url = response.headers["Location"]
+    query = parse_qs(urlsplit(return_url).query)
     assert (query["tab"], query["state"]) == (["2"], ["s 1&x"])
-    (made,) = await connections(running)
-    result = result_in(back, await signing_key(running), "s 1&x")
-    assert (result.outcome, result.connection_id) == ("connected", made["connection_id"])
+    (connection,) = await connections(running)
+    result = result_in(return_url, await signing_key(running), "s 1&x")
+    assert (result.outcome, result.connection_id) == ("connected", connection["connection_id"])
     assert result.provider_config_key == "tracker"
 
 
@@ -229,9 +229,9 @@ async def test_a_failure_shows_first_the_advice_and_then_the_details_for_support
     async with shared_gateway.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as response:
         html = unescape(await response.text())
     words = PageWords(lang)
-    said = words("advice_authorization_refused", name="Tracker")
+    advice_text = words("advice_authorization_refused", name="Tracker")
     above, _, below = html.partition("<main")[2].partition('<p class="support soft middle" lang="en">')
-    assert f'role="alert">{said}</p>' in above.partition("<a ")[0]
+    assert f'role="alert">{advice_text}</p>' in above.partition("<a ")[0]
     assert f">{words('again')}</a>" in above
     assert "access_denied" in below
     assert "authorization_refused" in below
@@ -243,8 +243,8 @@ async def test_a_form_that_needs_another_confirmation_shows_that_first(
     shared_gateway: RunningGateway, lang: str
 ) -> None:
     url, _ = await link(shared_gateway)
-    wish = {"confirmation": "0" * 64}
-    async with shared_gateway.http.post(f"{url}/i/tracker?lang={lang}", data=wish) as response:
+    body = {"confirmation": "0" * 64}
+    async with shared_gateway.http.post(f"{url}/i/tracker?lang={lang}", data=body) as response:
         html = unescape(await response.text())
         assert (response.status, response.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html
@@ -256,10 +256,13 @@ async def test_a_form_that_needs_another_confirmation_shows_that_first(
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_advice_with_the_providers_name_is_not_used_without_that_name(lang: str) -> None:
     words = PageWords(lang)
-    said = {key: advice(InvalidRequest(key.removeprefix("advice_"), "x"), words, None) for key in words.keys("advice_")}  # type: ignore[arg-type]
-    assert "None" not in " ".join(said.values())
-    assert said["advice_upstream_unreachable"] == words("advice_other")
-    assert said["advice_invalid_state"] == words("advice_invalid_state") != words("advice_other")
+    texts = {
+        key: advice(InvalidRequest(key.removeprefix("advice_"), "x"), words, None)  # type: ignore[arg-type]
+        for key in words.keys("advice_")
+    }
+    assert "None" not in " ".join(texts.values())
+    assert texts["advice_upstream_unreachable"] == words("advice_other")
+    assert texts["advice_invalid_state"] == words("advice_invalid_state") != words("advice_other")
 
 
 async def test_reloading_the_page_after_a_form_creates_no_second_connection(
@@ -292,8 +295,8 @@ async def test_a_browser_does_not_return_with_the_connection_of_another_browser(
 ) -> None:
     """Alice forwards her link. Bob authorizes his account, and Alice then goes to the application."""
     verifier = new_code_verifier()
-    wish = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
-    token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
+    options = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
+    token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **options)
     async with browser() as bob:
         url = await open_connect_page(running, bob, token)
         async with bob.get(await consent_url(bob, url), headers=BROWSER, allow_redirects=False) as granted:
@@ -358,15 +361,15 @@ async def test_a_failure_returns_to_the_application_as_a_failed_result(running: 
 async def test_only_the_connection_of_the_result_can_be_completed(running: RunningGateway, tracker: Tracker) -> None:
     await declare_key_integration(running, tracker)
     verifier = new_code_verifier()
-    wish = {"end_user": ADA, "code_challenge": code_challenge(verifier)}
-    session = (await running.json("POST", "/connect/sessions", json=wish))["data"]
+    request_body = {"end_user": ADA, "code_challenge": code_challenge(verifier)}
+    session = (await running.json("POST", "/connect/sessions", json=request_body))["data"]
     typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
-    made = [(await running.json("POST", typed, json={"apiKey": key}))["connectionId"] for key in ("k1", "k2")]
+    connection_ids = [(await running.json("POST", typed, json={"apiKey": key}))["connectionId"] for key in ("k1", "k2")]
     path = f"/connect/sessions/{session['session_id']}/complete"
-    body = {"code_verifier": verifier, "connection_id": made[1]}
+    body = {"code_verifier": verifier, "connection_id": connection_ids[1]}
     done = (await running.json("POST", path, json=body))["data"]
-    assert [connection["connection_id"] for connection in done["connections"]] == [made[1]]
-    assert [connection["connection_id"] for connection in await connections(running)] == [made[1]]
+    assert [connection["connection_id"] for connection in done["connections"]] == [connection_ids[1]]
+    assert [connection["connection_id"] for connection in await connections(running)] == [connection_ids[1]]
     await running.json("POST", path, json={**body, "connection_id": "another"}, expect=409)
 
 

@@ -14,20 +14,20 @@ pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 async def test_closing_this_end_is_not_reported() -> None:
     lost = asyncio.Event()
-    ours, its = socket.socketpair()
-    with its:
+    own_end, other_end = socket.socketpair()
+    with other_end:
         channel = Channel(lambda _: None, lost.set)
-        await channel.open(ours)
+        await channel.open(own_end)
         await channel.close()
     assert not lost.is_set()
 
 
 async def test_the_end_of_the_other_process_is_reported() -> None:
     lost = asyncio.Event()
-    ours, its = socket.socketpair()
+    own_end, other_end = socket.socketpair()
     channel = Channel(lambda _: None, lost.set)
-    await channel.open(ours)
-    its.close()
+    await channel.open(own_end)
+    other_end.close()
     async with asyncio.timeout(PATIENCE_S):
         await lost.wait()
     await channel.close()

@@ -51,10 +51,10 @@ def ending_signals() -> Iterator[None]:
 async def test_second_signal_never_kills_a_worker_that_handles_the_first(
     config: configuration.Config, monkeypatch: pytest.MonkeyPatch, ending_signals: None
 ) -> None:
-    ours, its = socket.socketpair()
-    with socket.socket() as unused, its:
+    own_end, other_end = socket.socketpair()
+    with socket.socket() as unused, other_end:
         worker = Worker(create_app(config), {}, [unused], {})
-        await worker._channel.open(ours)
+        await worker._channel.open(own_end)
         for number in ENDING:
             asyncio.get_running_loop().add_signal_handler(number, worker._begin_drain)
         replace, replaced = signal.signal, list[object]()

@@ -24,7 +24,7 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
     """Return a script that sends the responses one after the other, and then repeats the last. An empty response closes
     the connection.
     """
-    left: Iterator[bytes] = iter(responses)
+    remaining: Iterator[bytes] = iter(responses)
     current = responses[-1]
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,7 +32,7 @@ def responding(provider: list[RawProvider], *responses: bytes) -> Script:
             head, body = await read_message(reader)
             provider[0].heads.append(head)
             provider[0].bodies.append(body)
-            response = next(left, current)
+            response = next(remaining, current)
             if not response:
                 writer.transport.abort()
                 return

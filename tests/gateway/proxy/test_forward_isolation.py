@@ -66,13 +66,13 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
             opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), egress_limits=egress_limits
         ) as gateway,
     ):
-        there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
+        other_origin = f"Base-Url-Override: http://127.0.0.1:{working.port}"
         concurrency = egress_limits.for_origin(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
         for _ in range(ROUNDS):  # alternate the measurements several times, because the machine may be busy
-            before.append(await median_latency(gateway, there))
+            before.append(await median_latency(gateway, other_origin))
             async with hanging_calls(gateway, concurrency):
-                meanwhile.append(await median_latency(gateway, there))
+                meanwhile.append(await median_latency(gateway, other_origin))
             if min(meanwhile) < 2 * min(before):
                 break
     assert min(meanwhile) < 2 * min(before)
@@ -80,10 +80,10 @@ async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_
 
 async def test_calls_to_an_unreachable_provider_fail_as_quickly_as_another_responds() -> None:
     async with raw_provider() as provider:
-        gone = provider.port
+        closed_port = provider.port
     async with (
         raw_provider() as working,
-        gateway_to(opened_at(gone, allowed_origins=(f"http://127.0.0.1:{working.port}",))) as gateway,
+        gateway_to(opened_at(closed_port, allowed_origins=(f"http://127.0.0.1:{working.port}",))) as gateway,
     ):
         for _ in range(20):
             await gateway.call("/proxy/x")

@@ -60,11 +60,11 @@ async def test_a_call_that_gets_no_memory_in_time_is_refused_with_retry_after(tm
         runtime = list_.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
-        held = await runtime.page_memory.reserve("dev", 32 * MIB, 0)
+        reservation = await runtime.page_memory.reserve("dev", 32 * MIB, 0)
         response = await list_.call()
         assert (response.status, response.headers["Retry-After"]) == (503, "5")
         assert (response.error["code"], response.error["payload"]["reason"]) == ("busy", "too_many_pages")
-        held.release()
+        reservation.release()
         assert (await list_.call()).trailer["complete"]
 
 

@@ -26,11 +26,11 @@ from tests.fakes.tracker import Tracker
 
 def failing_page(at: int, *responses: web.Response, count: int = 4) -> Page:
     """Return a page function. The page with cursor `at` first returns these responses, one for each request."""
-    left = list(responses)
+    remaining = list(responses)
 
     def page(request: web.Request) -> web.StreamResponse:
-        if int(request.query.get("after", "0")) == at and left:
-            return left.pop(0)
+        if int(request.query.get("after", "0")) == at and remaining:
+            return remaining.pop(0)
         response = pages_of(count)(request)
         assert isinstance(response, web.Response)
         return response
@@ -244,7 +244,7 @@ async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> 
 
 
 async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path) -> None:
-    noted: list[Any] = []
+    records: list[Any] = []
     done = asyncio.Event()
 
     def page(request: web.Request) -> web.Response:
@@ -253,11 +253,11 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
 
     async with paged(tmp_path, page) as list_:
         list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
-        list_.gateway.runtime.call_queue.record = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        list_.gateway.runtime.call_queue.record = lambda exchange: (records.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
         async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
-    assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "cut")]
+    assert [(exchange.status, exchange.error_code) for exchange in records] == [(200, "cut")]
 
 
 async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown(
@@ -387,9 +387,9 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
 
 
 async def test_the_log_names_the_cause_of_the_interruption(tmp_path: Path) -> None:
-    noted: list[Any] = []
+    records: list[Any] = []
     async with paged(tmp_path, failing_page(2, refusal(409))) as list_:
         log = list_.gateway.runtime.call_queue
-        note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
+        note, log.record = log.record, lambda exchange: (records.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         await list_.call()
-    assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "page_failed")]
+    assert [(exchange.status, exchange.error_code) for exchange in records] == [(200, "page_failed")]

@@ -162,9 +162,9 @@ async def test_a_limit_becomes_the_providers_parameter(tmp_path: Path) -> None:
 
 async def test_a_provider_without_an_entry_is_paged_by_the_fields_in_the_header(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3), None) as list_:
-        said = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
-        assert (await list_.call(f"{said}; response_path=items")).numbers == [1, 2, 3, 4, 5, 6]
-        assert (await list_.call(said)).numbers == [1, 2, 3, 4, 5, 6]
+        paginate = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
+        assert (await list_.call(f"{paginate}; response_path=items")).numbers == [1, 2, 3, 4, 5, 6]
+        assert (await list_.call(paginate)).numbers == [1, 2, 3, 4, 5, 6]
 
 
 async def test_an_alternative_is_found_by_its_path_or_by_the_first_page(tmp_path: Path) -> None:
@@ -213,17 +213,17 @@ async def test_a_slow_caller_pauses_the_paging(tmp_path: Path) -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await all_asked.wait()
-            held = len(list_.lists.seen)
-            assert held < count / 2
+            requested = len(list_.lists.seen)
+            assert requested < count / 2
             seen = [json.loads(line) async for line in lines_of(response)]
         assert [record["n"] for record in seen[:-1]] == list(range(count))
         assert seen[-1]["gateway_trailer"]["complete"]
 
 
 async def lines_of(response: Any) -> Any:
-    held = b""
+    buffer = b""
     async for piece in response.content.iter_any():
-        *lines, held = (held + piece).split(b"\n")
+        *lines, buffer = (buffer + piece).split(b"\n")
         for line in lines:
             yield line
 
@@ -253,10 +253,10 @@ async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None
 
 async def test_the_paged_call_is_one_record_of_the_log(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        noted: list[Any] = []
+        records: list[Any] = []
         log = list_.gateway.runtime.call_queue
-        note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
+        note, log.record = log.record, lambda exchange: (records.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         response = await list_.call()
         assert response.trailer["pages"] == 3
-    assert [(exchange.path, exchange.status, exchange.error_code) for exchange in noted] == [("/list", 200, None)]
-    assert noted[0].bytes_out > len(response.body)
+    assert [(exchange.path, exchange.status, exchange.error_code) for exchange in records] == [("/list", 200, None)]
+    assert records[0].bytes_out > len(response.body)

@@ -166,11 +166,11 @@ async def test_the_record_of_a_call_has_the_same_split(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.import_connection(tracker.grant())
-    noted = []
-    monkeypatch.setattr(running.runtime.call_queue, "record", noted.append)
+    records = []
+    monkeypatch.setattr(running.runtime.call_queue, "record", records.append)
     result = await timing(running)
     await running.json("GET", "/connections", expect=200)
-    call, listed = noted
+    call, listed = records
     assert round(call.gateway_ms, 2) == result["gateway"]
     assert round(call.upstream_ms, 2) == result["upstream"]
     assert call.token_ms >= 0

@@ -52,11 +52,11 @@ async def test_only_the_selected_fields_are_returned(gateway: AgentGateway) -> N
 async def test_a_list_is_cut_to_whole_items(gateway: AgentGateway) -> None:
     provides(gateway, json.dumps(ISSUES).encode())
     status, fields, body = await call_search(gateway, Gateway_Max_Bytes="5000")
-    left = json.loads(body)
-    assert (status, left["total"]) == (200, 300)
-    assert 10 < len(left["issues"]) < 30
+    shaped = json.loads(body)
+    assert (status, shaped["total"]) == (200, 300)
+    assert 10 < len(shaped["issues"]) < 30
     assert len(body) <= 5000
-    assert fields["Gateway-Cut"].startswith(f"{len(left['issues'])} of 300 of 'issues'; ")
+    assert fields["Gateway-Cut"].startswith(f"{len(shaped['issues'])} of 300 of 'issues'; ")
 
 
 @pytest.mark.parametrize("select", ["to_string([" * 30 + "@" + "])" * 30, "join(to_string(@), issues[].key)"])

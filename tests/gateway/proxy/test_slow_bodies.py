@@ -37,10 +37,10 @@ async def impatient_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
-    made = document([f"127.0.0.1/32:{server.port}"])
-    made["environments"]["dev"]["integrations"]["tracker"]["webhook_secret"] = "secret-of-the-webhooks"
-    made["server"] = {"limits": {"body_idle_s": 0.2}}
-    gateway = RunningGateway(folder, made)
+    configuration = document([f"127.0.0.1/32:{server.port}"])
+    configuration["environments"]["dev"]["integrations"]["tracker"]["webhook_secret"] = "secret-of-the-webhooks"
+    configuration["server"] = {"limits": {"body_idle_s": 0.2}}
+    gateway = RunningGateway(folder, configuration)
     await gateway.start()
     await gateway.import_connection(tracker.grant(), "c1")
     yield gateway

@@ -8,9 +8,9 @@ from gateway.records.audit import MAX_DETAIL_CHARS, MAX_TEXT_CHARS, safe_detail
 
 def test_a_detail_is_shown_with_secrets_masked_and_texts_cut() -> None:
     detail = {"limits": [{"rules": ["GET /a", "x" * 600]}], "password": "hidden", "rate": 7, "text": "token=hidden"}
-    shown = safe_detail(detail)
-    assert "hidden" not in str(shown)
-    assert (shown["limits"], shown["rate"]) == ([{"rules": ["GET /a", "x" * MAX_TEXT_CHARS]}], 7)
+    result = safe_detail(detail)
+    assert "hidden" not in str(result)
+    assert (result["limits"], result["rate"]) == ([{"rules": ["GET /a", "x" * MAX_TEXT_CHARS]}], 7)
 
 
 @pytest.mark.parametrize("texts", [["GET /a"] * 10_000, [f"GET /{'*a' * 250}"] * 1000, ["\n"] * MAX_DETAIL_CHARS])

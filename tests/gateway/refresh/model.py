@@ -228,8 +228,8 @@ class Model:
                 dead = _killed(state, number)._replace(kills=state.kills - 1)
                 fresh = _started(dead, _new(dead.machines[number])._replace(memory=0))
                 yield f"worker of {number} is killed", _with_machine(dead, number, fresh), None
-                gone = fresh._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
-                yield f"{number} is killed", _with_machine(dead, number, gone), None
+                killed = fresh._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
+                yield f"{number} is killed", _with_machine(dead, number, killed), None
             if state.cuts and machine.exchange in (Exchange.SENT, Exchange.RESPONDED):
                 cut = state._replace(cuts=state.cuts - 1)
                 yield f"{number} gets no reply", self._failed(cut, number), None
@@ -371,13 +371,17 @@ class Model:
         if step is RefreshStep.REPORT_LOST:
             reported = _idle(state, number)
             return f"{number} reports the token as lost", reported._replace(row=row._replace(lost=True)), None
-        held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
+        leased = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
         if not saved(state, row.token) and saved(state, row.token, living=False):
             state = state._replace(blind=row.token)
         claimed = machine._replace(
             phase=Phase.CLAIMED, token=row.token, open_before=row.intent, seen=Row(), step=RefreshStep.WAIT
         )
-        return f"{number} claims", _with_machine(state._replace(row=held._replace(intent=True)), number, claimed), None
+        return (
+            f"{number} claims",
+            _with_machine(state._replace(row=leased._replace(intent=True)), number, claimed),
+            None,
+        )
 
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         """Commit only if version and owner of the row are still the same.
@@ -398,8 +402,8 @@ class Model:
             committed = machine._replace(phase=Phase.COMMITTED, memory=row.token + 1)
             yield f"{number} commits", _with_machine(state._replace(row=done), number, committed), None
         elif row.lease is not LeaseState.HELD and machine.reconciling is not Reconciling.TO_DO:
-            held = Row(row.token, True, number, Process.CURRENT, LeaseState.HELD, row.lost)
-            yield f"{number} claims to commit", state._replace(row=held), None
+            leased = Row(row.token, True, number, Process.CURRENT, LeaseState.HELD, row.lost)
+            yield f"{number} claims to commit", state._replace(row=leased), None
 
     def _parent(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         machine, row = state.machines[number], state.row
@@ -441,9 +445,9 @@ class Model:
         over = _hung_up(state, number)
         if machine.phase is not Phase.WAITING:
             return over
-        held = _holds(state, number)
+        has_lease = _holds(state, number)
         over = _idle(over, number)
-        return over._replace(row=Row(row.token, row.intent, lost=row.lost)) if held else over
+        return over._replace(row=Row(row.token, row.intent, lost=row.lost)) if has_lease else over
 
     @staticmethod
     def _time(state: State) -> Iterator[tuple[str, State, Sent | None]]:

@@ -54,9 +54,9 @@ def test_a_limit_is_reached_by_count_and_duration_together(status: int) -> None:
 
 @pytest.mark.parametrize("status", API_ENDED)
 def test_api_refusals_degrade_a_connection_before_they_end_it(status: int) -> None:
-    doubt, end = API_DEGRADED[status], API_ENDED[status]
-    assert api_verdict(status, doubt.count - 1, end.over, 2) is None
-    assert api_verdict(status, doubt.count, doubt.over, 1) is False
+    degraded, end = API_DEGRADED[status], API_ENDED[status]
+    assert api_verdict(status, degraded.count - 1, end.over, 2) is None
+    assert api_verdict(status, degraded.count, degraded.over, 1) is False
     assert api_verdict(status, end.count, end.over, 2) is True
 
 
@@ -90,19 +90,19 @@ def test_a_403_on_only_one_path_never_ends_a_connection() -> None:
 
 def test_outage_resets_the_count_and_never_shortens_the_wait() -> None:
     unknown, outage = TokenUnavailable("no", refused_with=400), TokenUnavailable("down")
-    noted: RefreshFailure | None = None
+    failure: RefreshFailure | None = None
     for _ in range(4):
-        noted = backoff.refresh_failure(unknown, noted, NOW, since=NOW - timedelta(days=1))
-    assert noted is not None
-    assert (noted.attempts, noted.final) == (4, False)
-    between = backoff.refresh_failure(outage, noted, NOW, since=NOW - timedelta(days=1))
+        failure = backoff.refresh_failure(unknown, failure, NOW, since=NOW - timedelta(days=1))
+    assert failure is not None
+    assert (failure.attempts, failure.final) == (4, False)
+    between = backoff.refresh_failure(outage, failure, NOW, since=NOW - timedelta(days=1))
     assert (between.attempts, between.final) == (1, False)
     after = backoff.refresh_failure(unknown, between, NOW, since=NOW - timedelta(days=1))
     assert (after.attempts, after.final) == (1, False)
-    assert noted.retry_at is not None
+    assert failure.retry_at is not None
     assert between.retry_at is not None
     assert after.retry_at is not None
-    assert noted.retry_at <= between.retry_at <= after.retry_at
+    assert failure.retry_at <= between.retry_at <= after.retry_at
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -150,7 +150,7 @@ async def test_outage_never_becomes_needs_reauth(
 def test_refusal_without_a_reason_after_a_lost_reply_is_rotation_lost() -> None:
     unknown = TokenUnavailable("no", refused_with=400)
     before = RefreshFailure(backoff.REFUSED, "no", False, NOW, 4, NOW)
-    noted = backoff.refresh_failure(
+    failure = backoff.refresh_failure(
         unknown, before, NOW, lost_at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
     )
-    assert (noted.code, noted.final, noted.retry_at) == (backoff.ROTATION_LOST, True, None)
+    assert (failure.code, failure.final, failure.retry_at) == (backoff.ROTATION_LOST, True, None)

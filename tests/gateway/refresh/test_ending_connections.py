@@ -72,8 +72,8 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     await asyncio.gather(first.once(), second.once())
     await asyncio.gather(second.once(), first.once())
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
-    shown = await event_gateway.json("GET", WHY, expect=424)
-    history = shown["error"]["payload"]["connection"]["history"]
+    body = await event_gateway.json("GET", WHY, expect=424)
+    history = body["error"]["payload"]["connection"]["history"]
     assert [(change["state"], change["reason"]) for change in history] == [
         ("active", "authorized"),
         ("needs_reauth", "no_refresh_token"),
@@ -193,12 +193,12 @@ LASTING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("mode", LASTING)
 def test_connection_refreshed_from_stored_inputs_is_not_ended(mode: str) -> None:
-    held, more = LASTING[mode]
+    credential, more = LASTING[mode]
     now = clock.now()
     entry = tracker_entry("https://far.test", auth_mode=mode, **more)
     provider = Provider.model_validate({**entry, "name": "tracker"})
     ends = (now - timedelta(hours=1)).isoformat()
-    life = lifespan(provider, {**held, "expires_at": ends}, key="k", granted_at=now, refreshed_at=now)
+    life = lifespan(provider, {**credential, "expires_at": ends}, key="k", granted_at=now, refreshed_at=now)
     assert life == Lifespan(settled=True)
 
 
@@ -206,8 +206,8 @@ def test_token_exchanged_for_itself_is_kept_alive_and_ends_when_it_expires() -> 
     now, hour = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)
     entry = tracker_entry("https://far.test", refresh={"by_access_token": True})
     provider = Provider.model_validate({**entry, "name": "tracker"})
-    held = {"type": "OAUTH2", "access_token": "a", "expires_at": (now + hour).isoformat()}
-    life = lifespan(provider, held, key="k", granted_at=now, refreshed_at=now)
+    credential = {"type": "OAUTH2", "access_token": "a", "expires_at": (now + hour).isoformat()}
+    life = lifespan(provider, credential, key="k", granted_at=now, refreshed_at=now)
     assert (life.dies_at, life.settled) == (now + hour, False)
     assert life.keep_alive_at is not None
     assert hour / 2 <= life.keep_alive_at - now <= hour * 3 / 4

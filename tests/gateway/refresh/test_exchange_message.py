@@ -37,8 +37,8 @@ def test_request_prints_no_secret() -> None:
     call = ProviderCall(
         "https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity
     )
-    shown = repr(Request(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
-    assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in shown]
+    text = repr(Request(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
+    assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in text]
 
 
 def test_outcome_is_decoded_completely() -> None:
@@ -51,12 +51,12 @@ def test_outcome_is_decoded_completely() -> None:
 
 
 async def test_truncated_message_ends_the_channel() -> None:
-    ours, its = socket.socketpair()
+    own_end, other_end = socket.socketpair()
     received, lost = list[dict[str, Any]](), asyncio.Event()
     channel = Channel(received.append, lost.set)
-    await channel.open(ours)
-    its.sendall(frame_message({"id": 1}) + frame_message({"id": 2})[:-1])
-    its.close()
+    await channel.open(own_end)
+    other_end.sendall(frame_message({"id": 1}) + frame_message({"id": 2})[:-1])
+    other_end.close()
     await lost.wait()
     assert (received, channel.is_open) == ([{"id": 1}], False)
     channel.send({"nobody": "reads it"})
@@ -65,14 +65,14 @@ async def test_truncated_message_ends_the_channel() -> None:
 
 def test_message_carries_open_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("open")
-    ours, its = socket.socketpair()
-    with ours, (tmp_path / "file").open() as file:
-        send_now(ours, {"id": 1, "long": "x" * 10_000}, [file.fileno()])
-        send_now(ours, {"id": 2})
-    with its:
-        message, (descriptor,) = receive_now(its)
+    own_end, other_end = socket.socketpair()
+    with own_end, (tmp_path / "file").open() as file:
+        send_now(own_end, {"id": 1, "long": "x" * 10_000}, [file.fileno()])
+        send_now(own_end, {"id": 2})
+    with other_end:
+        message, (descriptor,) = receive_now(other_end)
         with open(descriptor) as same:  # noqa: PTH123 (opens a descriptor by its number)
             assert (message["id"], same.read()) == (1, "open")
-        assert receive_now(its) == ({"id": 2}, [])
+        assert receive_now(other_end) == ({"id": 2}, [])
         with pytest.raises(EOFError):
-            receive_now(its)
+            receive_now(other_end)

@@ -179,9 +179,10 @@ def provider(**policy: Any) -> Provider:
 
 
 def test_keep_alive_of_a_mass_import_is_spread() -> None:
-    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
+    now, credential = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
     lives = [
-        lifespan(provider(**UNUSED), held, key=str(number), granted_at=now, refreshed_at=now) for number in range(1000)
+        lifespan(provider(**UNUSED), credential, key=str(number), granted_at=now, refreshed_at=now)
+        for number in range(1000)
     ]
     days = sorted((life.keep_alive_at - now) / timedelta(days=1) for life in lives if life.keep_alive_at)
     assert len(days) == 1000
@@ -191,8 +192,10 @@ def test_keep_alive_of_a_mass_import_is_spread() -> None:
 
 
 def test_fixed_expiry_is_shown_and_causes_no_refreshes() -> None:
-    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
-    life = lifespan(provider(rotating=False, expires_after_days=7), held, key="k", granted_at=now, refreshed_at=now)
+    now, credential = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
+    life = lifespan(
+        provider(rotating=False, expires_after_days=7), credential, key="k", granted_at=now, refreshed_at=now
+    )
     assert (life.dies_at, life.keep_alive_at) == (now + timedelta(days=7), None)
 
 

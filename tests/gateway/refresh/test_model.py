@@ -120,8 +120,8 @@ def journal_not_read_after_the_report(facts: Facts, step: RefreshStep) -> Refres
 
 
 def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: RefreshStep) -> RefreshStep:
-    gone = facts.intent and facts.lease is LeaseState.RUN_OUT and facts.holder is Holder.ELSEWHERE
-    return RefreshStep.SEND_AGAIN if gone else step
+    is_dead = facts.intent and facts.lease is LeaseState.RUN_OUT and facts.holder is Holder.ELSEWHERE
+    return RefreshStep.SEND_AGAIN if is_dead else step
 
 
 def held_by_another_machine(facts: Facts) -> bool:

@@ -99,16 +99,18 @@ async def refreshed(running: RunningGateway, tracker: Tracker, number: int, besi
 
 
 async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connection, number: int) -> None:
-    held = running.runtime.store.open(row.credential)
-    assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
+    credential = running.runtime.store.open(row.credential)
+    assert (credential["access_token"], credential["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
     tracker.grants[0].access_tokens.add(f"new-{number}")
     tracker.response = None
     async with running.call_proxy("c1") as response:
         assert response.status == 200, await response.text()
-    shown = await running.http.get(f"{running.url}/connections/c1?provider_config_key=tracker", headers=running.headers)
-    assert shown.status == 200
-    json.loads(await shown.text(), parse_constant=pytest.fail)
+    read_response = await running.http.get(
+        f"{running.url}/connections/c1?provider_config_key=tracker", headers=running.headers
+    )
+    assert read_response.status == 200
+    json.loads(await read_response.text(), parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
@@ -144,8 +146,8 @@ async def test_rotated_token_is_stored_with_any_other_members(
 ) -> None:
     beside = {name: value for name, value in beside.items() if name not in {"access_token", "refresh_token"}}
     row = await refreshed(running, tracker, number, json.dumps(beside)[1:-1])
-    held = running.runtime.store.open(row.credential)
-    assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
+    credential = running.runtime.store.open(row.credential)
+    assert (credential["access_token"], credential["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
     await running.runtime.live.open_connection(*REF)
 

@@ -83,10 +83,10 @@ async def test_nodes_wait_for_a_running_process_without_confirmation(
     await failed_over(db)
     await add_remote_process(db)
     node = await start()
-    status, shown, again = await call_c1(node)
-    assert (status, shown["error"]["code"], again) == (503, "store_unavailable", "5")
-    assert shown["error"]["payload"] == {"reason": "failover"}
-    assert "failed over" in shown["error"]["message"]
+    status, body, again = await call_c1(node)
+    assert (status, body["error"]["code"], again) == (503, "store_unavailable", "5")
+    assert body["error"]["payload"] == {"reason": "failover"}
+    assert "failed over" in body["error"]["message"]
     assert await node.json("GET", "/ready") == {"result": "ok", "failover": "reconciling"}
     assert tracker.calls["refresh_token"] == 0
     await db.execute("UPDATE processes SET timeline = (SELECT max(timeline) FROM timelines) WHERE process = 'other:1'")

@@ -84,8 +84,8 @@ class Killed:
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """Replace the token at the provider. Return the credential that the provider sent to the process."""
         response: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
-        shown = json.loads(response.body)
-        return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
+        parsed = json.loads(response.body)
+        return {"type": "OAUTH2", "access_token": parsed["access_token"], "refresh_token": parsed["refresh_token"]}
 
     async def record_reply(self, credential: dict[str, Any]) -> None:
         """Record the reply in the journal of the process."""
@@ -197,8 +197,8 @@ async def test_same_machine_sends_a_token_without_a_reply_once_more(
     killed: Killed, start: Start, tracker: Tracker
 ) -> None:
     killed.dies()
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 1)
     assert row.rotates, "the provider returned another refresh token"
 
@@ -208,9 +208,9 @@ async def test_another_machine_refuses_until_the_fence_is_over(
 ) -> None:
     other = await start("b")
     await end_lease_earlier(database, LEASE)
-    status, shown, again = await call_status(other)
-    assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
-    assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
+    status, body, again = await call_status(other)
+    assert (status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
+    assert body["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert tracker.calls["refresh_token"] == 0
@@ -226,8 +226,8 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     await end_lease_earlier(database, LEASE + FENCE)
     holder = (await row_of(other)).lease
     assert holder is not None
-    status, shown, _ = await call_status(other)
-    assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
+    status, body, _ = await call_status(other)
+    assert (status, body["error"]["payload"]["reason"]) == (424, "rotation_lost")
     story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     payload = story["error"]["payload"]["connection"]
     assert payload["diagnosis"]["causes"][0]["cause"] == "rotation_lost"
@@ -241,12 +241,12 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
     forced = await other.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     assert forced["error"]["code"] == "reconnect_needed"
     assert tracker.calls["refresh_token"] == 0
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 0
-    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
+    events = [change.reason for change in await restarted.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
@@ -265,14 +265,14 @@ async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_r
     async with asyncio.timeout(PATIENCE_S):
         while failover.outage_end(clock.now()) is None:
             await asyncio.sleep(0)
-    status, shown, again = await call_status(other)
-    assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    status, body, again = await call_status(other)
+    assert (status, body["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
     assert FENCE.total_seconds() - PATIENCE_S < int(again or 0) <= FENCE.total_seconds()
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
-    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
+    events = [change.reason for change in await restarted.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized"], "the loss was not reported"
 
 
@@ -328,20 +328,20 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
     other = await start("b")
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
-    status, shown, _ = await call_status(other)
-    assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
+    status, body, _ = await call_status(other)
+    assert (status, body["error"]["payload"]["reason"]) == (424, "rotation_lost")
     row = await row_of(other)
     assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 1)
     assert row.intent is not None, "the reply may still be found"
     assert await find_unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert (await call_status(other))[0] == 424
     assert tracker.calls["refresh_token"] == 1
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
+    events = [change.reason for change in await restarted.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
@@ -366,8 +366,8 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
         while (await row_of(other)).state is not State.NEEDS_REAUTH:
             await asyncio.sleep(0.02)
     assert tracker.calls["refresh_token"] == 1
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
@@ -436,8 +436,8 @@ async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply
     tracker.response = GONE
     monkeypatch.setattr("gateway.refresh.backoff.may_try", lambda *_: True)
     assert (await call_status(other))[0] == 424
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 2)
 
 
@@ -450,13 +450,13 @@ async def test_returning_machine_without_a_reply_does_not_send_the_refused_token
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
     assert (await call_status(other))[0] == 424
-    back = await start("a")
-    assert await find_unfinished(back.runtime.store, back.runtime.refresher, print) == []
-    assert (await call_status(back))[0] == 424
-    row = await row_of(back)
+    restarted = await start("a")
+    assert await find_unfinished(restarted.runtime.store, restarted.runtime.refresher, print) == []
+    assert (await call_status(restarted))[0] == 424
+    row = await row_of(restarted)
     assert (row.state, row.state_reason, row.lease) == (State.NEEDS_REAUTH, "rotation_lost", None)
     assert tracker.calls["refresh_token"] == 1
-    events = [change.reason for change in await back.runtime.store.history.changes_of(row.id)]
+    events = [change.reason for change in await restarted.runtime.store.history.changes_of(row.id)]
     assert events == ["authorized", "rotation_lost"]
 
 
@@ -497,8 +497,8 @@ async def test_another_machine_does_not_send_a_token_whose_exchange_is_lost(
     with monkeypatch.context() as patch:
         patch.setattr(LocalExchange, "send", lambda _self, *args, **options: lost(*args, **options))
         assert (await call_status(machine))[0] == 503
-    status, shown, _ = await call_status(other)
-    assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    status, body, _ = await call_status(other)
+    assert (status, body["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
     assert (await call_status(machine))[0] == 200
     assert (await call_status(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
@@ -522,8 +522,8 @@ async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_st
     await killed.record_reply({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
     killed.dies()
     await failed_over_without_the_claim(database)
-    back = await start("a")
-    assert (await call_status(back))[0] == 200
+    restarted = await start("a")
+    assert (await call_status(restarted))[0] == 200
     assert tracker.calls["refresh_token"] == 1
 
 
@@ -534,8 +534,8 @@ async def test_journalled_reply_is_used_after_a_failover_lost_the_intent(
     await killed.record_reply(killed.rotated(tracker))
     killed.dies()
     await failed_over_without_the_claim(database)
-    back = await start("a")
-    row = await settled(back, tracker)
+    restarted = await start("a")
+    row = await settled(restarted, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
-    assert (await call_status(back))[0] == 200
+    assert (await call_status(restarted))[0] == 200
     assert not tracker.grants[0].revoked

@@ -53,8 +53,8 @@ async def test_clock_that_differs_from_token_endpoints_is_logged_once(
     with capture_logs() as logged:
         for item in ids:
             before = clock.now()
-            shown = await running.json("GET", f"/connections/{item}?provider_config_key=tracker")
-    expires_at = datetime.fromisoformat(shown["credentials"]["expires_at"])
+            connection = await running.json("GET", f"/connections/{item}?provider_config_key=tracker")
+    expires_at = datetime.fromisoformat(connection["credentials"]["expires_at"])
     assert (expires_at - before).total_seconds() == pytest.approx(tracker.ttl_s, abs=PATIENCE_S)
     assert tracker.calls["refresh_token"] == 4
     (line,) = [event for event in logged if event["event"] == "clock_differs_from_providers"]
@@ -119,8 +119,8 @@ async def test_recreated_connection_keeps_its_own_credential(
     async with asyncio.timeout(PATIENCE_S):
         while running.runtime.refresher.under_way(_ref()):
             await asyncio.sleep(0)
-    shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert shown["credentials"]["access_token"] == again["access_token"]
+    connection = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert connection["credentials"]["access_token"] == again["access_token"]
 
 
 @pytest.fixture
@@ -183,8 +183,8 @@ async def test_valid_token_is_used_whatever_error_its_refresh_raises(
     advance_clock(3600 - left_s)
     assert (await call(running))["token"] == "Bearer access-1"
     if isinstance(fault, InvalidRequest):
-        shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-        assert shown["credentials"]["access_token"] == "access-1"
+        connection = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+        assert connection["credentials"]["access_token"] == "access-1"
 
 
 async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
@@ -209,12 +209,12 @@ async def test_disconnect_of_a_client_does_not_stop_the_refresh(
     await running.import_connection(tracker.grant())
     advance_clock(3601)
     tracker.hold.clear()
-    leaving = asyncio.create_task(call(running))
+    disconnecting = asyncio.create_task(call(running))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["refresh_token"] == 0:
             await asyncio.sleep(0)
-    leaving.cancel()
-    await asyncio.gather(leaving, return_exceptions=True)
+    disconnecting.cancel()
+    await asyncio.gather(disconnecting, return_exceptions=True)
     tracker.hold.set()
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1

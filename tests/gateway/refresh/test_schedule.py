@@ -25,11 +25,11 @@ HELD = Connection(
 
 def margin(lifetime_s: float, uid: str = "u", **entry: object) -> float:
     """Return how many seconds before the token's expiry the refresh begins."""
-    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime_s))
-    due = refresh_from(held, provider(**entry))
+    connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime_s))
+    due = refresh_from(connection, provider(**entry))
     assert due is not None
-    assert held.expires_at is not None
-    return (held.expires_at - due).total_seconds()
+    assert connection.expires_at is not None
+    return (connection.expires_at - due).total_seconds()
 
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
@@ -42,11 +42,11 @@ def test_refresh_window_is_a_tenth_of_the_lifetime_between_2_s_and_5_minutes_wit
 
 @given(st.floats(3, 1e8), st.text(max_size=8))
 def test_call_waits_for_the_refresh_in_the_last_second(lifetime: float, uid: str) -> None:
-    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
-    last = last_from(held, provider())
+    connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
+    last = last_from(connection, provider())
     assert last is not None
-    assert held.expires_at is not None
-    assert held.expires_at - last >= min(timedelta(seconds=1), timedelta(seconds=lifetime * 0.3 - 1e-4))
+    assert connection.expires_at is not None
+    assert connection.expires_at - last >= min(timedelta(seconds=1), timedelta(seconds=lifetime * 0.3 - 1e-4))
     assert last - NOW >= timedelta(seconds=lifetime / 2)
 
 
@@ -68,20 +68,20 @@ def test_token_without_expiry_has_no_window() -> None:
 
 @given(st.floats(0.001, 1e8), st.text(max_size=8))
 def test_last_stretch_is_in_the_window_and_lasts_about_a_second_at_most(lifetime: float, uid: str) -> None:
-    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
-    last, due = last_from(held, provider()), refresh_from(held, provider())
+    connection = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
+    last, due = last_from(connection, provider()), refresh_from(connection, provider())
     assert last is not None
     assert due is not None
-    assert held.expires_at is not None
-    assert due <= last <= held.expires_at
-    assert held.expires_at - last <= timedelta(seconds=1.1)
+    assert connection.expires_at is not None
+    assert due <= last <= connection.expires_at
+    assert connection.expires_at - last <= timedelta(seconds=1.1)
 
 
 def test_credential_is_checked_at_each_phase() -> None:
-    held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
+    connection = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
 
     def seconds_left_at(at_s: float) -> float:
-        return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), max_s=60)
+        return seconds_left(connection, provider(), NOW + timedelta(seconds=at_s), max_s=60)
 
     assert seconds_left_at(0) == 3600 - margin(3600)
     assert seconds_left_at(3600 - 200) == 198.9

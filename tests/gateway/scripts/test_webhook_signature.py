@@ -195,15 +195,18 @@ def test_a_signature_by_a_private_key_is_verified_with_its_public_key() -> None:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    said = AT.encode() + BODY
+    signed_text = AT.encode() + BODY
     discord = ed25519.Ed25519PrivateKey.generate()
     public = Secret(discord.public_key().public_bytes_raw().hex())
-    headers = {"x-signature-timestamp": AT, "x-signature-ed25519": discord.sign(said).hex()}
+    headers = {"x-signature-timestamp": AT, "x-signature-ed25519": discord.sign(signed_text).hex()}
     assert verify_signature(incoming(headers), signature_of("discord"), [public])
     grid = ec.generate_private_key(ec.SECP256R1())
     spki = grid.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     field = "x-twilio-email-event-webhook"
-    signed: dict[str, Any] = {f"{field}-timestamp": AT, f"{field}-signature": b64(grid.sign(said, ec.ECDSA(SHA256())))}
+    signed: dict[str, Any] = {
+        f"{field}-timestamp": AT,
+        f"{field}-signature": b64(grid.sign(signed_text, ec.ECDSA(SHA256()))),
+    }
     assert verify_signature(incoming(signed), signature_of("sendgrid"), [Secret(b64(spki))])
     for how, key, right in (
         (signature_of("discord"), public, headers),
@@ -224,8 +227,8 @@ def test_shared_token_must_be_equal() -> None:
 
 def test_form_is_signed_after_the_webhook_url() -> None:
     body = b"To=%2B15550001&From=%2B15550002&Body=hi"
-    said = f"{URL}BodyhiFrom+15550002To+15550001".encode()
-    headers = {"x-twilio-signature": b64(mac(said, "sha1"))}
+    signed_text = f"{URL}BodyhiFrom+15550002To+15550001".encode()
+    headers = {"x-twilio-signature": b64(mac(signed_text, "sha1"))}
     assert verify_signature(incoming(headers, body), signature_of("twilio"), [Secret(KEY)])
 
 

@@ -56,13 +56,13 @@ USUAL = ("Content-Type: application/json", "Accept: application/json", "MCP-Prot
 
 
 def head(*lines: str, path: str = "/mcp", key: str = KEY, method: str = "POST", version: str = "HTTP/1.1") -> str:
-    said = (
+    head_lines = (
         f"{method} {path} {version}",
         "Host: gateway.example:1",
         f"Authorization: Bearer {key}" if key else "",
         *lines,
     )
-    return "\r\n".join(line for line in said if line)
+    return "\r\n".join(line for line in head_lines if line)
 
 
 def whole_message(body: bytes, *lines: str, **options: str) -> bytes:
@@ -223,13 +223,13 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
 
 async def message_sender(gateway: AgentGateway) -> MessageSender:
     made = []
-    for wish in (
+    for options in (
         {"limits": {"rules": list(RULES), **RATE}},
         {"kind": "capability", "limits": {"rules": list(RULES)}},
         {"scopes": ["environment:connections:list"]},
     ):
-        limits = {"connections": ["acme/c1"], **wish.pop("limits", {})}  # type: ignore[dict-item]
-        body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
+        limits = {"connections": ["acme/c1"], **options.pop("limits", {})}  # type: ignore[dict-item]
+        body = {"display_name": f"agent {len(made)}", "limits": limits, **options}
         key = await gateway.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
     sender = MessageSender(gateway, *made)
@@ -335,8 +335,8 @@ async def test_remembered_heads_never_mix_values_of_different_messages(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    for way in (fast, chain):
-        way.gateway.provider.responding = received_fields
+    for sender in (fast, chain):
+        sender.gateway.provider.responding = received_fields
     heads, of_calls = fast.gateway.running.fast_path.mcp_fast_path.heads, fast.gateway.running.fast_path.call_heads
     heads.forget()
     of_calls.forget()
@@ -404,17 +404,17 @@ async def test_a_tracestate_in_a_body_cannot_forward_the_key(
 
 async def used_key(fast: MessageSender) -> str:
     """Make calls with a new key, so that the key and the heads of its messages are in memory. Return the key's path."""
-    made = await fast.gateway.running.json(
+    minted = await fast.gateway.running.json(
         "POST",
         "/environment/api-keys",
         json={"display_name": "brief", "limits": {"connections": ["acme/c1"], "rules": list(RULES)}},
         expect=200,
     )
-    fast.names = {KEY: made["data"]["secret"]}
+    fast.names = {KEY: minted["data"]["secret"]}
     for _ in range(4):
         (found,) = await fast.responses(fast.with_keys(whole_message(CALL)))
         assert found.startswith(b"HTTP/1.1 200 ")
-    return f"/environment/api-keys/{made['data']['id']}"
+    return f"/environment/api-keys/{minted['data']['id']}"
 
 
 async def begin_incomplete(
@@ -482,13 +482,13 @@ async def test_an_exceeded_rate_is_refused_as_by_the_middleware_chain(
     fast: MessageSender, chain: MessageSender
 ) -> None:
     seen = []
-    for way in (fast, chain):
-        key = await way.gateway.key(*RULES, limits={"rate": 3})
-        way.names = {KEY: key}
+    for sender in (fast, chain):
+        key = await sender.gateway.key(*RULES, limits={"rate": 3})
+        sender.names = {KEY: key}
         seen.append(
-            [await way.seen(whole_message(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)]
+            [await sender.seen(whole_message(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)]
         )
-    masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(item) for item in way] for way in seen])))
+    masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(item) for item in sender] for sender in seen])))
     assert re.sub(r"in \d+ s|Retry-After: \d+", "", str(masked[0])) == re.sub(
         r"in \d+ s|Retry-After: \d+", "", str(masked[1])
     )
@@ -617,12 +617,12 @@ async def test_a_message_creates_no_garbage_cycles(fast: MessageSender, monkeypa
 
 async def test_disconnect_of_an_agent_within_its_message_is_recorded(fast: MessageSender, chain: MessageSender) -> None:
     seen = []
-    for way in (fast, chain):
+    for sender in (fast, chain):
         # the middleware chain asks for the body after it has found the key
-        expects = () if way is fast else ("Expect: 100-continue",)
-        data = way.with_keys(whole_message(CALL, *expects))
+        expects = () if sender is fast else ("Expect: 100-continue",)
+        data = sender.with_keys(whole_message(CALL, *expects))
         async with asyncio.timeout(PATIENCE_S):
-            if way is fast:
+            if sender is fast:
                 _, writer = await begin_incomplete(fast, data, data[-10:])
             else:
                 reader, writer = await chain.open()
@@ -630,11 +630,11 @@ async def test_disconnect_of_an_agent_within_its_message_is_recorded(fast: Messa
                 writer.write(data[:head_end])
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
                 writer.write(data[head_end:-10])
-            way.noted.clear()
+            sender.noted.clear()
             writer.close()
-            while not way.noted:
+            while not sender.noted:
                 await asyncio.sleep(0.01)
-        seen.append([(record.path, record.status, record.error_code, record.key_id) for record in way.noted])
+        seen.append([(record.path, record.status, record.error_code, record.key_id) for record in sender.noted])
     assert seen[0] == seen[1]
     assert seen[0][0][:3] == ("/mcp", 499, "client_left")
 

@@ -332,7 +332,7 @@ async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None
 
 
 async def test_disconnect_of_the_caller_frees_the_provider(tmp_path: Path) -> None:
-    left, began = asyncio.Event(), asyncio.Event()
+    disconnected, began = asyncio.Event(), asyncio.Event()
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -342,7 +342,7 @@ async def test_disconnect_of_the_caller_frees_the_provider(tmp_path: Path) -> No
                 continue
             began.set()
             assert await reader.read() == b""
-            left.set()
+            disconnected.set()
             return
 
     async with raw_provider(endless) as provider, before(provider, tmp_path) as running:
@@ -353,7 +353,7 @@ async def test_disconnect_of_the_caller_frees_the_provider(tmp_path: Path) -> No
             await client.send(get())
             await began.wait()
         async with asyncio.timeout(PATIENCE_S):
-            await left.wait()
+            await disconnected.wait()
         assert [(note.status, note.error_code) for note in notes] == [(499, "client_left")]
         assert running.fast_path.taken == 1
 
@@ -455,8 +455,8 @@ async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeyp
             await client.send(get())
             await silent.wait()
             server = running.runner.server  # type: ignore[union-attr]
-            (held,) = [connection for connection in server.connections if connection.on_fast_path]  # type: ignore[union-attr]
-            held.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
+            (client_connection,) = [connection for connection in server.connections if connection.on_fast_path]  # type: ignore[union-attr]
+            client_connection.enforce_time_limits(asyncio.get_running_loop().time() + 61.0, begun_by=0.0)
             result = await client.response()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw

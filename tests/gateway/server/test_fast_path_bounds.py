@@ -52,7 +52,9 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
 
             await client.send(get(b"/proxy/first"))
             await asked.wait()
-            (connection,) = [held for held in connections(running) if held.on_fast_path]
+            (connection,) = [
+                client_connection for client_connection in connections(running) if client_connection.on_fast_path
+            ]
             sending = asyncio.create_task(send_on())
             async with asyncio.timeout(PATIENCE_S):
                 while connection.transport.is_reading():  # type: ignore[union-attr]
@@ -93,7 +95,9 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
         async with dial(port_of(running)) as client:
             await client.send(get())
             assert b" 200 " in await client.head()
-            (connection,) = [held for held in connections(running) if held.on_fast_path]
+            (connection,) = [
+                client_connection for client_connection in connections(running) if client_connection.on_fast_path
+            ]
             connection.enforce_time_limits(our_clock.monotonic() + 30, begun_by=0.0)
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"

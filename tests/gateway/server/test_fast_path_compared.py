@@ -129,19 +129,19 @@ class ComparedGateway:
             try:
                 response = await client.response(sent.method)
             except (asyncio.IncompleteReadError, ConnectionError) as fault:
-                shown: tuple[Any, ...] = (type(fault),)
+                result: tuple[Any, ...] = (type(fault),)
             else:
                 ours = response.code != ""
                 skipped = (b"content-length:", *(() if sent.kept else (b"connection:",))) if ours else ()
                 lines = re.sub(VARIES, b"", response.head.raw).lower().split(b"\r\n")
                 body = re.sub(rb"127\.0\.0\.1:[0-9]+", b"provider", response.body.data)
-                shown = (sorted(line for line in lines if not line.startswith(skipped or b"\0")), body, response.end)
+                result = (sorted(line for line in lines if not line.startswith(skipped or b"\0")), body, response.end)
             while not self.records:
                 await asyncio.sleep(0)
-        noted = [
+        records = [
             (record.method, record.path, record.status, record.bytes_in, record.error_code) for record in self.records
         ]
-        return shown, self.arrived.copy(), noted
+        return result, self.arrived.copy(), records
 
 
 @asynccontextmanager
@@ -291,7 +291,7 @@ async def test_a_disconnect_is_recorded_once_and_all_resources_are_released(tmp_
             folder = tmp_path / str(n)
             folder.mkdir()
             records: list[ExchangeRecord] = []
-            async with raw_provider(PROVIDERS[provider]) as behind, before(behind, folder) as running:
+            async with raw_provider(PROVIDERS[provider]) as following, before(following, folder) as running:
                 await warm(running)
                 with recording_calls(running, records):
                     async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):

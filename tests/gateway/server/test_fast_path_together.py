@@ -70,8 +70,8 @@ async def test_a_connection_closed_in_the_same_loop_turn_gets_its_response_first
 ) -> None:
     async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await queued_response(batching_gateway)
-        held.force_close()
+        queued = await queued_response(batching_gateway)
+        queued.force_close()
         assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
@@ -81,9 +81,9 @@ async def test_a_caller_who_closes_its_side_in_the_same_loop_turn_gets_the_respo
 ) -> None:
     async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await queued_response(batching_gateway)
-        held.eof_received()
-        held.transport.close()  # type: ignore[union-attr]  # as it does by itself then
+        queued = await queued_response(batching_gateway)
+        queued.eof_received()
+        queued.transport.close()  # type: ignore[union-attr]  # as it does by itself then
         assert (await client.response()).body.data == b"/a"
         assert await client.rest() == b""
 
@@ -93,8 +93,8 @@ async def test_a_request_in_the_same_iteration_comes_after_the_response_was_sent
 ) -> None:
     async with dial(port_of(batching_gateway)) as client:
         await client.send(get(b"/proxy/a"))
-        held = await queued_response(batching_gateway)
-        held.data_received(get(b"/proxy/b"))
-        assert held._queued == b""
+        queued = await queued_response(batching_gateway)
+        queued.data_received(get(b"/proxy/b"))
+        assert queued._queued == b""
         assert [(await client.response()).body.data for _ in range(2)] == [b"/a", b"/b"]
     assert batching_gateway.fast_path.taken == 2

@@ -39,9 +39,9 @@ async def test_a_call_with_a_fresh_token_executes_no_sql_statement(
     for _ in range(20):
         async with running.call_proxy("c1") as response:
             assert response.status == 200
-    behind = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_call_log"}
-    behind |= {"deliver_events", "keep_events"}
-    assert [sql for sql, task in statements if task not in behind] == []
+    following = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_call_log"}
+    following |= {"deliver_events", "keep_events"}
+    assert [sql for sql, task in statements if task not in following] == []
 
 
 @pytest.fixture

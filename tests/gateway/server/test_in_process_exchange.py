@@ -136,8 +136,8 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
     async with agent_gateway(folder, fast_path=fast_path) as gateway:
         key = await gateway.key(*RULES)
         before = await on_fast_path(gateway, key) if fast_path else 0
-        noted: list[ExchangeRecord] = []
-        gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+        records: list[ExchangeRecord] = []
+        gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]
         gateway.provider.responding = responding
         results = [
             await gateway.call(key, "get_issue", {"issue": "A-1"}),
@@ -146,7 +146,7 @@ async def results_and_records(folder: Path, responding: Responding, *, fast_path
         taken = gateway.running.fast_path.taken - before if fast_path else 0
         return (
             list(map(without_variable_parts, results)),
-            [as_noted(record) for record in noted],
+            [as_noted(record) for record in records],
             gateway.provider.calls,
         ), taken
 
@@ -176,16 +176,16 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
 
 async def test_it_is_recorded_as_one_call_with_the_request_id(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
-    noted: list[ExchangeRecord] = []
-    gateway.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
+    records: list[ExchangeRecord] = []
+    gateway.running.runtime.call_queue.record = records.append  # type: ignore[method-assign]
     for _ in range(5):  # a late change notification can send a call to the middleware chain
         taken = await on_fast_path(gateway, key)
-        noted.clear()
+        records.clear()
         await gateway.call(key, "get_issue", {"issue": "A-1"})
         if gateway.running.fast_path.taken > taken:
             break
     assert gateway.running.fast_path.taken == taken + 1
-    inner, outer = noted
+    inner, outer = records
     assert (inner.path, outer.path) == ("/issue/A-1", "/mcp")
     assert inner.request_id == outer.request_id
 
@@ -249,7 +249,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
     """The provider returned 401. The middleware chain would refresh and send again, but the agent has disconnected."""
     key = await gateway.key(*RULES)
     await on_fast_path(gateway, key)
-    noted: list[ExchangeRecord] = []
+    records: list[ExchangeRecord] = []
     closed: list[ProviderResponse] = []
     calling: asyncio.Task[Any]
     continue_in_chain, close = InProcessClient.continue_in_chain, ProviderResponse.close
@@ -264,7 +264,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
 
     async def nothing(_: int) -> None: ...
 
-    monkeypatch.setattr(gateway.running.runtime.call_queue, "record", noted.append)
+    monkeypatch.setattr(gateway.running.runtime.call_queue, "record", records.append)
     monkeypatch.setattr(InProcessClient, "continue_in_chain", leaving)
     monkeypatch.setattr(ProviderResponse, "close", closing)
     gateway.provider.responding = unauthorized_response
@@ -290,5 +290,7 @@ async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_record
         while (ended := await begin_call()) == [None]:
             await asyncio.sleep(0)  # None: no idle connection to the provider is free yet
     assert isinstance(ended[0], asyncio.CancelledError)
-    assert [(record.path, record.status, record.error_code) for record in noted] == [("/issue/A-1", 499, "client_left")]
+    assert [(record.path, record.status, record.error_code) for record in records] == [
+        ("/issue/A-1", 499, "client_left")
+    ]
     assert len(closed) == 1

@@ -342,8 +342,8 @@ def test_outgoing_forms_are_bounded() -> None:
         replaced = frozenset({f"x-{number}"})
         assert found.known.defaults(replaced, placement, has_body=False) == b"X-Number: %d\r\n" % number
         assert found.known.passing(replaced, ()) == b"Accept: */*\r\n"
-    held = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
-    assert 0 < max(held) <= known_heads.MAX_FORMS
+    sizes = [len(value) for value in gc.get_referents(found.known) if isinstance(value, dict)]
+    assert 0 < max(sizes) <= known_heads.MAX_FORMS
 
 
 # ── Messages to the MCP endpoint.

@@ -177,7 +177,7 @@ def test_values_of_unknown_callers_do_not_fill_the_memory() -> None:
     reader = LineReader()
     for n in range(500):
         assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (100 + n, b",429" * 3500)) is not None
-    remembered = [part for said in reader._options for part in said if isinstance(part, bytes)]
+    remembered = [part for parts in reader._options for part in parts if isinstance(part, bytes)]
     assert sum(map(len, remembered)) <= MAX_OPTION_BYTES
 
 

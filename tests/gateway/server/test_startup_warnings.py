@@ -103,8 +103,8 @@ def test_metrics_open_to_the_network_cause_a_warning_unless_configured(tmp_path:
     assert (
         warnings_of(config, "metrics_open_to_network", "127.0.0.1") == []
     )  # even if a service manager opened the socket
-    said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
-    assert warnings_of(said, "metrics_open_to_network", "0.0.0.0") == []
+    configured = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
+    assert warnings_of(configured, "metrics_open_to_network", "0.0.0.0") == []
 
 
 def test_the_metrics_listen_on_admin_host_or_else_on_host(tmp_path: Path) -> None:

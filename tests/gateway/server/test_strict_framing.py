@@ -9,23 +9,23 @@ CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"
 
 
 def feed_pieces(body: RequestBodyFraming, pieces: list[bytes]) -> tuple[bytes, bytes]:
-    out = behind = b""
+    out = following = b""
     for piece in pieces:
         if body.ended:
-            behind += piece
+            following += piece
             continue
         sent, rest = body.feed(piece)
-        out, behind = out + sent, behind + rest
-    return out, behind
+        out, following = out + sent, following + rest
+    return out, following
 
 
 @pytest.mark.parametrize("at", range(1, len(CHUNKED) + 3))
 def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
     data = CHUNKED + b"GET"
     body = RequestBodyFraming(None)
-    out, behind = feed_pieces(body, [data[:at], data[at:]])
+    out, following = feed_pieces(body, [data[:at], data[at:]])
     result = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
-    assert (result, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
+    assert (result, following, body.ended, body.received) == (b"hello!", b"GET", True, 6)
     assert out.endswith(b"\r\n0\r\n\r\n")
 
 

@@ -71,5 +71,5 @@ async def store(open_test_store: StoreOpener, backend: str, path: Path) -> Store
 
 
 def new(ref: ConnectionRef = REF, **fields: Any) -> NewConnection:
-    given = {"provider": "jira", "credential": {"type": "API_KEY", "apiKey": "k"}, "expires_at": None}
-    return NewConnection(ref=ref, **(given | fields))
+    defaults = {"provider": "jira", "credential": {"type": "API_KEY", "apiKey": "k"}, "expires_at": None}
+    return NewConnection(ref=ref, **(defaults | fields))

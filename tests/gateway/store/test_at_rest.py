@@ -100,10 +100,10 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(
 async def test_a_lease_of_a_killed_process_expires(open_test_store: StoreOpener) -> None:
     from datetime import timedelta
 
-    ttl, gone = timedelta(seconds=30), -timedelta(seconds=1)
+    ttl, expired = timedelta(seconds=30), -timedelta(seconds=1)
     killed, survivor = await open_test_store(), await open_test_store()
     await killed.connections.put(new(), now=NOW)
     assert await killed.refreshes.lease_refresh(REF, owner="killed", ttl=ttl)
     assert not await survivor.refreshes.lease_refresh(REF, owner="survivor", ttl=ttl)
-    assert await killed.refreshes.extend_lease(REF, owner="killed", ttl=gone)
+    assert await killed.refreshes.extend_lease(REF, owner="killed", ttl=expired)
     assert await survivor.refreshes.lease_refresh(REF, owner="survivor", ttl=ttl)

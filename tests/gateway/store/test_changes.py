@@ -24,20 +24,20 @@ async def wait_for_change(store: Store) -> None:
 
 
 async def test_every_change_that_others_must_see_is_reported(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    at = await there.changes.log_end()
+    this_node, other_node = await open_test_store(), await open_test_store()
+    at = await other_node.changes.log_end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
-    held, leases = here.connections, here.refreshes
+    connections, leases = this_node.connections, this_node.refreshes
 
     async def ref_is_reported() -> bool:
         nonlocal at
-        at, refs = await there.changes.since(at)
+        at, refs = await other_node.changes.since(at)
         return list(refs) == [REF]
 
-    await held.put(new(), now=NOW)
+    await connections.put(new(), now=NOW)
     assert await ref_is_reported()
     await leases.lease_refresh(REF, owner="a", ttl=TTL)
-    await held.touch_fetched(REF, now=NOW)
+    await connections.touch_fetched(REF, now=NOW)
     assert not await ref_is_reported()
     await leases.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
     assert await ref_is_reported()
@@ -46,9 +46,9 @@ async def test_every_change_that_others_must_see_is_reported(open_test_store: St
     assert await ref_is_reported()
     assert await leases.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
     assert not await ref_is_reported()
-    await held.delete(REF, now=NOW)
+    await connections.delete(REF, now=NOW)
     assert await ref_is_reported()
-    await held.delete(REF, now=NOW)
+    await connections.delete(REF, now=NOW)
     assert not await ref_is_reported()
 
 
@@ -61,21 +61,21 @@ async def test_a_connection_that_changed_often_is_named_once(store: Store) -> No
 
 
 async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    row, _ = await here.connections.put(new(), now=NOW)
-    at = await here.changes.log_end()
-    await here.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
-    saved = await here.refreshes.save_refreshed(
+    this_node, other_node = await open_test_store(), await open_test_store()
+    row, _ = await this_node.connections.put(new(), now=NOW)
+    at = await this_node.changes.log_end()
+    await this_node.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    saved = await this_node.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=row
     )
     assert saved is not None
-    assert (await here.changes.since(at))[1] == {REF: saved.mark}
-    assert (await there.changes.since(at))[1] == {REF: None}
-    await there.connections.put(new(), now=NOW)
-    last, response = await here.changes.since(at)
+    assert (await this_node.changes.since(at))[1] == {REF: saved.mark}
+    assert (await other_node.changes.since(at))[1] == {REF: None}
+    await other_node.connections.put(new(), now=NOW)
+    last, response = await this_node.changes.since(at)
     assert response == {REF: None}, "another node has changed the row since"
-    assert await here.changes.since(last) == (last, {})
-    assert len(here.refreshes._own) == 0, "the node's own marks are forgotten once the change log was read"
+    assert await this_node.changes.since(last) == (last, {})
+    assert len(this_node.refreshes._own) == 0, "the node's own marks are forgotten once the change log was read"
 
 
 async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
@@ -139,23 +139,23 @@ def test_own_changes_are_bounded_without_a_reader() -> None:
 
 
 async def test_the_version_changes_when_anyone_commits_and_not_otherwise(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    before = await there.changes.version()
-    await there.connections.get(REF)
-    assert await there.changes.version() == before
-    await here.connections.put(new(), now=NOW)
-    after = await there.changes.version()
+    this_node, other_node = await open_test_store(), await open_test_store()
+    before = await other_node.changes.version()
+    await other_node.connections.get(REF)
+    assert await other_node.changes.version() == before
+    await this_node.connections.put(new(), now=NOW)
+    after = await other_node.changes.version()
     assert after != before
-    assert await there.changes.version() == after
-    await there.connections.put(new(), now=NOW)
-    assert await there.changes.version() != after
+    assert await other_node.changes.version() == after
+    await other_node.connections.put(new(), now=NOW)
+    assert await other_node.changes.version() != after
 
 
 async def test_change_of_another_process_wakes_the_reader(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    await there.changes.version()
-    waiting = asyncio.create_task(wait_for_change(there))
-    await here.connections.put(new(), now=NOW)
+    this_node, other_node = await open_test_store(), await open_test_store()
+    await other_node.changes.version()
+    waiting = asyncio.create_task(wait_for_change(other_node))
+    await this_node.connections.put(new(), now=NOW)
     assert (await asyncio.wait([waiting], timeout=PATIENCE_S))[0] == {waiting}
     waiting.result()
 

@@ -243,9 +243,9 @@ async def test_a_late_writer_is_fenced_off(store: Store) -> None:
     assert await save(REF, owner="slow", version=1, credential={"n": "slow"}, expires_at=None, now=LATER) is None
     assert await save(REF, owner="quick", version=1, credential={"n": "quick"}, expires_at=None, now=LATER)
     assert await save(REF, owner="quick", version=1, credential={"n": "late"}, expires_at=None, now=LATER) is None
-    held = await store.connections.get(REF)
-    assert held is not None
-    assert store.vault.open_json(held.credential) == {"n": "quick"}
+    credential = await store.connections.get(REF)
+    assert credential is not None
+    assert store.vault.open_json(credential.credential) == {"n": "quick"}
 
 
 async def test_import_fences_off_a_refresh_in_flight(store: Store) -> None:

@@ -176,9 +176,9 @@ async def test_damage_is_logged_again_after_a_minute(
 ) -> None:
     await running.import_connection(tracker.grant())
     await damage_while_stopped(running, flip_bit)
-    begun = clock.monotonic()
+    started = clock.monotonic()
     with structlog.testing.capture_logs() as logged:
         await call_connection(running)
-        monkeypatch.setattr(clock, "monotonic", lambda: begun + timedelta(minutes=2).total_seconds())
+        monkeypatch.setattr(clock, "monotonic", lambda: started + timedelta(minutes=2).total_seconds())
         await call_connection(running)
     assert len(damage_events(logged)) == 2

@@ -43,17 +43,17 @@ async def test_seals_are_counted_before_they_are_made(open_test_store: StoreOpen
 
 
 async def test_used_up_key_is_replaced_and_its_values_still_open(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    most = max(limit(store, turns=2) for store in (here, there))
+    this_node, other_node = await open_test_store(), await open_test_store()
+    most = max(limit(store, turns=2) for store in (this_node, other_node))
     seen = []
     for n in range(count := most + 8):
         ref = REF._replace(connection_id=f"c{n}")
-        stored, _ = await (here, there)[n % 2].connections.put(new(ref), now=NOW)
+        stored, _ = await (this_node, other_node)[n % 2].connections.put(new(ref), now=NOW)
         seen.append(key_of(stored.credential.ciphertext))
     assert len(set(seen)) > 2
     assert max(seen.count(key) for key in seen) <= most
-    assert max(await seals_reserved(here)) <= most
-    for store in (here, there):
+    assert max(await seals_reserved(this_node)) <= most
+    for store in (this_node, other_node):
         for n in range(count):
             found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
             assert found is not None

@@ -68,8 +68,8 @@ async def test_each_change_of_the_state_is_reported_once(store_with_target: Stor
         row = await store_with_target.connections.get(REF)
         assert row is not None
         assert await store_with_target.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
-        noted = RefreshFailure(code, "words", final, NOW, 1)
-        assert await store_with_target.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
+        failure = RefreshFailure(code, "words", final, NOW, 1)
+        assert await store_with_target.refreshes.record_failure(REF, owner="a", version=row.version, failure=failure)
     await store_with_target.connections.delete(REF, now=NOW)
     words = ("created", "degraded", "needs_reauth", "deleted")
     assert [item.event for item in await list_deliveries(store_with_target)] == [f"connection.{word}" for word in words]

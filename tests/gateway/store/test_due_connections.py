@@ -52,9 +52,9 @@ async def test_end_is_recorded_once_by_several_nodes(open_test_store: StoreOpene
     done = await asyncio.gather(*(store.expiring.end(rows, GONE) for store in (one, other, one, other)))
     assert sorted(row.id for some in done for row in some) == sorted(row.id for row in rows)
     assert await names(other) == []
-    there = await other.connections.get(ref(3))
-    assert there is not None
-    assert (there.state, there.failure) == (State.NEEDS_REAUTH, GONE)
+    stored = await other.connections.get(ref(3))
+    assert stored is not None
+    assert (stored.state, stored.failure) == (State.NEEDS_REAUTH, GONE)
     async with one.transactions.read() as db:
         result = (await db.execute(text("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event"))).all()
     assert [tuple(row) for row in result] == [("connection.created", 60), ("connection.needs_reauth", 60)]
@@ -72,8 +72,8 @@ async def test_changed_or_refreshing_connection_is_not_ended(store: Store) -> No
 
 async def test_connection_ended_by_a_refusal_is_settled_without_an_event(store: Store) -> None:
     await put(store, 1, -HOUR)
-    gone = update(connections).values(state="needs_reauth")
-    await store.transactions.write(lambda db: db.execute(gone))
+    statement = update(connections).values(state="needs_reauth")
+    await store.transactions.write(lambda db: db.execute(statement))
     rows = await store.expiring.token_ended(NOW, after=None, limit=9)
     assert await store.expiring.end(rows, GONE) == []
     assert await names(store) == []

@@ -38,28 +38,28 @@ async def test_rejection_of_another_grant_or_over_another_failure_is_not_recorde
     seen, _ = await store.connections.put(new(), now=NOW)
     again, _ = await store.connections.put(new(), now=LATER)
     assert await store.rejections.record(seen, DOUBT) is None
-    gone = RefreshFailure("invalid_grant", "gone", True, LATER, 1)
+    failure = RefreshFailure("invalid_grant", "gone", True, LATER, 1)
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
-    assert await store.refreshes.record_failure(REF, owner="a", version=again.version, failure=gone)
+    assert await store.refreshes.record_failure(REF, owner="a", version=again.version, failure=failure)
     assert await store.rejections.record(again, DOUBT) is None
     assert await store.rejections.withdraw(again, now=LATER) is None
     row = await store.connections.get(REF)
     assert row is not None
-    assert row.failure == gone
+    assert row.failure == failure
 
 
 @pytest.mark.parametrize("failure", [DOUBT, END])
 async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    noted = await store.rejections.record(seen, failure)
-    assert noted is not None
+    recorded = await store.rejections.record(seen, failure)
+    assert recorded is not None
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     credential = {"type": "OAUTH2", "access_token": "newer"}
     row = await store.refreshes.save_refreshed(
         REF, owner="a", version=seen.version, credential=credential, expires_at=None, now=LATER, seen=seen
     )
     assert row is not None
-    assert (row.version, row.state, row.failure) == (seen.version + 1, noted.state, failure)
+    assert (row.version, row.state, row.failure) == (seen.version + 1, recorded.state, failure)
     assert store.open(row.credential) == credential
     assert len(await store.history.changes_of(row.id)) == 2
     withdrawn = await store.rejections.withdraw(seen, now=LATER)

@@ -66,12 +66,12 @@ def fail_if_released(_attempt: str) -> None:
 async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(
     open_test_store: StoreOpener, path: Path
 ) -> None:
-    here = await open_test_store()
-    row = await stored_connection(here)
-    (await record_reply(here, row)).die()
-    await here.close()
-    there = await open_test_store()
-    (found,) = (await there.journal.earlier_replies(row)).replies
+    this_node = await open_test_store()
+    row = await stored_connection(this_node)
+    (await record_reply(this_node, row)).die()
+    await this_node.close()
+    other_node = await open_test_store()
+    (found,) = (await other_node.journal.earlier_replies(row)).replies
     assert (found.reply, found.call) == (REPLY, "POST https://a.example/token")
     (file,) = folder(path).glob("*.journal")
     assert b"new-access" not in file.read_bytes()
@@ -89,19 +89,19 @@ def link_to(database: Path) -> Path:
 async def test_reply_is_found_whether_the_url_names_the_file_or_a_link_to_it(
     open_test_store: StoreOpener, path: Path, by: str
 ) -> None:
-    here = await open_test_store()
-    row = await stored_connection(here)
+    this_node = await open_test_store()
+    row = await stored_connection(this_node)
     link = link_to(path)
     linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
     if by == "an earlier release through a link":
-        entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+        entry = replace(await entry_of(this_node, row), folder=link.with_name("linked.db-refresh-journal"))
         file = JournalFile(entry.folder)
         file.reply(entry, CALL, REPLY)
         file.die()
         readers = [linked]
     else:
-        (await record_reply(linked if by == "a link" else here, row)).die()
-        readers = [here, linked]
+        (await record_reply(linked if by == "a link" else this_node, row)).die()
+        readers = [this_node, linked]
     for reader in readers:
         assert (await reader.journal.earlier_replies(row)).replies
     await linked.close()
@@ -111,10 +111,10 @@ async def test_reply_under_another_spelling_of_the_url_starts_the_recovery(
     open_test_store: StoreOpener, tmp_path: Path
 ) -> None:
     """Another machine may have reported the loss since: then no lease names this machine."""
-    here = await open_test_store()
-    row = await claimed_connection(here)
+    this_node = await open_test_store()
+    row = await claimed_connection(this_node)
     link = link_to(tmp_path / "gateway.db")
-    entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+    entry = replace(await entry_of(this_node, row), folder=link.with_name("linked.db-refresh-journal"))
     file = JournalFile(entry.folder)
     file.reply(entry, CALL, REPLY)
     file.die()
@@ -130,10 +130,10 @@ async def test_dead_file_of_another_folder_is_read_once(
     open_test_store: StoreOpener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recovery runs every few seconds, and never removes files of other folders."""
-    here = await open_test_store()
-    row = await claimed_connection(here)
+    this_node = await open_test_store()
+    row = await claimed_connection(this_node)
     link = link_to(tmp_path / "gateway.db")
-    entry = replace(await entry_of(here, row), folder=link.with_name("linked.db-refresh-journal"))
+    entry = replace(await entry_of(this_node, row), folder=link.with_name("linked.db-refresh-journal"))
     linked = await open_store(f"sqlite:///{link}", Keyring([KEY]), environments={"dev"})
     file, later_file = JournalFile(entry.folder), JournalFile(entry.folder)
     file.die()
@@ -156,40 +156,40 @@ async def test_dead_file_of_another_folder_is_read_once(
 
 
 async def test_reply_for_another_credential_is_not_used(open_test_store: StoreOpener) -> None:
-    here = await open_test_store()
-    row = await stored_connection(here)
-    await record_reply(here, row)
-    assert await here.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
-    assert await here.journal.earlier_replies(replace(row, uid="another")) == EarlierReplies()
-    assert (await here.journal.earlier_replies(row)).replies
+    this_node = await open_test_store()
+    row = await stored_connection(this_node)
+    await record_reply(this_node, row)
+    assert await this_node.journal.earlier_replies(replace(row, version=row.version + 1)) == EarlierReplies()
+    assert await this_node.journal.earlier_replies(replace(row, uid="another")) == EarlierReplies()
+    assert (await this_node.journal.earlier_replies(row)).replies
 
 
 async def test_unneeded_file_of_a_dead_process_is_removed(open_test_store: StoreOpener, path: Path) -> None:
-    here = await open_test_store()
-    row = await claimed_connection(here)
-    (await record_reply(here, row)).die()
-    await here.journal.sweep(here.connections.get, fail_if_released)
+    this_node = await open_test_store()
+    row = await claimed_connection(this_node)
+    (await record_reply(this_node, row)).die()
+    await this_node.journal.sweep(this_node.connections.get, fail_if_released)
     assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is still open"
-    await here.refreshes.release_lease(REF, owner="o")
-    await here.journal.sweep(here.connections.get, fail_if_released)
+    await this_node.refreshes.release_lease(REF, owner="o")
+    await this_node.journal.sweep(this_node.connections.get, fail_if_released)
     assert list(folder(path).glob("*.journal")) == []
 
 
 async def test_nothing_is_removed_while_a_failover_may_have_lost_the_intent(
     open_test_store: StoreOpener, path: Path
 ) -> None:
-    here = await open_test_store()
-    (await record_reply(here, await stored_connection(here))).die()
+    this_node = await open_test_store()
+    (await record_reply(this_node, await stored_connection(this_node))).die()
 
     async def not_known() -> bool:
         return False
 
-    await here.journal.sweep(here.connections.get, fail_if_released, (), not_known)
+    await this_node.journal.sweep(this_node.connections.get, fail_if_released, (), not_known)
     assert len(list(folder(path).glob("*.journal"))) == 1
-    here.failover.begin()
-    assert not await here.failover.is_unchanged()
-    await here.failover.confirm()
-    assert not await here.failover.is_unchanged(), "other processes may still write tokens back"
+    this_node.failover.begin()
+    assert not await this_node.failover.is_unchanged()
+    await this_node.failover.confirm()
+    assert not await this_node.failover.is_unchanged(), "other processes may still write tokens back"
 
 
 async def test_unneeded_attempt_in_a_running_parents_file_is_released(
@@ -200,9 +200,9 @@ async def test_unneeded_attempt_in_a_running_parents_file_is_released(
     await store.journal.prepare("dev")
     entry, writer = store.journal.entry(row), JournalWriter(folder(path))
     assert entry is not None
-    begun = await writer.begin(entry, 0)
-    assert begun is not None
-    assert await writer.reply(entry, 0, begun, CALL, REPLY)
+    recorded_call = await writer.begin(entry, 0)
+    assert recorded_call is not None
+    assert await writer.reply(entry, 0, recorded_call, CALL, REPLY)
     at = clock.monotonic()
     assert await store.journal.sweep(store.connections.get, writer.release) == []
     monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
@@ -286,9 +286,9 @@ async def test_refresh_works_without_a_folder(open_test_store: StoreOpener) -> N
 
 
 async def test_a_damaged_reply_is_ignored(open_test_store: StoreOpener) -> None:
-    here = await open_test_store()
-    row = await stored_connection(here)
-    file = await record_reply(here, row)
+    this_node = await open_test_store()
+    row = await stored_connection(this_node)
+    file = await record_reply(this_node, row)
     file.die()
     raw = bytearray(file.path.read_bytes())
     raw[raw.index(b'"step"') + 60] ^= 1

@@ -198,8 +198,8 @@ async def test_keys_that_ended_long_ago_are_removed(store: Store) -> None:
 async def test_list_applies_key_limits(store: Store, limits: KeyLimits, expected: set[str]) -> None:
     for integration, name, tags in (("jira", "a", {}), ("jira", "b", {"team": "red"}), ("github", "c", {})):
         await store.connections.put(new(ConnectionRef("dev", integration, name), tags=tags), now=NOW)
-    there = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))
-    assert {item.ref.connection_id for item in there} == expected
+    listed = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))
+    assert {item.ref.connection_id for item in listed} == expected
 
 
 async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old_key(store: Store) -> None:

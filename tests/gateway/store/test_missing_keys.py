@@ -23,35 +23,35 @@ OTHER = os.urandom(32)
 
 
 async def test_value_under_a_missing_key_opens_after_the_reload(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
-    await there.rotation.rotate(lambda _done, _all: None)
-    await there.connections.put(new(), now=NOW)
+    this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
+    await other_node.rotation.rotate(lambda _done, _all: None)
+    await other_node.connections.put(new(), now=NOW)
     asked: list[asyncio.Task[None]] = []
 
     async def read_again() -> None:
-        await here.use_keyring(Keyring([OTHER, KEY]))
-        here.missing_keys.reload_finished()
+        await this_node.use_keyring(Keyring([OTHER, KEY]))
+        this_node.missing_keys.reload_finished()
 
-    here.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
-    found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
-    await asyncio.gather(*(here.connections.put(new(), now=NOW) for _ in range(5)))
-    assert [here.open(item.credential)["apiKey"] for item in found if item is not None] == ["k"] * 5
+    this_node.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
+    found = await asyncio.gather(*(this_node.connections.get(REF) for _ in range(5)))
+    await asyncio.gather(*(this_node.connections.put(new(), now=NOW) for _ in range(5)))
+    assert [this_node.open(item.credential)["apiKey"] for item in found if item is not None] == ["k"] * 5
     assert len(asked) == 1
 
 
 async def test_a_missing_key_is_a_503_and_not_requested_each_time(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
-    await there.rotation.rotate(lambda _done, _all: None)
+    this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
+    await other_node.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
 
     def record_and_finish(_ids: object) -> None:
         asked.append(None)
-        here.missing_keys.reload_finished()
+        this_node.missing_keys.reload_finished()
 
-    here.missing_keys.ask = record_and_finish
+    this_node.missing_keys.ask = record_and_finish
     for _ in range(3):
         with pytest.raises(Unavailable, match="does not have"):
-            await here.connections.put(new(), now=NOW)
+            await this_node.connections.put(new(), now=NOW)
     assert len(asked) == 1
 
 
@@ -59,33 +59,33 @@ async def test_other_writes_run_while_a_key_is_requested(
     open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 4 * PATIENCE_S)
-    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
-    await there.rotation.rotate(lambda _done, _all: None)
+    this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
+    await other_node.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
-    here.missing_keys.ask = lambda _ids: asked.set()
-    waiting = asyncio.create_task(here.connections.put(new(), now=NOW))
+    this_node.missing_keys.ask = lambda _ids: asked.set()
+    waiting = asyncio.create_task(this_node.connections.put(new(), now=NOW))
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
-        await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
-    assert not here.data_keys._allowing.locked(), "writes that need no new data key do not wait either"
+        await this_node.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
+    assert not this_node.data_keys._allowing.locked(), "writes that need no new data key do not wait either"
     assert not waiting.done()
-    await here.use_keyring(Keyring([OTHER, KEY]))
-    here.missing_keys.reload_finished()
+    await this_node.use_keyring(Keyring([OTHER, KEY]))
+    this_node.missing_keys.reload_finished()
     assert (await waiting)[1]
 
 
 async def test_unusable_data_key_is_logged_once_a_minute(
     open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = await open_test_store(KEY), await open_test_store(OTHER, KEY)
-    await there.rotation.rotate(lambda _done, _all: None)
-    await there.connections.put(new(), now=NOW)
-    here.missing_keys.ask = lambda _ids: here.missing_keys.reload_finished()
+    this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
+    await other_node.rotation.rotate(lambda _done, _all: None)
+    await other_node.connections.put(new(), now=NOW)
+    this_node.missing_keys.ask = lambda _ids: this_node.missing_keys.reload_finished()
     with structlog.testing.capture_logs() as logs:
         for minute in (0, 1):
             monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
             for _ in range(10):
-                await here.connections.get(REF)
+                await this_node.connections.get(REF)
     result = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
     assert sorted(Counter(result).values()) == [2, 2], "one report per environment's key and minute"
 

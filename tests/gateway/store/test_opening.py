@@ -267,9 +267,9 @@ async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Pat
 async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(open_test_store: StoreOpener, path: Path) -> None:
     took_s, before = list[float](), dict[str, str]()
     for _ in range(4):  # the first start creates the tables
-        begun = time.monotonic()
+        started = time.monotonic()
         store = await open_test_store()
-        took_s.append(time.monotonic() - begun)
+        took_s.append(time.monotonic() - started)
         await store.close()
         before = before or contents(path)
     assert min(took_s[1:]) < took_s[0] / 3

@@ -39,8 +39,8 @@ def allow_any(_there: Connection | None) -> None:
     pass
 
 
-async def add(store: Store, given: NewConnection = FULL, terms: SessionTerms = TERMS) -> PendingConnection:
-    return (await store.pending.add(given, terms, expires_at=SOON, reconnects=False))[0]
+async def add(store: Store, connection: NewConnection = FULL, terms: SessionTerms = TERMS) -> PendingConnection:
+    return (await store.pending.add(connection, terms, expires_at=SOON, reconnects=False))[0]
 
 
 async def session(store: Store, max_connections: int | None = 1) -> None:
@@ -92,13 +92,13 @@ async def test_typed_credential_of_another_browser_is_refused(open_test_store: S
     """This holds even if the claim happens immediately before the credential arrives, on any node."""
     stores = [await open_test_store(), await open_test_store()]
     await session(stores[0], max_connections=5)
-    there = [await add(stores[0])] if waits else []
+    existing = [await add(stores[0])] if waits else []
     assert await stores[1].sessions.keep_for_browser("d1", "alice")
     for other in ("", "bob"):
         with pytest.raises(Forbidden, match="in use in another browser"):
             await add(stores[0], terms=replace(TERMS, browser_digest=other))
-    assert await stores[0].pending.find_by_session("d1", now=NOW) == there
-    assert await connections_made(stores[0]) == len(there)
+    assert await stores[0].pending.find_by_session("d1", now=NOW) == existing
+    assert await connections_made(stores[0]) == len(existing)
     await add(stores[0], terms=replace(TERMS, browser_digest="alice"))
     assert await connections_made(stores[0]) == 1
 
@@ -136,8 +136,8 @@ async def test_a_connection_that_a_check_refuses_stays_pending(store: Store) -> 
     added = await add(store)
     seen = []
 
-    def refuse(there: Connection | None) -> None:
-        seen.append(there)
+    def refuse(existing: Connection | None) -> None:
+        seen.append(existing)
         raise InvalidRequest("invalid_connection", "no")
 
     with pytest.raises(InvalidRequest):
@@ -171,8 +171,8 @@ async def test_a_process_that_is_killed_within_a_completion_leaves_it_pending(st
     added = await add(store)
     words = (sys.executable, "-c", COMPLETE, url, KEY.hex(), NOW.isoformat())
     process = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
-    assert process.returncode == -9, said
+    _, errors = await process.communicate()
+    assert process.returncode == -9, errors
     assert await store.connections.get(REF) is None
     assert await store.pending.find_by_session("d1", now=NOW) == [added]
     assert await store.pending.complete(added, now=NOW, check=allow_any)
@@ -186,8 +186,8 @@ async def test_expired_pending_connection_is_removed_by_one_node(open_test_store
     assert await stores[0].pending.find_by_session("d1", now=SOON) == []
     assert await stores[0].pending.complete(added, now=SOON, check=allow_any) is None
     assert await stores[0].pending.expire(NOW) == []
-    gone = await asyncio.gather(*(store.pending.expire(SOON) for store in stores))
-    assert sorted(gone, key=len) == [[], [added]]
+    expired = await asyncio.gather(*(store.pending.expire(SOON) for store in stores))
+    assert sorted(expired, key=len) == [[], [added]]
     assert await connections_made(stores[0]) == 0, "the session may connect again"
     assert await stores[0].connections.get(REF) is None
 

@@ -35,13 +35,13 @@ def test_listed_tables_are_those_of_the_schema() -> None:
 
 
 def test_database_without_one_of_its_tables_is_refused() -> None:
-    there = {*TABLE_NAMES, "alembic_version"}
-    check_schema("gateway.db", revision=REVISIONS[-1], tables=there, advice="")
+    tables = {*TABLE_NAMES, "alembic_version"}
+    check_schema("gateway.db", revision=REVISIONS[-1], tables=tables, advice="")
     with pytest.raises(
         StoreRefused, match=r"^gateway\.db lacks the tables deliveries, keys: restore a complete backup\.$"
     ):
-        check_schema("gateway.db", revision=REVISIONS[-1], tables=there - {"deliveries", "keys"}, advice="")
-    check_schema("gateway.db", revision=REVISIONS[-2], tables=there - {"keys"}, advice="")  # a migration adds tables
+        check_schema("gateway.db", revision=REVISIONS[-1], tables=tables - {"deliveries", "keys"}, advice="")
+    check_schema("gateway.db", revision=REVISIONS[-2], tables=tables - {"keys"}, advice="")  # a migration adds tables
 
 
 def test_listed_columns_exist() -> None:

@@ -77,14 +77,14 @@ async def test_claim_and_save_are_one_statement_each_and_on_sqlite_one_more_for_
 
 
 async def test_others_see_a_refresh_in_the_change_log(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    row, _ = await here.connections.put(new(), now=NOW)
-    row = await claim_and_save(here, row)
-    position = await there.changes.log_end()
-    row = await claim_and_save(here, row, "b")
-    _, changed = await there.changes.since(position)
+    this_node, other_node = await open_test_store(), await open_test_store()
+    row, _ = await this_node.connections.put(new(), now=NOW)
+    row = await claim_and_save(this_node, row)
+    position = await other_node.changes.log_end()
+    row = await claim_and_save(this_node, row, "b")
+    _, changed = await other_node.changes.since(position)
     assert list(changed) == [REF]
-    _, own = await here.changes.since(position)
+    _, own = await this_node.changes.since(position)
     assert own == {REF: row.mark}, "the node need not read back its own refresh"
 
 
@@ -116,18 +116,18 @@ async def test_a_refresh_keeps_an_edit_made_after_the_claim(store: Store) -> Non
 
 
 async def test_a_refresh_is_sealed_by_the_newest_data_key(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    row, _ = await here.connections.put(new(), now=NOW)
-    row = await claim_and_save(here, row)
-    assert await claim_refresh(here, row, "b")
+    this_node, other_node = await open_test_store(), await open_test_store()
+    row, _ = await this_node.connections.put(new(), now=NOW)
+    row = await claim_and_save(this_node, row)
+    assert await claim_refresh(this_node, row, "b")
     # another process creates new data keys at the same time
-    await there.rotation.rotate(lambda _done, _all: None, fresh=True)
-    newest = there.vault.sealing_key("dev")
-    after = await save_refreshed(here, row, "b")
+    await other_node.rotation.rotate(lambda _done, _all: None, fresh=True)
+    newest = other_node.vault.sealing_key("dev")
+    after = await save_refreshed(this_node, row, "b")
     assert after is not None
     assert newest is not None
     assert after.credential.ciphertext[KEY_ID].hex() == newest.id
-    await claim_and_save(here, after, "c")
+    await claim_and_save(this_node, after, "c")
 
 
 async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: Store) -> None:

@@ -296,15 +296,15 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(open_test_store: St
 async def test_node_without_the_new_key_works_and_reports_the_missing_key(open_test_store: StoreOpener) -> None:
     behind, operator = await open_test_store(KEY), await open_test_store(NEXT, KEY)
     await fill(behind, 3)
-    held = await stored_row(behind, nth_ref(2))
+    credential = await stored_row(behind, nth_ref(2))
     await operator.rotation.rotate(ignore_progress)
-    assert behind.open(held.credential)["apiKey"] == "k2"  # the credential comes from memory
+    assert behind.open(credential.credential)["apiKey"] == "k2"  # the credential comes from memory
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
         await behind.connections.put(new(), now=NOW)
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
     # the call fails before a token is spent
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
-        await behind.refreshes.lease_refresh(held.ref, seen=held, intent="digest", **lease)
+        await behind.refreshes.lease_refresh(credential.ref, seen=credential, intent="digest", **lease)
     found = await stored_row(behind, nth_ref(2))
     with pytest.raises(Unavailable, match="cannot be opened"):
         behind.open(found.credential)
@@ -339,10 +339,10 @@ async def test_rotation_killed_at_any_step_continues(open_test_store: StoreOpene
         "in the middle of a rotation, every value can be decrypted"
     )
     counted = await store.rotation.counts()
-    left = sum(key.total for key in counted.data_keys if not key.newest)
-    assert (left < counted.total) == (after > 0)
+    remaining = sum(key.total for key in counted.data_keys if not key.newest)
+    assert (remaining < counted.total) == (after > 0)
     done = await store.rotation.rotate(ignore_progress)
-    assert (done.sealed, done.new_keys, done.removed_keys, done.left) == (left, 0, 2, 0)
+    assert (done.sealed, done.new_keys, done.removed_keys, done.left) == (remaining, 0, 2, 0)
 
 
 async def test_a_key_that_is_still_needed_is_reported_with_its_sealed_values(open_test_store: StoreOpener) -> None:
@@ -381,8 +381,8 @@ async def test_journalled_reply_opens_after_a_rotation(
     await both.close()
 
     after = await open_test_store(NEXT)
-    (noted,) = (await after.journal.earlier_replies(row)).replies
-    assert noted.reply.body == b"fresh"
+    (recorded,) = (await after.journal.earlier_replies(row)).replies
+    assert recorded.reply.body == b"fresh"
     assert (await after.rotation.rotate(ignore_progress)).removed_keys == 0
     await after.refreshes.release_lease(row.ref, owner="o")
     assert (await after.rotation.rotate(ignore_progress)).removed_keys == 1
@@ -405,8 +405,8 @@ async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claime
     await store.close()
 
     after = await open_test_store(NEXT)
-    (noted,) = (await after.journal.earlier_replies(row)).replies
-    assert noted.reply.body == b"fresh"
+    (recorded,) = (await after.journal.earlier_replies(row)).replies
+    assert recorded.reply.body == b"fresh"
 
 
 async def reply_of_a_killed_process(open_test_store: StoreOpener) -> Connection:

@@ -59,10 +59,10 @@ def test_a_wrapped_key_can_be_unwrapped_only_under_its_own_id() -> None:
 
 
 def test_neither_a_keyring_nor_a_key_id_shows_a_key() -> None:
-    shown = repr(Keyring([OLD, NEW])) + Keyring([OLD]).first_id
+    text = repr(Keyring([OLD, NEW])) + Keyring([OLD]).first_id
     for key in (OLD, NEW):
-        assert key.hex()[:16] not in shown
-        assert base64.b64encode(key).decode()[:16] not in shown
+        assert key.hex()[:16] not in text
+        assert base64.b64encode(key).decode()[:16] not in text
 
 
 WEAK = {

@@ -133,17 +133,17 @@ def test_no_secret_is_printed_by_the_vault(vault: Vault) -> None:
 def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
     """Try every other value at every position: more than ten thousand ciphertexts, of which none opens."""
     sealed = vault.seal_json({"access_token": "t" * 20}, **ADDRESS)
-    tried = opened = 0
+    attempts = opened = 0
     for position, right in enumerate(sealed.ciphertext):
         for wrong in {*range(256)} - {right}:
             changed = sealed.ciphertext[:position] + bytes([wrong]) + sealed.ciphertext[position + 1 :]
-            tried += 1
+            attempts += 1
             try:
                 vault.open_json(replace(sealed, ciphertext=changed))
                 opened += 1
             except VaultError:
                 pass
-    assert tried > 10_000
+    assert attempts > 10_000
     assert opened == 0
 
 

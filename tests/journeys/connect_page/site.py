@@ -122,8 +122,8 @@ class ConnectSite:
         self.gateway = gateway
 
     async def link(self, **body: Any) -> str:
-        wish = {"end_user": {"id": "u1", "display_name": "Ada Lovelace", "email": "ada@example.com"}, **body}
-        response = await self.gateway.json("POST", "/connect/sessions", json=wish, expect=201)
+        request_body = {"end_user": {"id": "u1", "display_name": "Ada Lovelace", "email": "ada@example.com"}, **body}
+        response = await self.gateway.json("POST", "/connect/sessions", json=request_body, expect=201)
         link: str = response["data"]["connect_link"]
         return link
 

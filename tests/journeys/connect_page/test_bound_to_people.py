@@ -27,12 +27,12 @@ async def connect_by_key(page: Any) -> None:
 
 
 async def test_oauth_connect_shows_a_browser_the_confirmation(page: Any, site: ConnectSite) -> None:
-    wish = {
+    request_body = {
         "display_name": "invoice agent",
         "scopes": ["environment:connect_sessions:write", "environment:proxy"],
         "limits": {"integrations": ["issues"]},
     }
-    minted = await site.gateway.json("POST", "/environment/api-keys", json=wish)
+    minted = await site.gateway.json("POST", "/environment/api-keys", json=request_body)
     headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
     body = {"end_user": {"id": "u1", "display_name": "Ada Lovelace"}}
     async with (
@@ -61,11 +61,11 @@ async def test_scopes_open_by_keyboard(page: Any, site: ConnectSite) -> None:
 
 
 async def test_times_are_shown_in_the_browsers_time_zone(browser: Any, site: ConnectSite) -> None:
-    for scripts, said in ((True, "GMT+9"), (False, "UTC")):
+    for scripts, zone in ((True, "GMT+9"), (False, "UTC")):
         context = await browser.new_context(locale="en-US", timezone_id="Asia/Tokyo", java_script_enabled=scripts)
         page = await context.new_page()
         await page.goto(await site.link(**KEY))
-        assert (await page.inner_text("time")).endswith(said)
+        assert (await page.inner_text("time")).endswith(zone)
         await context.close()
 
 

@@ -64,8 +64,8 @@ async def sign_in(popup: Any) -> None:
 
 
 async def token(server: GatewayServer, path: str = "/connect/sessions", **body: Any) -> str:
-    wish = {"end_user": {"id": "ada"}, **body}
-    status, made = await server.call("POST", path, body=wish)
+    request_body = {"end_user": {"id": "ada"}, **body}
+    status, made = await server.call("POST", path, body=request_body)
     assert status == 201, made
     text: str = made["data"]["token"]
     return text
@@ -94,8 +94,8 @@ async def test_auth_reconnect_and_connect_ui_work_unchanged(
         )
         assert made["ok"]["providerConfigKey"] == "accounts", made
         connection_id = made["ok"]["connectionId"]
-        _, shown = await gateway_server.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
-        first = shown["credentials"]["access_token"]
+        _, stored = await gateway_server.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+        first = stored["credentials"]["access_token"]
 
         session = await token(
             gateway_server, "/connect/sessions/reconnect", connection_id=connection_id, integration_id="accounts"
@@ -107,8 +107,8 @@ async def test_auth_reconnect_and_connect_ui_work_unchanged(
         assert again["ok"] == {"providerConfigKey": "accounts", "connectionId": connection_id, "isPending": False}, (
             again
         )
-        _, shown = await gateway_server.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
-        assert shown["credentials"]["access_token"] != first
+        _, stored = await gateway_server.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+        assert stored["credentials"]["access_token"] != first
 
         bound = {"code_challenge": code_challenge(new_code_verifier()), "return_url": f"{app_page}back"}
         session = await token(gateway_server, allowed_integrations=["accounts"], **bound)

@@ -125,10 +125,10 @@ async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed
     await page.fill(key, GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")
-    made = (await site.connections())[0]
-    assert made["account"] == {"id": "7", "label": "ada@example.com"}
-    shown = await site.gateway.json("GET", f"/connections/{made['connection_id']}?provider_config_key=northwind")
-    assert shown["connection_config"] == {"region": "eu", "account": "acme"}
+    stored = (await site.connections())[0]
+    assert stored["account"] == {"id": "7", "label": "ada@example.com"}
+    connection = await site.gateway.json("GET", f"/connections/{stored['connection_id']}?provider_config_key=northwind")
+    assert connection["connection_config"] == {"region": "eu", "account": "acme"}
 
 
 async def test_the_fault_of_a_field_is_shown_beside_it(page: Any, site: ConnectSite) -> None:
@@ -174,8 +174,8 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")
-    made = (await site.connections())[0]
-    body = {"connection_id": made["connection_id"], "integration_id": "northwind"}
+    stored = (await site.connections())[0]
+    body = {"connection_id": stored["connection_id"], "integration_id": "northwind"}
     response = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
     await page.goto(response["data"]["connect_link"])
     assert await page.input_value('[name="params[account]"]') == "acme"
@@ -185,7 +185,7 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
     await page.click("button.main")
     await page.wait_for_selector("dl")
-    assert [connection["id"] for connection in await site.connections()].count(made["id"]) == 1
+    assert [connection["id"] for connection in await site.connections()].count(stored["id"]) == 1
 
 
 @pytest.mark.parametrize(("lang", "said"), [("de", "Northwind CRM verbinden"), ("ja", "Northwind CRM を接続")])

@@ -52,10 +52,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Yield a gateway with an event receiver that does not respond."""
     write_entry(tmp_path, "tracker", tracker_entry(shared_tracker.url))
-    made = document(["127.0.0.1/32"])
+    configuration = document(["127.0.0.1/32"])
     with closed_port() as port:
-        made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
-        found = RunningGateway(tmp_path, made)
+        configuration["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
+        found = RunningGateway(tmp_path, configuration)
         await found.start()
         yield found
         await found.stop()
@@ -69,8 +69,8 @@ async def busy_gateway(running: RunningGateway, shared_tracker: Tracker) -> Runn
     await running.import_connection(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
     await running.import_connection({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
     await running.json("GET", "/connections/ben?provider_config_key=tracker&force_refresh=true")
-    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"], "budget": 100}}
-    key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+    body = {"display_name": "agent", "limits": {"rules": ["GET /items/*"], "budget": 100}}
+    key = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]["secret"]
     now = datetime.now(UTC)
     rows = []
     for n in reversed(range(200)):
@@ -142,8 +142,8 @@ async def test_every_view_is_complete_and_axe_finds_nothing(
     size = {"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 860}
     context = await browser.new_context(viewport=size, color_scheme="dark" if look == "dark" else "light")
     page = await open_signed_in_page(context, busy_gateway)
-    said: list[str] = []
-    page.on("console", lambda one: said.append(one.text))
+    console_messages: list[str] = []
+    page.on("console", lambda one: console_messages.append(one.text))
     for name, path in VIEWS.items():
         response = await page.goto(await url_of(busy_gateway, path))
         assert response.status == 200, name
@@ -154,7 +154,7 @@ async def test_every_view_is_complete_and_axe_finds_nothing(
         assert look != "phone" or await page.evaluate(cut) == 0, f"{name}: a table is cut at the right"
         if SHOTS:
             await save_screenshot(page, Path(SHOTS) / f"console-{name}-{look}.webp")
-    assert said == []
+    assert console_messages == []
 
 
 async def test_everything_is_done_without_javascript(busy_gateway: RunningGateway, browser: Any) -> None:
@@ -232,8 +232,8 @@ def new_operation(number: int, **fields: Any) -> Operation:
 
 async def test_a_new_call_shows_without_a_reload(busy_gateway: RunningGateway, browser: Any) -> None:
     page = await open_signed_in_page(await browser.new_context(), busy_gateway)
-    said: list[str] = []
-    page.on("console", lambda one: said.append(one.text))
+    console_messages: list[str] = []
+    page.on("console", lambda one: console_messages.append(one.text))
     await page.goto(f"{busy_gateway.url}/console/dev/calls")
     await page.get_by_role("checkbox", name="live").check()
     await page.get_by_role("button", name="Find").click()
@@ -251,7 +251,7 @@ async def test_a_new_call_shows_without_a_reload(busy_gateway: RunningGateway, b
     await page.get_by_role("link", name="Stop").click()
     await busy_gateway.runtime.store.call_log.add_many([new_operation(7)])
     assert await page.locator("[hx-get]").count() == await page.locator("script").count() == 0
-    assert said == []
+    assert console_messages == []
 
 
 async def test_the_now_page_shows_new_data_without_a_reload(

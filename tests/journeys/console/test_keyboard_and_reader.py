@@ -52,16 +52,16 @@ async def test_tab_reaches_everything_and_the_focus_is_visible(
 ) -> None:
     page = await open_signed_in_page(await browser.new_context(), busy_gateway)
     await page.goto(await url_of(busy_gateway, "/dev?still=1" if name == "now" else VIEWS[name]))
-    there = await page.evaluate(f"(window.there = {REACHABLE}).length")
+    count = await page.evaluate(f"(window.there = {REACHABLE}).length")
     reached = set()
-    for _ in range(there):
+    for _ in range(count):
         await page.keyboard.press("Tab")
         place, outline = await page.evaluate(
             "[there.indexOf(document.activeElement), getComputedStyle(document.activeElement).outlineStyle]"
         )
         assert outline != "none", await page.evaluate("document.activeElement.outerHTML")
         reached.add(place)
-    assert reached == set(range(there))
+    assert reached == set(range(count))
 
 
 async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(
@@ -88,19 +88,19 @@ async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy_gateway
     for view, path in VIEWS.items():
         await page.goto(await url_of(busy_gateway, path))
         nodes = (await devtools.send("Accessibility.getFullAXTree"))["nodes"]
-        said = [
+        announced = [
             (node["role"]["value"], node.get("name", {}).get("value", ""), node)
             for node in nodes
             if not node.get("ignored") and "role" in node
         ]
-        nameless = [role for role, text, _ in said if role in NAMED and not text.strip()]
+        nameless = [role for role, text, _ in announced if role in NAMED and not text.strip()]
         assert nameless == [], view
         levels = [
             next(prop["value"]["value"] for prop in item["properties"] if prop["name"] == "level")
-            for role, _, item in said
+            for role, _, item in announced
             if role == "heading"
         ]
         assert levels.count(1) == 1, view
         assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), (view, levels)
-        assert OFFERED.get(view, set()) <= {text for _, text, _ in said}, view
-        assert "main" in {role for role, _, _ in said}, view
+        assert OFFERED.get(view, set()) <= {text for _, text, _ in announced}, view
+        assert "main" in {role for role, _, _ in announced}, view

@@ -67,9 +67,12 @@ async def start(fake_provider: FakeProvider, tmp_path: Path) -> AsyncIterator[St
             proxy = {"base_url": f"{fake_provider.url}/api", **entry.pop("proxy", {})}
             common = {"display_name": "Far", "categories": ["other"], "docs": "https://docs.example.com"}
             write_entry(tmp_path, "tracker", {**common, **entry, "proxy": proxy})
-            made = document([f"127.0.0.1/32:{fake_provider.url.rpartition(':')[2]}"])
-            made["environments"]["dev"]["integrations"]["tracker"] = {"provider": "tracker", **(integration or {})}
-            gateway = RunningGateway(tmp_path, made)
+            configuration = document([f"127.0.0.1/32:{fake_provider.url.rpartition(':')[2]}"])
+            configuration["environments"]["dev"]["integrations"]["tracker"] = {
+                "provider": "tracker",
+                **(integration or {}),
+            }
+            gateway = RunningGateway(tmp_path, configuration)
             await gateway.start()
             stack.push_async_callback(gateway.stop)
             return gateway

@@ -49,8 +49,8 @@ class GithubLikeProvider:
             fake_provider.on(path, handler)
 
     async def install(self, request: web.Request) -> web.Response:
-        back = request.query.get("redirect_uri") or f"{self.gateway}/app-auth/connect"
-        raise web.HTTPFound(f"{back}?{self.back}&state={request.query['state']}")
+        callback_url = request.query.get("redirect_uri") or f"{self.gateway}/app-auth/connect"
+        raise web.HTTPFound(f"{callback_url}?{self.back}&state={request.query['state']}")
 
     async def installation_token(self, request: web.Request) -> web.Response:
         claims = jwt.decode(request.headers["Authorization"].removeprefix("Bearer "), KEY, algorithms=["RS256"]).claims
@@ -90,8 +90,8 @@ class GithubLikeProvider:
 
     async def api(self, request: web.Request) -> web.Response:
         known = request.headers.get("Authorization") in {f"Bearer ghs_{self.issued}", f"Bearer ghu_{self.users}"}
-        who = request.headers.get("X-User")
-        return web.json_response({"user": who}, status=200 if known else 401)
+        user = request.headers.get("X-User")
+        return web.json_response({"user": user}, status=200 if known else 401)
 
 
 def app(fake_provider: FakeProvider, **extra: Any) -> dict[str, Any]:
@@ -119,9 +119,9 @@ async def test_an_app_is_installed_and_its_token_renewed(
     status, html = await connect(gateway)
     assert status == 200, html
     connection_id = await only_id(gateway)
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
-    assert shown["connection_config"]["installation_id"] == "42"
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (connection["credentials"]["type"], connection["credentials"]["access_token"]) == ("APP", "ghs_1")
+    assert connection["connection_config"]["installation_id"] == "42"
     async with gateway.call_proxy(connection_id) as response:
         assert response.status == 200
     advance_clock(3601)
@@ -133,8 +133,11 @@ async def test_an_app_is_installed_and_its_token_renewed(
 async def test_an_installation_is_imported_by_its_number(fake_provider: FakeProvider, start: Any) -> None:
     GithubLikeProvider(fake_provider)
     gateway = await start(integration(fake_provider), **app(fake_provider))
-    shown = await import_connection(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
-    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+    imported = await import_connection(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
+    assert (imported["credentials"]["access_token"], imported["connection_config"]["installation_id"]) == (
+        "ghs_1",
+        "42",
+    )
     response = await import_connection(gateway, credentials={"type": "APP", "installation_id": "44"}, expect=400)
     assert "404: Not Found" in response["error"]["message"]
 
@@ -176,19 +179,22 @@ async def test_an_app_and_its_users_grant_are_stored_together(
     assert status == 200, html
     connection_id = await only_id(gateway)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
-    shown = await gateway.json("GET", path)
-    assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
-    assert shown["credentials"]["user"]["access_token"] == "ghu_1"
-    assert "refresh_token" not in str(shown)
+    connection = await gateway.json("GET", path)
+    assert (connection["credentials"]["type"], connection["credentials"]["access_token"]) == ("APP", "ghs_1")
+    assert connection["credentials"]["user"]["access_token"] == "ghu_1"
+    assert "refresh_token" not in str(connection)
     async with gateway.call_proxy(connection_id) as response:
         assert (await response.json())["user"] == "ghs_1"
     advance_clock(3601)
-    shown = await gateway.json("GET", path)
-    assert (shown["credentials"]["access_token"], shown["credentials"]["user"]["access_token"]) == ("ghs_2", "ghu_1")
+    connection = await gateway.json("GET", path)
+    assert (connection["credentials"]["access_token"], connection["credentials"]["user"]["access_token"]) == (
+        "ghs_2",
+        "ghu_1",
+    )
     assert not await rotates(gateway, connection_id)
     advance_clock(28_800 - 3601 - 600)
-    shown = await gateway.json("GET", path)
-    assert shown["credentials"]["user"]["access_token"] == "ghu_2"
+    connection = await gateway.json("GET", path)
+    assert connection["credentials"]["user"]["access_token"] == "ghu_2"
     assert await rotates(gateway, connection_id), "the provider replaced the refresh token of the user's grant"
 
 
@@ -327,8 +333,11 @@ async def test_an_end_user_connects_an_installation_that_this_user_can_access(
         "/app/installations/42/access_tokens",
     ]
     connection_id = await only_id(gateway)
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (connection["credentials"]["access_token"], connection["connection_config"]["installation_id"]) == (
+        "ghs_1",
+        "42",
+    )
 
 
 async def test_an_installation_of_another_customer_is_refused_and_nothing_is_stored(
@@ -358,8 +367,11 @@ async def test_a_reconnect_does_not_replace_the_installation_by_one_of_another_c
     url = f"{gateway.url}/oauth/connect/tracker?connect_session_token={session['data']['token']}"
     async with gateway.http.get(url) as response:
         assert (response.status, "cannot access installation 43" in await response.text()) == (400, True)
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (connection["credentials"]["access_token"], connection["connection_config"]["installation_id"]) == (
+        "ghs_1",
+        "42",
+    )
     assert forge.issued == 1
 
 
@@ -403,8 +415,8 @@ async def test_an_installed_plugin_sends_its_own_key(fake_provider: FakeProvider
     pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
 
     async def install(request: web.Request) -> web.Response:
-        back = f"{gateway.url}/oauth/callback?website_id=w-9&payload={request.query['payload']}"
-        raise web.HTTPFound(back)
+        callback_url = f"{gateway.url}/oauth/callback?website_id=w-9&payload={request.query['payload']}"
+        raise web.HTTPFound(callback_url)
 
     async def api(request: web.Request) -> web.Response:
         right = request.headers["Authorization"] == pair and request.path == "/api/website/w-9"
@@ -424,8 +436,8 @@ async def test_an_installed_plugin_sends_its_own_key(fake_provider: FakeProvider
     connection_id = await only_id(gateway)
     async with gateway.call_proxy(connection_id, "") as response:
         assert response.status == 200
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert shown["credentials"] == {"type": "BASIC", "username": "plugin-id", "password": "plugin-key"}
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert connection["credentials"] == {"type": "BASIC", "username": "plugin-id", "password": "plugin-key"}
     config = {"website_id": "w-9"}
     credentials = {"type": "INSTALL_PLUGIN", "username": "plugin-id", "password": "plugin-key"}
     await import_connection(gateway, credentials=credentials, connection_config=config)

@@ -56,9 +56,9 @@ async def test_parameters_have_the_providers_names_in_every_request(
     connection_id = await only_id(gateway)
     advance_clock(61)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
-    shown = await gateway.json("GET", path)
-    assert (shown["credentials"]["access_token"], asked[1]["renew_with"]) == ("a-2", "r-1")
-    assert shown["connection_config"]["data.open_id"] == "o-1"
+    connection = await gateway.json("GET", path)
+    assert (connection["credentials"]["access_token"], asked[1]["renew_with"]) == ("a-2", "r-1")
+    assert connection["connection_config"]["data.open_id"] == "o-1"
 
 
 async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
@@ -90,8 +90,8 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
         "client_id": "our client",
         "client_secret": "our secret",
     }
-    shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
-    assert shown["credentials"]["access_token"] == "long-1"
+    connection = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
+    assert connection["credentials"]["access_token"] == "long-1"
 
 
 async def test_a_single_page_consent_gets_the_request_after_its_client_side_route(

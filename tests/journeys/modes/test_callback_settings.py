@@ -26,8 +26,8 @@ class QuickbooksLikeProvider:
             fake_provider.on(path, handler)
 
     async def consent(self, request: web.Request) -> web.Response:
-        back = f"code=c&state={request.query['state']}&realmId={self.back}"
-        raise web.HTTPFound(f"{request.query['redirect_uri']}?{back}")
+        callback_query = f"code=c&state={request.query['state']}&realmId={self.back}"
+        raise web.HTTPFound(f"{request.query['redirect_uri']}?{callback_query}")
 
     async def token(self, request: web.Request) -> web.Response:
         assert parse_qs(await request.text())["code"] == ["c"]

@@ -48,8 +48,8 @@ async def test_a_client_gets_a_token_and_a_new_one_after_its_expiry(
 ) -> None:
     issuer = Issuer(fake_provider)
     gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{fake_provider.url}/token")
-    shown = await import_connection(gateway, credentials=CLIENT)
-    assert shown["credentials"]["token"] == "cc-1"
+    imported = await import_connection(gateway, credentials=CLIENT)
+    assert imported["credentials"]["token"] == "cc-1"
     assert issuer.asked[0] == {
         "grant_type": "client_credentials",
         "scope": "a b",
@@ -141,11 +141,11 @@ async def test_a_client_with_a_key_signs_its_assertion(fake_provider: FakeProvid
     )
     pem = key.as_pem(private=True).decode()
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_private_key": pem.replace("\n", "\\n")}
-    shown = await import_connection(gateway, credentials=credentials)
-    assert shown["credentials"]["token"] == "by-key"
+    imported = await import_connection(gateway, credentials=credentials)
+    assert imported["credentials"]["token"] == "by-key"
     (kind, claims) = proofs[0]
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
     assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{fake_provider.url}/token")
     assert claims["exp"] - claims["iat"] == 300
     # without an expiry from the provider, the gateway requests a new token within the hour
-    assert shown["credentials"]["expires_at"]
+    assert imported["credentials"]["expires_at"]

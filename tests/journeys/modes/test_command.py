@@ -75,9 +75,9 @@ async def test_connections_are_listed_and_shown_without_a_secret(
     ), err
     code, out, _ = await command(gateway, "list", "--limit", "2")
     assert (code, "user-c3" in out, "c1" in out) == (0, True, False)
-    code, shown, _ = await command(gateway, "show", "--integration", "tracker", "c1", "--json")
-    assert (code, json.loads(shown)["credential_type"], json.loads(shown)["state"]) == (0, "OAUTH2", "active")
-    assert "access-c1" not in out + shown
+    code, printed, _ = await command(gateway, "show", "--integration", "tracker", "c1", "--json")
+    assert (code, json.loads(printed)["credential_type"], json.loads(printed)["state"]) == (0, "OAUTH2", "active")
+    assert "access-c1" not in out + printed
     code, _, err = await command(gateway, "show", "--integration", "tracker", "nobody")
     assert (code, "there is no connection 'nobody'" in err) == (1, True)
 
@@ -93,8 +93,8 @@ async def test_credentials_are_refreshed_and_failures_are_reported(
     response = {connection["connection_id"]: connection["outcome"] for connection in json.loads(out)["connections"]}
     assert (code, response) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
-    shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
-    assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway uses the new token too
+    stored = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
+    assert stored["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway uses the new token too
 
 
 async def test_all_connections_of_an_integration_are_ended_with_a_report(

@@ -54,8 +54,8 @@ async def test_the_provider_verifies_the_signature(
     gateway = await start(**entry(alg))
     pem = KEYS[alg].as_pem(private=True).decode()
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": pem}
-    shown = await import_connection(gateway, credentials=typed)
-    assert shown["credentials"]["privateKey"] == pem
+    imported = await import_connection(gateway, credentials=typed)
+    assert imported["credentials"]["privateKey"] == pem
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     first = verifier.tokens[0]
@@ -66,7 +66,7 @@ async def test_the_provider_verifies_the_signature(
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     assert verifier.tokens[1].claims["iat"] >= first.claims["iat"] + 901
-    assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
+    assert (await read(gateway))["credentials"]["token"] != imported["credentials"]["token"]
 
 
 async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(

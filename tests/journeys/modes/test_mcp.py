@@ -92,10 +92,10 @@ class Server:
                 result = {"error": "invalid_client", "error_description": str(fault)}
                 return web.json_response(result, status=401)
         if form["grant_type"] == "authorization_code":
-            begun = self.codes.pop(form["code"])
+            stored_request = self.codes.pop(form["code"])
             challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
-            assert challenge.rstrip(b"=").decode() == begun["code_challenge"]
-            assert form["resource"] == begun["resource"]
+            assert challenge.rstrip(b"=").decode() == stored_request["code_challenge"]
+            assert form["resource"] == stored_request["resource"]
         token = f"mcp-{len(self.asked)}"
         self.tokens = {token}
         return web.json_response({"access_token": token, "refresh_token": "r", "expires_in": 60})
@@ -143,9 +143,9 @@ async def test_a_server_is_discovered_and_registers_the_gateway(
         basic = base64.b64encode(b"client-1:registered%20secret").decode()
         assert sent["Authorization"] == (f"Basic {basic}" if secret else "")
         assert (sent["client_id"], "client_secret" in sent) == ("client-1", False)
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert shown["credentials"]["type"] == "OAUTH2"
-    assert shown["credentials"]["config_override"]["client_id"] == "client-1"
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert connection["credentials"]["type"] == "OAUTH2"
+    assert connection["credentials"]["config_override"]["client_id"] == "client-1"
 
 
 @pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])

@@ -34,12 +34,12 @@ async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
     async def response(request: web.Request) -> web.Response:
         assert request.transport is not None
-        who = dict(pair[0] for pair in request.transport.get_extra_info("peercert")["subject"])["commonName"]
-        seen.append((request.path, who))
+        common_name = dict(pair[0] for pair in request.transport.get_extra_info("peercert")["subject"])["commonName"]
+        seen.append((request.path, common_name))
         if request.path == "/token":
             return web.json_response({"access_token": "bank-1", "expires_in": 3600})
         return web.json_response(
-            {"who": who}, status=200 if request.headers["Authorization"] == "Bearer bank-1" else 401
+            {"who": common_name}, status=200 if request.headers["Authorization"] == "Bearer bank-1" else 401
         )
 
     app = web.Application()

@@ -104,9 +104,9 @@ async def test_each_mode_connects_by_its_form(fake_provider: FakeProvider, start
     async with gateway.call_proxy(reply["connectionId"]) as response:
         assert response.status == 200
         assert sent.items() <= (await response.json()).items()
-    shown = await gateway.json("GET", f"/connections/{reply['connectionId']}?provider_config_key=tracker")
-    assert shown["end_user"]["id"] == "u1"
-    assert shown["tags"]["end_user_id"] == "u1"
+    connection = await gateway.json("GET", f"/connections/{reply['connectionId']}?provider_config_key=tracker")
+    assert connection["end_user"]["id"] == "u1"
+    assert connection["tags"]["end_user_id"] == "u1"
 
 
 KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
@@ -183,8 +183,8 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(fake_provider: Fa
         gateway, "/api-auth/api-key", {"apiKey": "k"}, query=query, integrations_config_defaults=defaults
     )
     assert status == 200
-    shown = await gateway.json("GET", f"/connections/{response['connectionId']}?provider_config_key=tracker")
-    assert shown["connection_config"] == {"site": "fixed"}
+    connection = await gateway.json("GET", f"/connections/{response['connectionId']}?provider_config_key=tracker")
+    assert connection["connection_config"] == {"site": "fixed"}
 
 
 async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(

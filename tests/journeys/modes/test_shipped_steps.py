@@ -43,10 +43,10 @@ async def start(fake_internet: Internet, tmp_path: Path) -> AsyncIterator[Any]:
     async with AsyncExitStack() as stack:
 
         async def start_gateway(provider: str, **integration: Any) -> RunningGateway:
-            made = document([f"127.0.0.1/32:{fake_internet.port}"])
-            made["catalog"] = []
-            made["environments"]["dev"]["integrations"]["tracker"] = {"provider": provider, **integration}
-            gateway = RunningGateway(tmp_path, made)
+            configuration = document([f"127.0.0.1/32:{fake_internet.port}"])
+            configuration["catalog"] = []
+            configuration["environments"]["dev"]["integrations"]["tracker"] = {"provider": provider, **integration}
+            gateway = RunningGateway(tmp_path, configuration)
             await gateway.start()
             stack.push_async_callback(gateway.stop)
             return gateway

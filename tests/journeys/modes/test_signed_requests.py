@@ -29,8 +29,8 @@ def header_params(request: web.Request) -> dict[str, str]:
 
 async def is_signed(request: web.Request, client_secret: str, token_secret: str, *, sha256: bool = False) -> bool:
     """Return whether the signature of the received request is valid by RFC 5849 §3.2."""
-    given = header_params(request)
-    params = [(k, v) for k, v in given.items() if k not in {"realm", "oauth_signature"}]
+    oauth = header_params(request)
+    params = [(k, v) for k, v in oauth.items() if k not in {"realm", "oauth_signature"}]
     params += parse_qsl(request.raw_path.partition("?")[2], keep_blank_values=True)
     if request.content_type == "application/x-www-form-urlencoded":
         params += parse_qsl((await request.read()).decode(), keep_blank_values=True)
@@ -38,7 +38,7 @@ async def is_signed(request: web.Request, client_secret: str, token_secret: str,
         uri=f"http://{request.host}{request.raw_path}",
         http_method=request.method,
         params=params,
-        signature=given["oauth_signature"],
+        signature=oauth["oauth_signature"],
     )
     verify = rfc5849.verify_hmac_sha256 if sha256 else rfc5849.verify_hmac_sha1
     return bool(verify(received, client_secret, token_secret))
@@ -58,16 +58,16 @@ class OAuth1Provider:
         fake_provider.on("/api", self.api)
 
     async def _fresh(self, request: web.Request, secret: str) -> dict[str, str]:
-        given = header_params(request)
-        assert given["oauth_nonce"] not in self.nonces
-        self.nonces.add(given["oauth_nonce"])
-        if given["oauth_consumer_key"] != "our key" or not await is_signed(request, "our secret", secret):
+        oauth = header_params(request)
+        assert oauth["oauth_nonce"] not in self.nonces
+        self.nonces.add(oauth["oauth_nonce"])
+        if oauth["oauth_consumer_key"] != "our key" or not await is_signed(request, "our secret", secret):
             raise web.HTTPUnauthorized(text="oauth_problem=signature_invalid")
-        return given
+        return oauth
 
     async def request_token(self, request: web.Request) -> web.Response:
-        given = await self._fresh(request, "")
-        self.callback = given["oauth_callback"]
+        oauth = await self._fresh(request, "")
+        self.callback = oauth["oauth_callback"]
         self.request_form = {k: str(v) for k, v in (await request.post()).items()}
         return web.Response(text="oauth_token=temporary&oauth_token_secret=t%26s&oauth_callback_confirmed=true")
 
@@ -77,16 +77,16 @@ class OAuth1Provider:
         raise web.HTTPFound(f"{self.callback}&{verdict}")
 
     async def access_token(self, request: web.Request) -> web.Response:
-        given = await self._fresh(request, "t&s")
-        assert (given["oauth_token"], given["oauth_verifier"]) == ("temporary", "v-1")
+        oauth = await self._fresh(request, "t&s")
+        assert (oauth["oauth_token"], oauth["oauth_verifier"]) == ("temporary", "v-1")
         return web.Response(text="oauth_token=lasting&oauth_token_secret=l%2Fs&user_id=7")
 
     async def api(self, request: web.Request) -> web.Response:
-        given = await self._fresh(request, "l/s")
+        oauth = await self._fresh(request, "l/s")
         if self.fail_next:
             self.fail_next -= 1
             return web.Response(status=503)
-        return web.json_response({"token": given["oauth_token"], "body": (await request.read()).decode()})
+        return web.json_response({"token": oauth["oauth_token"], "body": (await request.read()).decode()})
 
 
 async def oauth1(fake_provider: FakeProvider, start: Any, **extra: Any) -> RunningGateway:
@@ -109,9 +109,9 @@ async def test_oauth1_connects_and_signs_every_request_as_sent(fake_provider: Fa
     assert status == 200, html
     assert provider.request_form == {"x_auth_access_type": "write"}
     connection_id = await only_id(gateway)
-    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
-    assert shown["credentials"]["oauth_token_secret"] == "l/s"
-    assert shown["connection_config"]["user_id"] == "7"
+    connection = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert connection["credentials"]["oauth_token_secret"] == "l/s"
+    assert connection["connection_config"]["user_id"] == "7"
     async with gateway.call_proxy(connection_id, "/a%20b/c?x=1&x=0&q=caf%C3%A9&e=") as response:
         assert response.status == 200
     async with gateway.call_proxy(
@@ -172,8 +172,8 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(
     fake_provider: FakeProvider, start: Any
 ) -> None:
     async def api(request: web.Request) -> web.Response:
-        given = header_params(request)
-        right = (given["realm"], given["oauth_token"], given["oauth_signature_method"]) == (
+        oauth = header_params(request)
+        right = (oauth["realm"], oauth["oauth_token"], oauth["oauth_signature_method"]) == (
             "ACME_SB1", "id-1", "HMAC-SHA256",
         )  # fmt: skip
         right = right and await is_signed(request, "our secret", "tok secret", sha256=True)
@@ -325,22 +325,22 @@ async def test_a_body_too_large_to_buffer_is_refused_unless_its_hash_is_known(
 async def test_a_role_issues_keys_and_new_keys_before_they_expire(
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
-    there = Aws(fake_provider)
-    there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
+    fake_aws = Aws(fake_provider)
+    fake_aws.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(fake_provider))
     role = {"type": "AWS_SIGV4", "role_arn": "arn:aws:iam::123456789012:role/reader", "region": "eu-west-1"}
     reply = await import_connection(gateway, credentials=role, expect=400)
     assert "403: AccessDenied: not & never" in reply["error"]["message"]
-    shown = await import_connection(gateway, credentials={**role, "external_id": "cust-1"})
-    assert shown["credentials"]["access_key_id"] == "ASIA1"
-    assert shown["connection_config"]["region"] == "eu-west-1"
+    imported = await import_connection(gateway, credentials={**role, "external_id": "cust-1"})
+    assert imported["credentials"]["access_key_id"] == "ASIA1"
+    assert imported["connection_config"]["region"] == "eu-west-1"
     async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200
     advance_clock(3601)
     assert (await read(gateway))["credentials"]["access_key_id"] == "ASIA2"
     async with gateway.call_proxy("c1", "/q") as response:
         assert response.status == 200
-    assert there.roles[-1]["RoleArn"] == role["role_arn"]
+    assert fake_aws.roles[-1]["RoleArn"] == role["role_arn"]
 
 
 async def test_a_dry_run_shows_the_place_of_the_signature_but_not_its_value(

@@ -62,17 +62,17 @@ async def test_templates_of_proxied_requests_use_the_login_response(fake_provide
 async def test_a_password_is_exchanged_for_a_token_and_again_after_its_expiry(
     fake_provider: FakeProvider, start: Any, advance_clock: Any, body_format: str
 ) -> None:
-    there = SignInProvider(fake_provider)
+    provider = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider, body_format=body_format))
-    shown = await import_connection(gateway, credentials=LOGIN)
-    assert shown["credentials"]["token"] == "s-1"
-    assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
+    imported = await import_connection(gateway, credentials=LOGIN)
+    assert imported["credentials"]["token"] == "s-1"
+    assert imported["credentials"]["raw"]["session"]["key"] == "s-1"
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     advance_clock(601)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
-    assert there.count == 2
+    assert provider.count == 2
 
 
 async def test_a_wrong_password_fails_immediately_in_the_providers_words(
@@ -191,8 +191,8 @@ async def test_a_refresh_token_is_used_if_the_entry_has_a_refresh_url_and_else_t
     )
     await import_connection(gateway, credentials=LOGIN)
     advance_clock(61)
-    shown = await read(gateway, refresh_token="true")
-    assert (shown["credentials"]["token"], shown["credentials"]["refresh_token"]) == ("a-2", "r-1")
+    connection = await read(gateway, refresh_token="true")
+    assert (connection["credentials"]["token"], connection["credentials"]["refresh_token"]) == ("a-2", "r-1")
     alive.clear()
     advance_clock(61)
     assert (await read(gateway))["credentials"]["token"] == "a-1"
@@ -249,7 +249,7 @@ async def test_a_token_that_is_a_jwt_has_its_own_expiry(
 async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
-    there = SignInProvider(fake_provider)
+    provider = SignInProvider(fake_provider)
     gateway = await start(**sign_in_provider(fake_provider))
     await import_connection(gateway, credentials=LOGIN)
 
@@ -262,7 +262,7 @@ async def test_a_changed_password_needs_a_reconnect_but_is_tried_again(
         assert response.status == 424
         body = (await response.json())["error"]
     assert body["payload"]["provider_message"] == "it returned 401: password was changed"
-    fake_provider.on("/signin", there.sign_in)
+    fake_provider.on("/signin", provider.sign_in)
     advance_clock(60)
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200

@@ -40,8 +40,8 @@ async def test_basic_is_sent_in_authorization(fake_provider: FakeProvider, start
 async def test_without_a_credential_the_request_is_sent_unchanged(fake_provider: FakeProvider, start: Any) -> None:
     echo(fake_provider)
     gateway = await start(auth_mode="NONE")
-    shown = await import_connection(gateway, credentials={"type": "NONE"})
-    assert shown["credentials"] == {}
+    imported = await import_connection(gateway, credentials={"type": "NONE"})
+    assert imported["credentials"] == {}
     async with gateway.call_proxy("c1") as response:
         assert "authorization" not in await response.json()
     reply = await import_connection(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
@@ -88,16 +88,16 @@ async def test_each_request_has_its_own_signature_that_the_provider_can_verify(
         signature={"scheme": "wsse", "lifetime_s": 300},
         proxy={"headers": {"x-wsse": "${accessToken}"}},
     )
-    shown = await import_connection(
+    imported = await import_connection(
         gateway, credentials={"type": "SIGNATURE", "username": "ada", "password": "its password"}
     )
-    assert WSSE.fullmatch(shown["credentials"]["token"])
+    assert WSSE.fullmatch(imported["credentials"]["token"])
     for _ in range(3):
         async with gateway.call_proxy("c1") as response:
             assert response.status == 200
     assert len(nonces) == 3
     advance_clock(301)
-    assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
+    assert (await read(gateway))["credentials"]["token"] != imported["credentials"]["token"]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -133,8 +133,8 @@ async def test_a_login_opens_a_session_whose_id_is_sent_with_every_request(
         proxy={"headers": {"sessionId": "${accessToken}", "devKey": "${credentials.dev_key}"}},
     )
     typed = {"username": "ada", "password": "pw-1", "organization_id": "org-1", "dev_key": "key-1"}
-    shown = await import_connection(gateway, credentials={"type": "BILL", **typed})
-    assert (shown["credentials"]["session_id"], shown["credentials"]["user_id"]) == ("s-1", "u-1")
+    imported = await import_connection(gateway, credentials={"type": "BILL", **typed})
+    assert (imported["credentials"]["session_id"], imported["credentials"]["user_id"]) == ("s-1", "u-1")
     async with gateway.call_proxy("c1") as response:
         assert response.status == 200
     advance_clock(1801)

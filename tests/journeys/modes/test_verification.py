@@ -20,10 +20,10 @@ HEADERS = {"headers": {"x-api-key": "${apiKey}"}}
 
 def guard(fake_provider: FakeProvider) -> None:
     async def me(request: web.Request) -> web.Response:
-        given = request.headers.get("X-Api-Key")
-        if given == "right-key":
+        sent_key = request.headers.get("X-Api-Key")
+        if sent_key == "right-key":
             return web.json_response({"ok": True})
-        result = {"error": {"message": f"The key {given} is not known\r\nto us."}}
+        result = {"error": {"message": f"The key {sent_key} is not known\r\nto us."}}
         return web.json_response(result, status=401)
 
     fake_provider.on("/api/me", me)

@@ -50,8 +50,8 @@ class Provider:
             return web.Response(text="<h1>Sign in first</h1>", content_type="text/html")
         code = secrets.token_urlsafe(8)
         self._codes[code] = (person, request.query["code_challenge"])
-        back = {"code": code, "state": request.query["state"]}
-        raise web.HTTPFound(f"{request.query['redirect_uri']}?{urlencode(back)}")
+        callback_query = {"code": code, "state": request.query["state"]}
+        raise web.HTTPFound(f"{request.query['redirect_uri']}?{urlencode(callback_query)}")
 
     async def _token(self, request: web.Request) -> web.Response:
         form = await request.post()

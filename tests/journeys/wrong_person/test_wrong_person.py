@@ -48,9 +48,9 @@ async def authorization_url(person: Person, page_url: str) -> str:
     html = person.seen[-1]
     person.clicks += 1
     async with person.http.post(f"{page_url.partition('?')[0]}/i/accounts", data=hidden_inputs(html)) as response:
-        leaving = await response.text()
-    assert "0;url=" in leaving, leaving
-    return leaving.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
+        redirect_page = await response.text()
+    assert "0;url=" in redirect_page, redirect_page
+    return redirect_page.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
 
 
 @pytest.mark.parametrize("at_application", ["bob", None])
@@ -257,10 +257,10 @@ async def test_a_forwarded_redirect_page_does_not_start_an_authorization(
     pages = await world.pages(alice, link)
     await alice.go(pages)
     async with alice.http.post(f"{pages}/i/accounts", data=hidden_inputs(alice.seen[-1])) as response:
-        leaving = str(response.url)
-    assert "/leave/" in leaving
+        leave_url = str(response.url)
+    assert "/leave/" in leave_url
     await bob.go(link.url)
-    await bob.go(leaving)
+    await bob.go(leave_url)
     assert not any(world.provider.url in page for page in bob.seen)
     assert world.provider.authorizations == 0
     assert await world.promise_holds(bob)
@@ -321,8 +321,8 @@ async def test_a_stolen_verifier_without_the_secret_key_completes_nothing(bound_
     assert len(await bound_world.pending(link)) == 1
     assert await bound_world.complete_status(link, link.verifier, key=None) == 401
     assert await bound_world.complete_status(link, link.verifier, key=link.token) == 401
-    wish = {"display_name": "reads only", "scopes": ["environment:proxy"]}
-    minted = (await bound_world.gateway.json("POST", "/environment/api-keys", json=wish))["data"]["secret"]
+    body = {"display_name": "reads only", "scopes": ["environment:proxy"]}
+    minted = (await bound_world.gateway.json("POST", "/environment/api-keys", json=body))["data"]["secret"]
     assert await bound_world.complete_status(link, link.verifier, key=minted) == 403
     assert await bound_world.accounts() == {}
 
@@ -356,8 +356,8 @@ async def test_bob_cannot_replace_alices_account_with_her_reconnect_link(
     world: World, alice: Person, bob: Person
 ) -> None:
     connection_id = await connect_alice(world, alice)
-    wish = {"connection_id": connection_id, "integration_id": "accounts"}
-    link = await world.link(path="/connect/sessions/reconnect", **wish)
+    options = {"connection_id": connection_id, "integration_id": "accounts"}
+    link = await world.link(path="/connect/sessions/reconnect", **options)
     where = await bob.click(await world.pages(bob, link))
     assert any("For Alice Liddell" in page for page in bob.seen)
     assert await world.back(bob, where) is None
@@ -403,8 +403,8 @@ async def test_a_key_of_bob_that_is_still_checked_when_alice_confirms_is_refused
     names = {"provider_config_key": "nameless", "connection_id": "alice-1"}
     credentials = {"type": "API_KEY", "apiKey": "key-of-alice"}
     await bound_world.gateway.json("POST", "/connections", json={**names, "credentials": credentials}, expect=201)
-    wish = {"connection_id": "alice-1", "integration_id": "nameless"}
-    link = await bound_world.link(path="/connect/sessions/reconnect", **wish)
+    options = {"connection_id": "alice-1", "integration_id": "nameless"}
+    link = await bound_world.link(path="/connect/sessions/reconnect", **options)
     bound_world.provider.held["bob"] = asyncio.Event()
     typed = f"{bound_world.gateway.url}/api-auth/api-key/nameless?connect_session_token={link.token}"
 

@@ -147,8 +147,8 @@ def sample(provider: Provider, name: str) -> str | None:
     setting = provider.connection_config.get(name)
     if setting is None:
         return "x"
-    if given := setting.example or setting.default_value or (setting.enum or [None])[0]:
-        return given
+    if value := setting.example or setting.default_value or (setting.enum or [None])[0]:
+        return value
     if setting.pattern is not None:
         return next((item for item in ("acme", "1", "us", "a1b2c3") if re.fullmatch(setting.pattern, item)), None)
     kinds = {"hostname": "api.acme.test", "uri": "https://api.acme.test", "email": "a@acme.test"}

@@ -183,10 +183,10 @@ def test_operations_are_listed_by_words_and_risk() -> None:
         "list_transitions",
         "search_issues",
     ]
-    said = json.loads(catalog("operations", "github-pat", "--json").stdout)
-    assert len(said["data"]) == 460
-    assert said["source"]["licence"] == "MIT"
-    assert said["data"][0].keys() >= {"id", "method", "path", "risk", "body"}
+    printed = json.loads(catalog("operations", "github-pat", "--json").stdout)
+    assert len(printed["data"]) == 460
+    assert printed["source"]["licence"] == "MIT"
+    assert printed["data"][0].keys() >= {"id", "method", "path", "risk", "body"}
 
 
 def test_the_scopes_of_operations_are_compared_with_those_granted() -> None:

@@ -48,13 +48,13 @@ async def test_link_command_prints_a_working_link(
 async def test_link_command_has_the_options_of_the_api(running: RunningGateway, config_file: ConfigFile) -> None:
     challenge = code_challenge(new_code_verifier())
     options = ("--expires-in", "3d", "--single-use", "--max-connections", "2", "--code-challenge", challenge)
-    back = ("--return-url", "http://localhost:8000/back", "--state", "s")
-    done = await connections(config_file, "link", *FOR_ADA, *options, *back, "--json")
+    return_options = ("--return-url", "http://localhost:8000/back", "--state", "s")
+    done = await connections(config_file, "link", *FOR_ADA, *options, *return_options, "--json")
     assert done.exit_code == 0, done.stderr
     body: Any = json.loads(done.stdout)
     assert sorted(body) == ["connect_link", "expires_at", "poll_url", "session_id", "token"]
-    left = (datetime.fromisoformat(body["expires_at"]) - clock.now()).total_seconds()
-    assert 3 * 86400 - 60 < left <= 3 * 86400
+    remaining_s = (datetime.fromisoformat(body["expires_at"]) - clock.now()).total_seconds()
+    assert 3 * 86400 - 60 < remaining_s <= 3 * 86400
     session = await session_of(running, body["connect_link"])
     assert (session.single_use, session.max_connections, session.code_challenge) == (True, 2, challenge)
     assert (session.return_url, session.return_state) == ("http://localhost:8000/back", "s")

@@ -64,19 +64,19 @@ class GatewayDouble:
         return await handler(request)  # type: ignore[operator, no-any-return]
 
     async def _session(self, request: web.Request) -> web.Response:
-        wish = await request.json()
-        assert wish["end_user"]["id"] == "demo-user"
-        assert wish["allowed_integrations"] == ["sandbox"]
+        body = await request.json()
+        assert body["end_user"]["id"] == "demo-user"
+        assert body["allowed_integrations"] == ["sandbox"]
         self.reconnects = None
         data = {"token": "session-1", "connect_link": f"{self.url}/connect?session_token=session-1"}
         return web.json_response({"data": data}, status=201)
 
     async def _reconnect_session(self, request: web.Request) -> web.Response:
-        wish = await request.json()
-        assert wish["integration_id"] == "sandbox"
-        if wish["connection_id"] in self.lost:
+        body = await request.json()
+        assert body["integration_id"] == "sandbox"
+        if body["connection_id"] in self.lost:
             return web.json_response({"error": {"code": "credential_unreadable"}}, status=500)
-        self.reconnects = wish["connection_id"]
+        self.reconnects = body["connection_id"]
         return web.json_response({"data": {"token": "session-1"}}, status=201)
 
     async def _start(self, request: web.Request) -> web.Response:
@@ -129,11 +129,11 @@ class GatewayDouble:
         return web.json_response({"data": shown})
 
     async def _mint(self, request: web.Request) -> web.Response:
-        wish = await request.json()
-        assert wish["display_name"] not in self.minted
+        body = await request.json()
+        assert body["display_name"] not in self.minted
         self.made += 1
         secret = f"gw_sk_agent{self.made}"
-        self.minted[wish["display_name"]] = {"last_four": secret[-4:], "limits": [wish["limits"]]}
+        self.minted[body["display_name"]] = {"last_four": secret[-4:], "limits": [body["limits"]]}
         return web.json_response({"data": {"id": 7, "secret": secret}})
 
     async def _revoke(self, _request: web.Request) -> web.Response:

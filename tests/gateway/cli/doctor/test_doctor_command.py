@@ -67,9 +67,9 @@ async def test_it_reports_a_journal_that_cannot_be_written(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refuse_permission)
-    (doubt,) = (await config_only.report("--offline")).of("journal")
-    assert (doubt["level"], doubt["line"]) == ("warn", config_only.line("url: sqlite"))
-    assert "Permission denied" in doubt["message"]
+    (warning,) = (await config_only.report("--offline")).of("journal")
+    assert (warning["level"], warning["line"]) == ("warn", config_only.line("url: sqlite"))
+    assert "Permission denied" in warning["message"]
 
 
 async def test_doctor_prints_readable_text_too(config_file: ConfigFile) -> None:
@@ -90,10 +90,10 @@ async def test_database_with_pending_migrations_is_reported(
     config_file: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.REVISIONS", ("0001", "9999"))
-    (doubt,) = (await config_file.report()).of("store")
-    assert (doubt["level"], doubt["line"]) == ("warn", config_file.line("url: sqlite"))
-    assert "9999" in doubt["message"]
-    assert "back it up" in doubt["fix"]
+    (warning,) = (await config_file.report()).of("store")
+    assert (warning["level"], warning["line"]) == ("warn", config_file.line("url: sqlite"))
+    assert "9999" in warning["message"]
+    assert "back it up" in warning["fix"]
 
 
 @pytest.mark.parametrize("place", ["header", "pages"])
@@ -204,9 +204,9 @@ async def test_files_that_others_may_read_are_reported_with_the_command_that_hel
     config_only.document["store"]["encryption_keys"] = ["${file:key}"]
     config_only.write()
     result = await config_only.report("--offline")
-    doubts = {item["where"]: item for item in result.of("files", "warn")}
-    assert "everybody" in doubts[str(key)]["message"]
-    assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
+    warnings = {item["where"]: item for item in result.of("files", "warn")}
+    assert "everybody" in warnings[str(key)]["message"]
+    assert warnings[str(key)]["fix"] == f"chmod 600 {key}"
 
 
 async def test_a_disk_that_is_nearly_full_is_found(config_only: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,15 +258,15 @@ async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_c
 
 async def test_a_missing_offline_scope_is_reported(config_only: ConfigFile) -> None:
     config_only.integration["scopes"] = ["read"]
-    (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
-    assert (doubt["line"], "offline_access" in doubt["message"]) == (config_only.line("scopes:"), True)
+    (warning,) = (await config_only.report("--offline")).of("configuration", "warn")
+    assert (warning["line"], "offline_access" in warning["message"]) == (config_only.line("scopes:"), True)
 
 
 async def test_a_withheld_client_secret_is_reported_with_its_line(config_only: ConfigFile) -> None:
     forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
     config_only.document["environments"]["dev"]["integrations"]["forge"] = forge
-    (doubt,) = (await config_only.report("--offline")).of("configuration", "warn")
-    assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (config_only.line("a-secret-of-it"), True)
+    (warning,) = (await config_only.report("--offline")).of("configuration", "warn")
+    assert (warning["line"], "add allowed_hosts" in warning["message"]) == (config_only.line("a-secret-of-it"), True)
     forge["allowed_hosts"] = ["git.example.com"]
     assert (await config_only.report("--offline")).of("configuration", "warn") == []
 
@@ -291,9 +291,9 @@ async def test_doctor_reads_the_metrics_of_a_running_gateway(
     assert (result.of("store", "fail") != []) == bool(unreadable)
     assert (result.of("credentials", "warn") != []) == bool(rejected)
     if rejected:
-        (doubt,) = result.of("credentials", "warn")
-        assert "rejected 1 credential on" in doubt["message"]
-        assert doubt["integration"] == "dev/made-by-api"
+        (warning,) = result.of("credentials", "warn")
+        assert "rejected 1 credential on" in warning["message"]
+        assert warning["integration"] == "dev/made-by-api"
     if unreadable:
         (fault,) = result.of("store", "fail")
         assert "gateway restore" in fault["fix"]
@@ -303,9 +303,9 @@ async def test_doctor_reports_a_running_gateway_that_cannot_write_its_journal(
     config_file: ConfigFile, running: RunningGateway
 ) -> None:
     running.runtime.journals.of(running.folder).fault = "no space left"
-    (doubt,) = (await config_file.report()).of("journal", "warn")
-    assert "the running gateway" in doubt["message"]
-    assert "refresh_journal_unwritable" in doubt["fix"]
+    (warning,) = (await config_file.report()).of("journal", "warn")
+    assert "the running gateway" in warning["message"]
+    assert "refresh_journal_unwritable" in warning["fix"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

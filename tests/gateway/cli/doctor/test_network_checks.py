@@ -21,9 +21,9 @@ async def test_doctor_works_without_a_running_gateway(config_file: ConfigFile, r
     await running.stop()
     result = await config_file.report()
     assert result.levels("gateway") == {"ok"}
-    (doubt,) = result.of("public URL")
-    assert (doubt["level"], doubt["line"]) == ("warn", config_file.line("server:"))
-    assert "serve" in doubt["fix"]
+    (warning,) = result.of("public URL")
+    assert (warning["level"], warning["line"]) == ("warn", config_file.line("server:"))
+    assert "serve" in warning["fix"]
     assert result.levels("store") == {"ok"}
 
 
@@ -143,8 +143,8 @@ async def test_clock_is_compared_with_providers(
 
     async def response_with_date(request: web.Request) -> web.Response:
         asked.append((request.method, request.path, request.headers.get("Authorization")))
-        there = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
-        return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
+        provider_time = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
+        return web.Response(headers={"Date": format_datetime(provider_time, usegmt=True)})
 
     async with responding(response_with_date) as server:
         url = f"http://127.0.0.1:{server.port}"
@@ -154,14 +154,14 @@ async def test_clock_is_compared_with_providers(
     assert result.levels("clock") == {level}
     assert asked == [("HEAD", "/", None)], "each origin gets one request, without a credential"
     if ahead_s:
-        seconds, way = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
-        assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
+        seconds, direction = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
+        assert (abs(int(seconds) - abs(ahead_s)) <= 3, direction) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
 async def test_the_clock_of_the_application_is_not_compared(config_file: ConfigFile) -> None:
     async def an_hour_late(_: web.Request) -> web.Response:
-        there = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
-        return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
+        provider_time = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+        return web.Response(headers={"Date": format_datetime(provider_time, usegmt=True)})
 
     async with responding(an_hour_late) as server:
         config_file.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{server.port}/events"

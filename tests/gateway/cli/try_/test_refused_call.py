@@ -71,8 +71,8 @@ def test_retry_after_is_shown_with_its_end() -> None:
 
 
 def test_cut_off_response_is_reported_with_its_message() -> None:
-    given = Stub(None), CutShort("the response was interrupted"), NAMED, TARGET
-    assert explain_refusal(*given).lines == ("the response was interrupted",)  # type: ignore[arg-type]
+    arguments = Stub(None), CutShort("the response was interrupted"), NAMED, TARGET
+    assert explain_refusal(*arguments).lines == ("the response was interrupted",)  # type: ignore[arg-type]
 
 
 async def test_real_gateway_reports_a_connection_that_the_provider_ended(

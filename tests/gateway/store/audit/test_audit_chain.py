@@ -161,7 +161,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
     shows it.
     """
     chance, done = random.Random(20), 0
-    left = checkpoint(CHAIN[-1])
+    last_checkpoint = checkpoint(CHAIN[-1])
     while done < TAMPERINGS // 2:
         records = list(CHAIN)
         KINDS[done % len(KINDS)](records, chance)
@@ -171,7 +171,7 @@ def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_a
             assert computed_again  # in this case, the tampering restored an edited column or hash
             done += 1
             continue
-        verdict = check_chain(records, left)
+        verdict = check_chain(records, last_checkpoint)
         assert not verdict.ok, KINDS[done % len(KINDS)].__name__
         first = next(
             (n for n, (item, was) in enumerate(zip(records, CHAIN, strict=False), 1) if item != was), len(records) + 1
@@ -213,21 +213,21 @@ def test_fault_of_a_rewritten_chain_names_the_records_between_two_checkpoints() 
 
 def test_a_checkpoint_proves_records_only_with_a_trusted_key() -> None:
     others = Ed25519PrivateKey.generate()
-    made = checkpoint(CHAIN[9], others)
-    assert made.is_signed_by([public_text(others)])
+    signed = checkpoint(CHAIN[9], others)
+    assert signed.is_signed_by([public_text(others)])
     # the checkpoint names the key that signed it, but the verifier does not trust this key
-    assert not made.is_signed_by([public_text(KEY)])
-    assert not replace(made, hash=CHAIN[8].hash).is_signed_by([public_text(others)])
-    assert not replace(made, signature="").is_signed_by([public_text(others), "", "not base64"])
+    assert not signed.is_signed_by([public_text(KEY)])
+    assert not replace(signed, hash=CHAIN[8].hash).is_signed_by([public_text(others)])
+    assert not replace(signed, signature="").is_signed_by([public_text(others), "", "not base64"])
 
 
 def test_checkpoints_are_found_in_a_file_and_among_log_lines() -> None:
     import json
 
-    made = checkpoint(CHAIN[9])
-    line = json.dumps({"event": "audit_checkpoint", "level": "info", **made.as_json()})
-    text = f'{json.dumps(made.as_json())}\nplain text\n{{"event": "exchange"}}\n{line}\n{{"sequence": 1, "signature": 3}}\n'
-    assert checkpoints_in(text) == [made, made]
+    signed = checkpoint(CHAIN[9])
+    line = json.dumps({"event": "audit_checkpoint", "level": "info", **signed.as_json()})
+    text = f'{json.dumps(signed.as_json())}\nplain text\n{{"event": "exchange"}}\n{line}\n{{"sequence": 1, "signature": 3}}\n'
+    assert checkpoints_in(text) == [signed, signed]
 
 
 def test_a_pruned_chain_is_checked_from_its_first_record() -> None:

@@ -46,9 +46,9 @@ async def sign_checkpoint(store: Store) -> Checkpoint:
     """Return a checkpoint of the whole chain. The chain includes the record of the checkpoint's key."""
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
-    made = await store.audit.checkpoint(now=NOW)
-    assert made is not None
-    return made
+    signed = await store.audit.checkpoint(now=NOW)
+    assert signed is not None
+    return signed
 
 
 async def verify_store(store: Store, *checkpoints: Checkpoint, key: str = "", own: bool = True) -> Verdict:
@@ -115,15 +115,15 @@ async def test_record_has_actor_address_and_id_of_the_current_request(store: Sto
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped(store: Store) -> None:
     """The earlier transaction has the lower id, but its row is not visible yet when the later rows are numbered."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, go_on = asyncio.Event(), asyncio.Event()
 
     async def record_and_wait(db: Any) -> None:
         await store.trail.record(db, entry(1))
-        begun.set()
+        started.set()
         await go_on.wait()
 
     waiting = asyncio.create_task(store.transactions.write(record_and_wait))
-    await begun.wait()
+    await started.wait()
     await store.trail.write(entry(2), entry(3))
     assert await store.audit.append_to_chain() == 2
     go_on.set()
@@ -147,12 +147,12 @@ async def test_two_nodes_write_one_chain(open_test_store: StoreOpener, store: St
 
     await asyncio.gather(*(writing(node, 100 * (1 + n)) for n, node in enumerate(nodes)))
     await asyncio.gather(*(node.audit.append_to_chain() for node in nodes))
-    left = await sign_checkpoint(other)
+    last_checkpoint = await sign_checkpoint(other)
     found = await store.audit.find(AuditFilter(limit=1000, action="credential.read"))
     assert sorted(item.columns.connection_id for item in found) == sorted(
         f"u{b + n}" for b in (100, 200) for n in range(30)
     )
-    verdict = await verify_store(store, left)
+    verdict = await verify_store(store, last_checkpoint)
     assert verdict.ok, verdict.faults
     assert verdict.unproven == 0
 
@@ -207,17 +207,17 @@ def statements(chance: random.Random, last: int) -> tuple[str, str]:
 
 async def test_tampering_by_sql_is_found(store: Store) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     key, chance = await store.audit.public_key(now=NOW), random.Random(7)
-    assert (await verify_store(store, left, key=key)).ok
+    assert (await verify_store(store, last_checkpoint, key=key)).ok
     columns = "sequence, hash, at, environment, action, key_id, integration_id, connection_id, end_user, body"
     await run_sql(store, "CREATE TABLE kept AS SELECT * FROM audit_records")
     for _ in range(max(TAMPERINGS, 14)):
-        kind, statement = statements(chance, left.sequence)
+        kind, statement = statements(chance, last_checkpoint.sequence)
         if await run_sql(store, statement) == 0:
             continue
         same = await _changed_nothing(store)
-        verdict = await verify_store(store, left, key=key)
+        verdict = await verify_store(store, last_checkpoint, key=key)
         assert verdict.ok is same, (kind, statement)
         await run_sql(store, "DELETE FROM audit_records")
         await run_sql(store, f"INSERT INTO audit_records ({columns}) SELECT {columns} FROM kept")
@@ -236,40 +236,40 @@ async def test_a_truncated_chain_is_detected_by_an_exported_checkpoint(
     store: Store,
 ) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     await run_sql(store, "DELETE FROM audit_records WHERE sequence > 8")
     await run_sql(store, "DELETE FROM audit_checkpoints")
     await run_sql(
         store, "UPDATE audit_state SET sequence = 8, hash = (SELECT hash FROM audit_records WHERE sequence = 8)"
     )
     assert (await verify_store(store)).ok  # nothing in the store shows the tampering
-    verdict = await verify_store(store, left)
+    verdict = await verify_store(store, last_checkpoint)
     assert (verdict.faults[0].kind, verdict.faults[0].sequence) == ("truncated", 9)
 
 
 async def test_a_tail_that_no_checkpoint_proves_is_counted(store: Store) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     await store.trail.write(entry(50), entry(51))
     await store.audit.append_to_chain()
     await store.trail.write(entry(52))
-    verdict = await verify_store(store, left)
+    verdict = await verify_store(store, last_checkpoint)
     assert verdict.ok
     assert (verdict.last, verdict.proven_to, verdict.unsealed, verdict.unproven) == (15, 13, 1, 3)
 
 
 async def test_a_checkpoint_of_another_store_or_key_is_refused(store: Store) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
-    (fault,) = (await verify_store(store, replace(left, store="else"))).faults
+    last_checkpoint = await sign_checkpoint(store)
+    (fault,) = (await verify_store(store, replace(last_checkpoint, store="else"))).faults
     assert (fault.kind, "another store" in fault.message) == ("checkpoint", True)
-    former = left.public_key
+    former = last_checkpoint.public_key
     await store.audit.new_key(now=NOW)
     await store.audit.append_to_chain()
     assert not (
-        await verify_store(store, left, own=False)
+        await verify_store(store, last_checkpoint, own=False)
     ).ok  # a new key does not prove the signatures of the previous key
-    assert (await verify_chain(store.audit, [left], [former])).ok
+    assert (await verify_chain(store.audit, [last_checkpoint], [former])).ok
 
 
 async def test_a_checkpoint_is_made_once_by_several_processes(open_test_store: StoreOpener, store: Store) -> None:
@@ -277,38 +277,38 @@ async def test_a_checkpoint_is_made_once_by_several_processes(open_test_store: S
     await fill_chain(store)
     await store.audit.public_key(now=NOW)
     await store.audit.append_to_chain()
-    made = await asyncio.gather(*(item.audit.checkpoint(now=NOW) for item in (store, other, store)))
-    assert len([item for item in made if item is not None]) == 1
+    signed = await asyncio.gather(*(item.audit.checkpoint(now=NOW) for item in (store, other, store)))
+    assert len([item for item in signed if item is not None]) == 1
 
 
 async def test_the_signing_key_is_sealed_and_follows_the_master_key(open_test_store: StoreOpener, store: Store) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     newer = os.urandom(32)
     both = await open_test_store(newer, KEY)
     await both.rotation.rotate(lambda *_: None)
     alone = await open_test_store(newer)
-    assert await alone.audit.public_key(now=NOW) == left.public_key
+    assert await alone.audit.public_key(now=NOW) == last_checkpoint.public_key
     with pytest.raises(VaultError):
         await store.audit.public_key(now=NOW)  # `store` still has only the previous key
     await alone.audit.append_to_chain()
-    assert (await verify_store(alone, left)).ok
+    assert (await verify_store(alone, last_checkpoint)).ok
     actions = {item.columns.action for item in await alone.audit.find(AuditFilter())}
     assert "encryption_keys.rotated" in actions
 
 
 async def test_pruning_leaves_a_chain_that_can_be_verified(store: Store) -> None:
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     removed = await store.audit.prune(NOW + timedelta(minutes=6), now=NOW + timedelta(days=1))
     assert removed == 5
     later = await sign_checkpoint(store)
-    verdict = await verify_store(store, left, later)
+    verdict = await verify_store(store, last_checkpoint, later)
     assert verdict.ok, verdict.faults
     assert (verdict.first, verdict.proven_to, verdict.unproven) == (6, later.sequence, 0)
     assert await store.audit.prune(NOW + timedelta(minutes=6), now=NOW + timedelta(days=1)) == 0
-    (said,) = await store.audit.find(AuditFilter(action="audit.pruned"))
-    assert said.as_json()["detail"]["to_sequence"] == 5
+    (record,) = await store.audit.find(AuditFilter(action="audit.pruned"))
+    assert record.as_json()["detail"]["to_sequence"] == 5
 
 
 async def test_records_left_by_an_interrupted_pruning_are_removed_later(store: Store) -> None:
@@ -327,12 +327,12 @@ async def test_records_removed_in_the_manner_of_a_pruning_are_found(store: Store
     explains it.
     """
     await fill_chain(store)
-    left = await sign_checkpoint(store)
+    last_checkpoint = await sign_checkpoint(store)
     await store.trail.write(entry(70))
     await store.audit.append_to_chain()
-    await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {left.sequence}")
-    await run_sql(store, f"UPDATE audit_checkpoints SET starts = true WHERE sequence = {left.sequence}")
-    faults = (await verify_store(store, left)).faults
+    await run_sql(store, f"DELETE FROM audit_records WHERE sequence <= {last_checkpoint.sequence}")
+    await run_sql(store, f"UPDATE audit_checkpoints SET starts = true WHERE sequence = {last_checkpoint.sequence}")
+    faults = (await verify_store(store, last_checkpoint)).faults
     assert any("no record of a pruning" in fault.message for fault in faults)
 
 
@@ -411,8 +411,8 @@ async def test_a_second_process_and_the_next_start_find_the_same_person(
 async def test_a_configuration_is_recorded_once_by_all_that_load_it(open_test_store: StoreOpener, store: Store) -> None:
     other = await open_test_store()
     made = AuditEntry.of(AuditAction.CONFIGURATION_LOADED, at=NOW)
-    noted = await asyncio.gather(*(node.audit.record_configuration("d1", made) for node in (store, other, store)))
-    assert sorted(noted) == [False, False, True]
+    recorded = await asyncio.gather(*(node.audit.record_configuration("d1", made) for node in (store, other, store)))
+    assert sorted(recorded) == [False, False, True]
     assert await store.audit.record_configuration("d2", made)
 
 

@@ -34,21 +34,21 @@ def backend() -> str:
 
 
 async def test_rolled_back_change_is_not_reported(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    await here.connections.put(new(REF._replace(connection_id="u0")), now=NOW)
-    before = await there.changes.version()
+    this_node, other_node = await open_test_store(), await open_test_store()
+    await this_node.connections.put(new(REF._replace(connection_id="u0")), now=NOW)
+    before = await other_node.changes.version()
 
     async def half(db: AsyncConnection) -> None:
         await record_change(db, REF, NOW)
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
-        await here.transactions.write(half)
-    assert await there.changes.version() == before
-    await here.connections.put(new(), now=NOW)
-    at, refs = await there.changes.since(LogPosition(1))
+        await this_node.transactions.write(half)
+    assert await other_node.changes.version() == before
+    await this_node.connections.put(new(), now=NOW)
+    at, refs = await other_node.changes.since(LogPosition(1))
     assert list(refs) == [REF]
-    assert await there.changes.since(at) == (at, {})
+    assert await other_node.changes.since(at) == (at, {})
 
 
 class SlowCommit:
@@ -109,10 +109,10 @@ async def test_late_commit_with_an_earlier_id_is_reported(open_test_store: Store
 
 
 async def test_writes_are_committed_while_other_commits_are_in_progress(open_test_store: StoreOpener) -> None:
-    stores = here, there = await open_test_store(), await open_test_store()
-    async with SlowCommit(here, REF), SlowCommit(there, OTHER):
+    stores = this_node, other_node = await open_test_store(), await open_test_store()
+    async with SlowCommit(this_node, REF), SlowCommit(other_node, OTHER):
         await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
-        assert all([await here.connections.get(ref) for ref in REFS])
+        assert all([await this_node.connections.get(ref) for ref in REFS])
 
 
 async def test_writes_of_many_simultaneous_writers_are_all_reported(open_test_store: StoreOpener) -> None:
@@ -164,23 +164,23 @@ async def test_commits_soon_after_a_notification_share_the_next_one(
 async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     open_test_store: StoreOpener, postgres_server: PostgresServer
 ) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    before = await there.changes.version()
-    waiting = asyncio.create_task(wait_for_change(there))
+    this_node, other_node = await open_test_store(), await open_test_store()
+    before = await other_node.changes.version()
+    waiting = asyncio.create_task(wait_for_change(other_node))
     await postgres_server.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query LIKE 'SELECT coalesce(max(id)%' AND pid <> pg_backend_pid()"
     )
     await waiting  # the loss of the connection wakes the waiting task
-    await here.connections.put(new(), now=NOW)
+    await this_node.connections.put(new(), now=NOW)
     try:
-        now = await there.changes.version()
+        now = await other_node.changes.version()
     except Unavailable:
-        now = await there.changes.version()
+        now = await other_node.changes.version()
     assert now != before
-    assert await there.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
-    waiting = asyncio.create_task(wait_for_change(there))
-    await here.connections.put(new(), now=NOW)
+    assert await other_node.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
+    waiting = asyncio.create_task(wait_for_change(other_node))
+    await this_node.connections.put(new(), now=NOW)
     await waiting  # the listener is connected again
 
 

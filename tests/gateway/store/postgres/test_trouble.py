@@ -148,17 +148,17 @@ async def test_a_text_that_postgresql_cannot_keep_is_the_callers_fault(store: St
 
 
 async def test_put_concurrent_with_deletes_never_fails(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
+    this_node, other_node = await open_test_store(), await open_test_store()
 
     async def deletes() -> int:
-        return sum([await there.connections.delete(REF, now=NOW) for _ in range(60)])
+        return sum([await other_node.connections.delete(REF, now=NOW) for _ in range(60)])
 
     async def count_inserts() -> int:
-        return sum([(await here.connections.put(new(tags={"a": "b"}), now=NOW))[1] for _ in range(60)])
+        return sum([(await this_node.connections.put(new(tags={"a": "b"}), now=NOW))[1] for _ in range(60)])
 
-    gone, made, made_too = await asyncio.gather(deletes(), count_inserts(), count_inserts())
-    left = await here.connections.get(REF) is not None
-    assert made + made_too == gone + left
+    deleted, created, created_too = await asyncio.gather(deletes(), count_inserts(), count_inserts())
+    remaining = await this_node.connections.get(REF) is not None
+    assert created + created_too == deleted + remaining
 
 
 async def test_flow_that_two_nodes_consume_at_the_same_time_is_used_by_one(open_test_store: StoreOpener) -> None:

@@ -289,12 +289,12 @@ async def test_full_disk_fails_only_writes_that_do_not_fit(store: Store) -> None
 
 
 async def test_all_seal_under_the_key_that_another_process_made_meanwhile(open_test_store: StoreOpener) -> None:
-    here, there = await open_test_store(), await open_test_store()
-    old, _ = await here.connections.put(new(), now=NOW)
-    async with hold_writes(here) as tasks:
-        tasks += [put(here, f"c{n}") for n in range(5)]
+    this_node, other_node = await open_test_store(), await open_test_store()
+    old, _ = await this_node.connections.put(new(), now=NOW)
+    async with hold_writes(this_node) as tasks:
+        tasks += [put(this_node, f"c{n}") for n in range(5)]
         await asyncio.sleep(0)
-        await there.rotation.rotate(lambda _done, _all: None, fresh=True)
+        await other_node.rotation.rotate(lambda _done, _all: None, fresh=True)
     keys = {task.result()[0].credential.ciphertext[1:9] for task in tasks}
     assert len(keys) == 1
     assert keys != {old.credential.ciphertext[1:9]}

@@ -81,14 +81,16 @@ async def test_copy_during_writes_is_a_consistent_snapshot(
             while not written:
                 await asyncio.sleep(0.01)
         before = written
-        made = await asyncio.to_thread(back_up, path, copy, Keyring([KEY]), over=False, step=lambda *s: steps.append(s))
+        backup_result = await asyncio.to_thread(
+            back_up, path, copy, Keyring([KEY]), over=False, step=lambda *s: steps.append(s)
+        )
         after = written
     finally:
         going = False
         await writing
     assert steps[-1][0] == steps[-1][1] > 0
-    assert (made.connections, made.size_bytes) == (3, copy.stat().st_size)
-    assert abs(made.at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (backup_result.connections, backup_result.size_bytes) == (3, copy.stat().st_size)
+    assert abs(backup_result.at - datetime.now(UTC)) < timedelta(minutes=1)
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert [file.name for file in copy.parent.iterdir()] == ["backup.db"]
     with closing(sqlite3.connect(copy)) as db:
@@ -129,12 +131,12 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     store = await open_test_store()
     await put(store, "kept", "k")
     await put(store, "deleted", "k")
-    made = await backed_up(path, copy)
+    backup_result = await backed_up(path, copy)
     await store.connections.delete(REF._replace(connection_id="deleted"), now=NOW)
     await put(store, "later", "k")
     await store.close()
     done = await restore_copy(copy, path)
-    assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (made.at, 2, 1, 1, 0)
+    assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (backup_result.at, 2, 1, 1, 0)
     assert done.deleted == (REF._replace(connection_id="deleted"),)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = await open_test_store()
@@ -274,11 +276,11 @@ async def test_restore_keeps_revocations_of_keys(
         db.commit()
     await restore_copy(copy, path, exactly=exactly)
     store = await open_test_store()
-    there = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
-    alive = {name for name, key in there.items() if key is not None and key.is_valid(end)}
-    assert alive == (set(there) if exactly else {"living"})
-    assert there["living"] is not None
-    assert there["living"].calls == (0 if exactly else 3)
+    keys = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
+    alive = {name for name, key in keys.items() if key is not None and key.is_valid(end)}
+    assert alive == (set(keys) if exactly else {"living"})
+    assert keys["living"] is not None
+    assert keys["living"].calls == (0 if exactly else 3)
 
 
 async def test_restore_is_refused_while_the_database_is_open(
