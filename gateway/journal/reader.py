@@ -57,7 +57,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Return the head and the sealed reply of each record in the file that is not released.
 
     Return an empty list if the file was removed in the meantime, or if it is another user's file. Raises OSError if the
-    file cannot be read now, for example because too many files are open: it can have a reply that is needed.
+    file cannot be read now, for example because too many files are open. An empty list would hide a reply that is needed.
     """
     if path.suffix != SUFFIX:
         return slot_files.read(path)

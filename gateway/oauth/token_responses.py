@@ -304,7 +304,7 @@ def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | No
 
 def _kind(headers: Mapping[str, str]) -> str:
     kind = next((v for k, v in headers.items() if k.lower() == "content-type"), "")
-    return kind.partition(";")[0].strip().lower()[:80] or "a body of no stated type"
+    return kind.partition(";")[0].strip().lower()[:80] or "a body without Content-Type"
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:

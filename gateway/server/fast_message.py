@@ -393,7 +393,7 @@ class FastMessage(AgentMessage):
         return call
 
     def watch(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` about once a second. None ends the calls."""
+        """Call `wake` about once a second, until the next call of this method. None: call nothing from now on."""
         self._wake_call = wake
 
     def caller_left(self, *, stopped: bool) -> None:

@@ -95,7 +95,7 @@ class SessionStore:
     async def has_existed(self, digest: str, environment: str) -> bool:
         """Return whether the session exists, or has existed: it has expired or was deleted.
 
-        After a deletion, a row of `flow_results` proves this for an hour.
+        For an hour after its deletion, a row of `flow_results` proves that the session has existed.
         """
         matching = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
