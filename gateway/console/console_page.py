@@ -133,7 +133,7 @@ def render(
         logged=runtime.call_queue.stored,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",
         root=lambda *below, **query: console_path(request, *below, **query),
-        here=lambda section="", /, **query: console_path(
+        page_url=lambda section="", /, **query: console_path(
             request, *(part for part in (environment or "", section) if part), **query
         ),
         since=since,

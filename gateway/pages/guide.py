@@ -244,7 +244,7 @@ async def guide(request: web.Request) -> web.Response:
         "guide.html",
         script=True,
         provider=provider,
-        shown=generation.catalog.provider_json(name, public_url),
+        provider_json=generation.catalog.provider_json(name, public_url),
         trust=TRUST.get(provider.trust() or "", "The entry does not state its sources."),
         evidence=evidence_sentences(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),

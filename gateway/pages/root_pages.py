@@ -92,6 +92,6 @@ def guides(request: web.Request) -> web.Response:
         categories=sorted(listing.categories),
         providers=found["data"],
         following=found.get("next_cursor"),
-        whole=len(generation.catalog.providers),
+        provider_count=len(generation.catalog.providers),
         first=not cursor,
     )

@@ -13,7 +13,7 @@
 
   const say = (text) => { live.textContent = text; };
   const main = () => document.getElementById("main");
-  const made = (name, text, attributes = {}) => {
+  const newElement = (name, text, attributes = {}) => {
     const element = document.createElement(name);
     element.textContent = text;
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -123,7 +123,7 @@
 
   function addClose() {
     if (document.querySelector(".close")) return;
-    const button = made("button", "×", { type: "button", class: "close", "aria-label": body.dataset.close });
+    const button = newElement("button", "×", { type: "button", class: "close", "aria-label": body.dataset.close });
     button.addEventListener("click", () => tellParent({ type: "close" }));
     const card = document.querySelector(".card");
     card.insertBefore(button, card.firstChild);
@@ -138,7 +138,7 @@
     if (!popup) { say(form.dataset.blocked); tellParent({ type: "error", payload: { errorType: "blocked_by_browser", errorMessage: form.dataset.blocked } }); warn(form, form.dataset.blocked); form.addEventListener("submit", (again) => again.preventDefault(), { once: true }); return; }
     for (const [key, value] of [["connect_session_token", token], ["ws_client_id", client]]) {
       let hidden = form.querySelector(`input[type=hidden][name="${key}"]`);
-      if (!hidden) { hidden = made("input", "", { type: "hidden", name: key }); form.append(hidden); }
+      if (!hidden) { hidden = newElement("input", "", { type: "hidden", name: key }); form.append(hidden); }
       hidden.value = value;
     }
     form.target = name;
@@ -147,20 +147,20 @@
 
   function warn(form, text, detail) {
     let box = document.getElementById("fault");
-    if (!box) { box = made("div", "", { id: "fault", class: "fault", role: "alert" }); form.before(box); }
-    box.replaceChildren(made("p", text, {}), ...(detail ? [made("p", detail, { class: "support", lang: "en" })] : []));
+    if (!box) { box = newElement("div", "", { id: "fault", class: "fault", role: "alert" }); form.before(box); }
+    box.replaceChildren(newElement("p", text, {}), ...(detail ? [newElement("p", detail, { class: "support", lang: "en" })] : []));
   }
 
   async function waitFor(form, client) {
     const mine = (round += 1);
     const before = [...main().childNodes];
     const restore = (text, detail) => { round += 1; main().replaceChildren(...before); busy(form, false); if (text) warn(form, text, detail); document.querySelector("h1").focus(); };
-    const cancel = made("button", form.dataset.cancel, { type: "button", class: "quiet" });
-    const waiting = made("div", "", { class: "spinner", "aria-hidden": "true" });
+    const cancel = newElement("button", form.dataset.cancel, { type: "button", class: "quiet" });
+    const waiting = newElement("div", "", { class: "spinner", "aria-hidden": "true" });
     cancel.addEventListener("click", () => { if (popup) popup.close(); restore(""); });
-    const after = made("p", "", { class: "after" });
+    const after = newElement("p", "", { class: "after" });
     after.append(cancel);
-    main().replaceChildren(made("h1", form.dataset.waitingTitle, { tabindex: "-1" }), made("p", form.dataset.waiting, { class: "middle" }), waiting, after);
+    main().replaceChildren(newElement("h1", form.dataset.waitingTitle, { tabindex: "-1" }), newElement("p", form.dataset.waiting, { class: "middle" }), waiting, after);
     document.querySelector("h1").focus();
     let closed = 0;
     while (mine === round) {
