@@ -121,7 +121,7 @@ async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> No
     if not caller.policy.limits_tags:
         return
     row = await runtime.store.connections.get(ref)
-    if row is None or not caller.policy.fits(row.tags):
+    if row is None or not caller.policy.allows_tags(row.tags):
         raise no_connection_error(ref.integration_id, ref.connection_id)
 
 

@@ -48,7 +48,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     proxy_options.check_own_headers(request.headers)
     check_reach(caller, ref)
     opened = runtime.live.peek(ref)
-    if opened is None or not caller.policy.fits(opened.connection.tags):
+    if opened is None or not caller.policy.allows_tags(opened.connection.tags):
         opened = await _load_connection(runtime, caller, ref, request[TIMING], pollable=called_by is None)
     request[CONNECTION] = opened
     return await handler(request)

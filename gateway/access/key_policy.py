@@ -146,7 +146,7 @@ class Policy:
                     return None
         return required
 
-    def fits(self, tags: Mapping[str, str]) -> bool:
+    def allows_tags(self, tags: Mapping[str, str]) -> bool:
         """Return whether the key is allowed to use a connection with these tags."""
         return all(
             tags.get(name.lower()) == value for key_limits in self.limits for name, value in key_limits.tags.items()
@@ -244,7 +244,7 @@ class _Rules:
         If the rule names operations, the operation's id follows the rule.
         """
         for rule in self.plain_rules:
-            if rule.fits(request.method, request.path):
+            if rule.matches(request.method, request.path):
                 return rule.text
         for operations in self.sets:
             if (operation := operations.matching_operation(request.method, request.host, request.path)) is not None:
@@ -253,7 +253,7 @@ class _Rules:
 
     def matching_body_rules(self, request: SentRequest) -> list[tuple[KeyRule, BodyRule]]:
         """Return the rules with a part about the body that allow the request's method and path."""
-        return [(rule, body) for rule, body in self.body_rules if rule.fits(request.method, request.path)]
+        return [(rule, body) for rule, body in self.body_rules if rule.matches(request.method, request.path)]
 
     def body_decision(
         self, request: SentRequest, matching: Sequence[tuple[KeyRule, BodyRule]], *, can_compare: bool

@@ -53,13 +53,13 @@ class KeyRule:
     name: str = ""
     path_pattern: str = ""
     body: BodyRule | None = None
-    _matches: Callable[[str], object] | None = field(default=None, init=False, compare=False, repr=False)
+    _match_path: Callable[[str], object] | None = field(default=None, init=False, compare=False, repr=False)
 
-    def fits(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str) -> bool:
         if self.methods is not None and method not in self.methods:
             return False
-        matches = self._matches or self._compile_path()
-        return matches(path) is not None
+        match_path = self._match_path or self._compile_path()
+        return match_path(path) is not None
 
     def compile(self) -> None:
         """Compile the rule, unless it is already compiled."""
@@ -68,9 +68,9 @@ class KeyRule:
             self.body.compile()
 
     def _compile_path(self) -> Callable[[str], object]:
-        matches = self._matches or path_matcher(self.path)
-        object.__setattr__(self, "_matches", matches)
-        return matches
+        match_path = self._match_path or path_matcher(self.path)
+        object.__setattr__(self, "_match_path", match_path)
+        return match_path
 
 
 def count_wildcards(rule: KeyRule) -> int:

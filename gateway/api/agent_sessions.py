@@ -420,7 +420,7 @@ async def _check_pinned_connections(
         if pin.integration_id in tools and policy.reaches(pin.integration_id, pin.connection_id):
             ref = ConnectionRef(environment, pin.integration_id, pin.connection_id)
             row = await request.app[RUNTIME].store.connections.get(ref)
-        if row is None or not policy.fits(row.tags):
+        if row is None or not policy.allows_tags(row.tags):
             unknown.append(named)
         elif tenant.any and pin.connection_id not in matching.get(pin.integration_id, ()):
             unmatched.append({**named, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})

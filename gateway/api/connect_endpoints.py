@@ -366,7 +366,7 @@ def offered_integrations(
 
 def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
     """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
-    if not caller.policy.fits(tags):
+    if not caller.policy.allows_tags(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
         raise beyond_limits_error(f"connections that it creates or changes must have the tags {wanted}")
 

@@ -155,7 +155,7 @@ async def _check_required_tags(
     if connection_id is not None:
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id)
         existing = await runtime.store.connections.get(ref)
-        if existing is not None and not caller.policy.fits(existing.tags):
+        if existing is not None and not caller.policy.allows_tags(existing.tags):
             raise no_connection_error(integration.integration_id, connection_id)
     check_required_tags(caller, existing.tags if tags is None and existing is not None else tags or {})
 

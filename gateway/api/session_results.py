@@ -200,13 +200,13 @@ async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
     policy = request[CALLER].policy
     if session.environment != request[ENVIRONMENT].name:
         return False
-    if not policy.limits_tags or policy.fits(session.tags):
+    if not policy.limits_tags or policy.allows_tags(session.tags):
         return True
     if session.connection_id is None or session.integration_id is None:
         return False
     ref = ConnectionRef(session.environment, session.integration_id, session.connection_id)
     existing = await request.app[RUNTIME].store.connections.get(ref)
-    return existing is not None and policy.fits(existing.tags)
+    return existing is not None and policy.allows_tags(existing.tags)
 
 
 async def _with_fitting_tags(
@@ -226,7 +226,7 @@ async def _with_fitting_tags(
         if ref not in fits:
             existing = await store.connections.get(ref) if outcome.connection_id else None
             if existing is not None:
-                fits[ref] = policy.fits(existing.tags)
+                fits[ref] = policy.allows_tags(existing.tags)
             elif ref in pending:
                 fits[ref] = await _fits_pending(request, pending[ref])
             else:
@@ -243,7 +243,7 @@ async def _fits_pending(request: web.Request, pending: PendingConnection) -> boo
     existing = await request.app[RUNTIME].store.connections.get(pending.ref)
     tags = None if pending.new is None else pending.new.tags
     after = tags if tags is not None or existing is None else existing.tags
-    return policy.fits(after or {}) and (existing is None or policy.fits(existing.tags))
+    return policy.allows_tags(after or {}) and (existing is None or policy.allows_tags(existing.tags))
 
 
 async def telemetry(request: web.Request) -> web.Response:

@@ -133,7 +133,7 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
         return False
     port = parts.port or DEFAULT_PORTS[scheme]
     allowed = (parse_pattern(text) for text in integration.allowed_hosts)
-    return any(allowed_host.fits(host, port, scheme) for allowed_host in allowed) or fixes_host(
+    return any(allowed_host.matches(host, port, scheme) for allowed_host in allowed) or fixes_host(
         provider, scheme, host, port
     )
 

@@ -53,7 +53,7 @@ class HostPattern:
     suffix: bool = False
     port: int | None = None
 
-    def fits(self, host: str, port: int, scheme: str) -> bool:
+    def matches(self, host: str, port: int, scheme: str) -> bool:
         """Return whether the pattern matches this host and port. `scheme`: ``http`` or ``https``."""
         if self.port != ANY_PORT and port != (self.port or DEFAULT_PORTS[scheme]):
             return False
@@ -70,7 +70,7 @@ def parse_pattern(text: str) -> HostPattern:
 def fixes_host(provider: Provider, scheme: str, host: str, port: int) -> bool:
     """Return whether this host and port are among the hosts that the entry's URLs fix."""
     return any(
-        pattern.fits(host, port, scheme)
+        pattern.matches(host, port, scheme)
         for _, template in url_templates(provider)
         for pattern in _fixed_hosts_and_setting(provider, template)[0]
     )

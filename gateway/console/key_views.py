@@ -124,7 +124,8 @@ def verdict(key: MintedKey, sent: SentRequest, connection: Connection | None = N
     if not key.is_valid(clock.now()):
         return {"passes": False, "why": "it is revoked or expired", "rule": None}
     if connection is not None and not (
-        policy.reaches(connection.ref.integration_id, connection.ref.connection_id) and policy.fits(connection.tags)
+        policy.reaches(connection.ref.integration_id, connection.ref.connection_id)
+        and policy.allows_tags(connection.tags)
     ):
         return {"passes": False, "why": "its limits do not include this connection", "rule": None}
     decision = policy.decision(sent)

@@ -78,7 +78,7 @@ class Segment:
         """Whether somebody removed the file. Readers cannot find new records in a removed file."""
         return os.fstat(self._fd).st_nlink == 0
 
-    def fits(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
         """Return whether a payload of `size` bytes fits into the space that is not reserved."""
         return self.at + RECORD_HEAD.size + size <= self.size - self.reserved
 

@@ -76,7 +76,7 @@ class JournalWriter:
         if first.closed:
             return False
         segment = first
-        if not first.fits(len(payload)) or first.removed or not self._append_reply(first, payload):
+        if not first.has_room(len(payload)) or first.removed or not self._append_reply(first, payload):
             another = await self._segment_with_room(len(payload))
             if another is None or not self._append_reply(another, payload):
                 return False
@@ -134,10 +134,10 @@ class JournalWriter:
 
         A new file is created if the current file is full or was removed.
         """
-        if self._fits(size):
+        if self._has_room(size):
             return self._active
         async with self._creating:
-            if self._fits(size):
+            if self._has_room(size):
                 return self._active
             previous, self._active = self._active, None
             if previous is not None:
@@ -158,8 +158,8 @@ class JournalWriter:
             self._active, self.fault = new, None
             return new
 
-    def _fits(self, size: int) -> bool:
-        return self._active is not None and self._active.fits(size) and not self._active.removed
+    def _has_room(self, size: int) -> bool:
+        return self._active is not None and self._active.has_room(size) and not self._active.removed
 
     def _retire_segment(self, segment: Segment) -> None:
         if segment.removed:

@@ -82,7 +82,7 @@ def may_send(
     is_key, reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
     if is_key is not (head.known.mount == PROXY_PATH) or not policy.may_proxy or not reached:
         return None
-    if policy.limits_tags and not policy.fits(opened.connection.tags):
+    if policy.limits_tags and not policy.allows_tags(opened.connection.tags):
         return None
     if not policy.limits_requests:
         return ""

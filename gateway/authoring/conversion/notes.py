@@ -109,7 +109,9 @@ class FallbackTemplates:
         if len(others) == 1 and self._has_default(first, others[0]):
             self.notes.add_changed(place, f"'|| {others[0]}' became the setting's default_value")
             return first
-        self.notes.add_lost(place, f"'|| {' || '.join(others)}': a template has no fallback here; only {first!r} is kept")
+        self.notes.add_lost(
+            place, f"'|| {' || '.join(others)}': a template has no fallback here; only {first!r} is kept"
+        )
         return first
 
     def _has_default(self, template: str, default: str) -> bool:

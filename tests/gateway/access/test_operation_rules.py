@@ -66,7 +66,7 @@ def test_rule_matches_the_chosen_operations_of_every_provider_and_no_others(cata
             fitting = found.matching_operation(operation.method, host, path)
             assert (fitting is not None) is (operation.id in reads), (name, operation)
             if fitting is not None:
-                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").fits(operation.method, path)
+                assert parse_rule(f"{fitting.method} {fitting.path_pattern} as x").matches(operation.method, path)
             operations += 1
         assert found.matching_operation("GET", f"not-{host}.example", before) is None or found.host == "*"
     assert providers >= 130
@@ -219,7 +219,7 @@ def test_path_tree_matches_like_the_single_paths(allowed: list[str], left_out: l
     if not any(fits(item) for item in left_out if item not in allowed):
         assert (narrowed is None) is (alone is None)
     if alone is not None and path_ambiguity(path) is None:
-        assert parse_rule(f"GET {_PLACE.sub('*', alone.path_pattern)}").fits("GET", path)
+        assert parse_rule(f"GET {_PLACE.sub('*', alone.path_pattern)}").matches("GET", path)
 
 
 @given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))

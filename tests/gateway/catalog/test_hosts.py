@@ -111,12 +111,12 @@ def test_a_pattern_of_allowed_hosts_fits_exactly_its_hosts(
     text: str, fits: tuple[str, int], does_not: tuple[str, int]
 ) -> None:
     pattern = parse_pattern(text)
-    assert pattern.fits(*fits, "https")
-    assert not pattern.fits(*does_not, "https")
+    assert pattern.matches(*fits, "https")
+    assert not pattern.matches(*does_not, "https")
 
 
 def test_a_public_suffix_is_not_a_host() -> None:
-    assert not HostPattern(".example.com", suffix=True).fits(".example.com", 443, "https")
+    assert not HostPattern(".example.com", suffix=True).matches(".example.com", 443, "https")
 
 
 def test_shipped_entries_that_may_send_the_client_secret_to_an_open_host_are_known() -> None:

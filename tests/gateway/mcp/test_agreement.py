@@ -148,7 +148,7 @@ async def test_tool_list_tool_calls_and_proxy_agree_on_random_rules(gateway: Age
 def fits_plainly(rule: str, call: Left) -> bool:
     """Return whether a rule matches that does not check the body."""
     parsed = parse_rule(rule)
-    return parsed.body is None and parsed.fits(*call[:2])
+    return parsed.body is None and parsed.matches(*call[:2])
 
 
 async def check_tool(
@@ -173,7 +173,7 @@ async def check_tool(
         assert not plain or method not in METHODS or of_graphql, (rules, tool["name"], arguments)
         return False
     method, path, body = got
-    assert any(parse_rule(rule).fits(method, path) for rule in rules), (rules, got)
+    assert any(parse_rule(rule).matches(method, path) for rule in rules), (rules, got)
     assert await call_by_proxy(gateway, key, method, path.removeprefix(BASE), body) == got
     if tool["annotations"]["readOnlyHint"]:
         assert method in ("GET", "HEAD", "OPTIONS")
