@@ -59,12 +59,12 @@ def write_pod_files(folder: Path, store_url: str) -> Path:
         (folder / volume / "..2026_01_01").mkdir(parents=True)
         (folder / volume / "..data").symlink_to("..2026_01_01")
         for name, text in files.items():
-            (folder / volume / "..2026_01_01" / name).write_text(with_places(text, folder))
+            (folder / volume / "..2026_01_01" / name).write_text(with_test_folders(text, folder))
             (folder / volume / name).symlink_to(Path("..data") / name)
     return folder / "configuration" / "gateway.yaml"
 
 
-def with_places(text: str, folder: Path) -> str:
+def with_test_folders(text: str, folder: Path) -> str:
     """Return `text` with the folders in `folder` in place of those in which the volumes are mounted."""
     for mount in GATEWAY["volumeMounts"]:
         text = re.sub(rf"{mount['mountPath']}(?![\w-])", str(folder / mount["name"]), text)

@@ -38,7 +38,7 @@ class FakePeer:
     url: str = ""
 
     async def serve(self) -> TestServer:
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._count_and_authenticate])
         app.router.add_get("/providers/{name}", self._provider)
         app.router.add_get("/integrations", self._integrations)
         app.router.add_get("/integrations/{key}", self._integration)
@@ -78,7 +78,7 @@ class FakePeer:
         )
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _count_and_authenticate(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.calls[request.path] += 1
         self.queries.append(dict(request.query))
         if waiting := self.faults.get(request.path):

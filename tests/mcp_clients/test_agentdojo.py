@@ -64,9 +64,9 @@ async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> No
         sandbox = await sandbox_of(session, ready)
         for task, name, arguments in wanted:
             method, path = place = MAPPED.get(name) or UNMAPPED[name]
-            before = await seen(session, sandbox)
-            for tool, tool_arguments in ways(site, method, path, arguments):
-                result = await called(session, ready, key, tool, tool_arguments)
+            before = await received_requests(session, sandbox)
+            for tool, tool_arguments in calls_for(site, method, path, arguments):
+                result = await call_result(session, ready, key, tool, tool_arguments)
                 worked = result.get("isError") is False
                 assert worked is (place in ALLOWED and tool != "create_issue"), (
                     task["suite"],
@@ -77,7 +77,7 @@ async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> No
                 )
                 outcomes["allowed" if worked else "refused"] += 1
             if place not in ALLOWED:
-                assert await seen(session, sandbox) == before, (task["suite"], task["task"], name)
+                assert await received_requests(session, sandbox) == before, (task["suite"], task["task"], name)
     print(f"{len(tasks)} tasks, {len(wanted)} calls, {outcomes.total()} tries: {dict(outcomes)}")
     print(f"not mapped: {', '.join(sorted(UNMAPPED))}")
 
@@ -94,7 +94,7 @@ async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> 
         return (await response.json())["data"]["secret"], found[1]
 
 
-def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def calls_for(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the ways to make a call: by the raw API, by a made-up tool, and by the tool for it, if there is one."""
     body = {"body": {"fields": arguments}} if method in ("POST", "PUT") else {}
     calls = [("call_api", {"method": method, "path": site + path, **body})]
@@ -103,7 +103,7 @@ def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[t
     return calls
 
 
-async def called(
+async def call_result(
     session: aiohttp.ClientSession, ready: dict[str, Any], key: str, tool: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result; an error is returned as a failed result."""
@@ -115,7 +115,7 @@ async def called(
     return result
 
 
-async def seen(session: aiohttp.ClientSession, sandbox: str) -> int:
+async def received_requests(session: aiohttp.ClientSession, sandbox: str) -> int:
     """Return how many requests the sandbox's API has received."""
     async with session.get(f"{sandbox}/sandbox/stats") as response:
         return int((await response.json())["api_requests"])

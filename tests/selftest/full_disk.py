@@ -48,7 +48,7 @@ def small_disk(folder: Path) -> Iterator[Disk]:
         for pid in (process.process.pid, *process.workers()):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
 
-    def unlimit(process: ServingProcess) -> None:
+    def remove_limit(process: ServingProcess) -> None:
         infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         for pid in (process.process.pid, *process.workers()):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, infinite)
@@ -57,7 +57,7 @@ def small_disk(folder: Path) -> Iterator[Disk]:
         if mounted:
             yield Disk("full disk (tmpfs)", fill, lambda _: ballast.unlink())
         else:
-            yield Disk("full disk (file size limit)", limit, unlimit)
+            yield Disk("full disk (file size limit)", limit, remove_limit)
     finally:
         if mounted:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)

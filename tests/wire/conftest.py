@@ -34,7 +34,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(autouse=True)
-def company(request: pytest.FixtureRequest) -> Iterator[None]:
+def batched_requests(request: pytest.FixtureRequest) -> Iterator[None]:
     """In every second test of the fast path, pretend that other requests are in flight, so that messages are sent in
     batches.
     """

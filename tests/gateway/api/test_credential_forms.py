@@ -118,7 +118,7 @@ async def test_a_state_works_once(running: RunningGateway, tracker: Tracker) -> 
     url = await callback_url(running, tracker)
     jar = {c.key: c.value for c in running.http.cookie_jar}
 
-    async def come_back() -> int:
+    async def request_callback() -> int:
         jar_of_its_own = aiohttp.CookieJar(unsafe=True)
         async with (
             aiohttp.ClientSession(cookies=jar, cookie_jar=jar_of_its_own) as browser,
@@ -127,7 +127,7 @@ async def test_a_state_works_once(running: RunningGateway, tracker: Tracker) -> 
             await response.read()
             return response.status
 
-    statuses = await asyncio.gather(*(come_back() for _ in range(20)))
+    statuses = await asyncio.gather(*(request_callback() for _ in range(20)))
     assert sorted(statuses) == [200] + [400] * 19
     assert tracker.calls["authorization_code"] == 1
 

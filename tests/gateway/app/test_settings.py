@@ -70,7 +70,7 @@ async def test_connection_stays_in_memory_for_ttl_s_also_after_a_reload(
 
 
 @pytest.fixture
-def pooled(database: str, tmp_path: Path) -> Path:
+def pool_config(database: str, tmp_path: Path) -> Path:
     """A gateway.yaml with a pool of one reader, on PostgreSQL."""
     settings = document([]) | {"catalog": [], "environments": {"dev": {}}}
     settings["store"] |= {"url": database, "pool": {"readers": 1, "wait_s": 0.05, "statement_s": 7}}
@@ -87,15 +87,15 @@ async def assert_pool_is_as_configured(store: Store, _config: Config | None = No
     return 0
 
 
-async def test_pool_of_the_gateway_is_as_configured(pooled: Path) -> None:
-    async with open_runtime(check_configuration(read(pooled))) as runtime:
+async def test_pool_of_the_gateway_is_as_configured(pool_config: Path) -> None:
+    async with open_runtime(check_configuration(read(pool_config))) as runtime:
         await assert_pool_is_as_configured(runtime.store)
 
 
-async def test_pool_of_a_command_is_as_configured(pooled: Path) -> None:
-    async with open_runtime(check_configuration(read(pooled))):
+async def test_pool_of_a_command_is_as_configured(pool_config: Path) -> None:
+    async with open_runtime(check_configuration(read(pool_config))):
         pass  # creates the data that a command requires
-    assert await run_on_opened_store(pooled, assert_pool_is_as_configured) == 0
+    assert await run_on_opened_store(pool_config, assert_pool_is_as_configured) == 0
 
 
 # ── egress.

@@ -16,7 +16,7 @@ VENDOR = "POST /base/v1/mcp with tools search_*"
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_write_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_queue, "WRITE_EVERY_S", 0.02)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 

@@ -398,7 +398,7 @@ async def state_of(running: RunningGateway, token: str) -> str:
         return response.headers["Location"].partition("state=")[2].partition("&")[0]
 
 
-async def came_back(
+async def open_callback(
     running: RunningGateway, query: Any, http: aiohttp.ClientSession | None = None
 ) -> tuple[int, str, dict[str, str]]:
     """Return the callback's status and page, and the message that the page posts to its opener."""
@@ -413,7 +413,7 @@ async def test_text_of_a_forged_callback_is_not_shown(running: RunningGateway) -
     state = await state_of(running, await running.session_token())
     async with aiohttp.ClientSession() as stranger:
         for query, http in (({"state": "unknown"}, None), ({}, None), ({"state": state}, stranger)):
-            status, html, response = await came_back(running, {**query, **words}, http)
+            status, html, response = await open_callback(running, {**query, **words}, http)
             assert status == 400
             assert "SPOOFED" not in html
             assert "SPOOFED" not in response["payload"]
@@ -425,17 +425,17 @@ async def test_a_duplicate_callback_parameter_is_refused_and_the_flow_stays_usab
     state = await state_of(running, await running.session_token())
     for name, value in (("state", "other"), ("state", state), ("code", "other"), ("iss", "other")):
         query = [("state", state), ("code", "c"), ("iss", "i"), (name, value)]
-        status, html, _ = await came_back(running, query)
+        status, html, _ = await open_callback(running, query)
         assert (status, f"sent &#39;{name}&#39; more than once" in html) == (400, True)
-    status, html, _ = await came_back(running, {"state": state, "error": "access_denied"})
+    status, html, _ = await open_callback(running, {"state": state, "error": "access_denied"})
     assert (status, "access_denied" in html) == (400, True), "the flow was still usable"
 
 
 async def test_a_callback_without_a_code_uses_up_its_state(running: RunningGateway, tracker: Tracker) -> None:
     state = await state_of(running, await running.session_token())
-    status, html, _ = await came_back(running, {"state": state})
+    status, html, _ = await open_callback(running, {"state": state})
     assert (status, "neither a code nor an error" in html) == (400, True)
-    status, html, _ = await came_back(running, {"state": state, "code": "c"})
+    status, html, _ = await open_callback(running, {"state": state, "code": "c"})
     assert (status, "was used already" in html) == (400, True)
 
 
@@ -444,15 +444,15 @@ async def test_a_window_posts_its_result_only_to_registered_origins_and_the_gate
 ) -> None:
     denied = {"error": "access_denied"}
     state = await state_of(running, await running.session_token())
-    assert (await came_back(running, {"state": state, **denied}))[2]["openers"] == "*", "no origin is registered"
+    assert (await open_callback(running, {"state": state, **denied}))[2]["openers"] == "*", "no origin is registered"
     environments = running.document["environments"]
     environments["dev"]["connect_origins"] = ["https://app.example.com"]
     environments["other"] = {"connect_origins": ["https://other.example.com"]}
     await running.restart()
     state = await state_of(running, await running.session_token())
-    result = (await came_back(running, {"state": state, **denied}))[2]
+    result = (await open_callback(running, {"state": state, **denied}))[2]
     assert result["openers"] == f"https://app.example.com {running.url}"
-    result = (await came_back(running, {"state": "unknown"}))[2]
+    result = (await open_callback(running, {"state": "unknown"}))[2]
     assert result["openers"] == f"https://app.example.com https://other.example.com {running.url}"
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin) as response:

@@ -31,7 +31,7 @@ GONE = web.json_response({"error": "invalid_grant", "error_description": "no suc
 
 
 @pytest.fixture
-async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
+async def second_node(running: RunningGateway) -> AsyncIterator[RunningGateway]:
     """A second node on the same store."""
     node = RunningGateway(running.folder, {**running.document, "server": {}})
     await node.start()
@@ -40,7 +40,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 
 @pytest.fixture
-def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
+def renewal_sleeps(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
     """Replace the sleep between two lease renewals. Each sleep ends when the test completes its future in this list."""
     waiting: list[asyncio.Future[None]] = []
 
@@ -144,10 +144,10 @@ async def test_unknown_intent_is_noticed_before_the_token_is_sent(
 
 async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     running: RunningGateway,
-    other: RunningGateway,
+    second_node: RunningGateway,
     tracker: Tracker,
     advance_clock: Any,
-    beats: "list[asyncio.Future[None]]",
+    renewal_sleeps: "list[asyncio.Future[None]]",
 ) -> None:
     await running.import_connection(tracker.grant())
     advance_clock(EXPIRED_S)
@@ -155,16 +155,16 @@ async def test_renewed_lease_prevents_a_second_request_to_a_slow_token_endpoint(
     first = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"])
     for beat in range(4):  # 40 s, a third longer than the lease
-        await wait_until(lambda beat=beat: len(beats) > beat)
+        await wait_until(lambda beat=beat: len(renewal_sleeps) > beat)
         advance_clock(BEAT_S)
-        beats[beat].set_result(None)
-    await wait_until(lambda: len(beats) > 4)
-    second = asyncio.create_task(status_of(other))
-    await wait_until(lambda: waited(other))
+        renewal_sleeps[beat].set_result(None)
+    await wait_until(lambda: len(renewal_sleeps) > 4)
+    second = asyncio.create_task(status_of(second_node))
+    await wait_until(lambda: waited(second_node))
     tracker.hold.set()
     assert await asyncio.gather(first, second) == [200, 200]
     assert tracker.calls["refresh_token"] == 1
-    assert (waited(running), waited(other)) == (0, 1)
+    assert (waited(running), waited(second_node)) == (0, 1)
 
 
 def waited(running: RunningGateway) -> float:
@@ -187,7 +187,7 @@ def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asynci
 
 async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     running: RunningGateway,
-    other: RunningGateway,
+    second_node: RunningGateway,
     tracker: Tracker,
     advance_clock: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,8 +200,8 @@ async def test_next_holder_finds_the_reply_of_a_stalled_one_in_the_journal(
     assert folder is not None
     await wait_until(lambda: [sealed for _, sealed in left(folder) if sealed])
     advance_clock(LEASE.total_seconds() + 1)
-    assert await status_of(other) == 200
-    refreshed = await row_of(other)
+    assert await status_of(second_node) == 200
+    refreshed = await row_of(second_node)
     wake.set()
     assert await stalled == 200
     after = await row_of(running)
@@ -214,7 +214,7 @@ async def test_lease_is_renewed_after_an_unexpected_error(
     running: RunningGateway,
     tracker: Tracker,
     advance_clock: Any,
-    beats: "list[asyncio.Future[None]]",
+    renewal_sleeps: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the renewal, another process would take the lease while this one stores the only new token."""
@@ -222,37 +222,37 @@ async def test_lease_is_renewed_after_an_unexpected_error(
     advance_clock(EXPIRED_S)
     tracker.hold.clear()
     calling = asyncio.create_task(status_of(running))
-    await wait_until(lambda: tracker.calls["refresh_token"] and beats)
+    await wait_until(lambda: tracker.calls["refresh_token"] and renewal_sleeps)
 
     async def failing(*_: Any, **__: Any) -> bool:
         raise RuntimeError("a bug")
 
     with structlog.testing.capture_logs() as logged, monkeypatch.context() as patch:
         patch.setattr(running.runtime.store.refreshes, "extend_lease", failing)
-        beats[-1].set_result(None)
+        renewal_sleeps[-1].set_result(None)
         await wait_until(
-            lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(beats) > 1
+            lambda: [one for one in logged if one["event"] == "refresh_lease_not_renewed"] and len(renewal_sleeps) > 1
         )
     tracker.hold.set()
     assert await calling == 200
 
 
 @pytest.fixture
-def without_journal(running: RunningGateway, other: RunningGateway) -> None:
+def without_journal(running: RunningGateway, second_node: RunningGateway) -> None:
     """Remove the journal's folder from both gateways. Without a journal, a response is only in memory until it is
     stored.
     """
-    for item in (running, other):
+    for item in (running, second_node):
         item.runtime.store.journal.folder = item.runtime.store.journal.marker = None
 
 
 async def test_stalled_holder_cannot_overwrite_a_newer_token(
     running: RunningGateway,
-    other: RunningGateway,
+    second_node: RunningGateway,
     without_journal: None,
     tracker: Tracker,
     advance_clock: Any,
-    beats: "list[asyncio.Future[None]]",
+    renewal_sleeps: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tracker.rotate = False
@@ -262,8 +262,8 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
     stalled = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"] == 1)
     advance_clock(LEASE.total_seconds() + 1)
-    assert await status_of(other) == 200
-    refreshed = await row_of(other)
+    assert await status_of(second_node) == 200
+    refreshed = await row_of(second_node)
     wake.set()
     assert await stalled == 200
     after = await row_of(running)
@@ -273,11 +273,11 @@ async def test_stalled_holder_cannot_overwrite_a_newer_token(
 
 async def test_stalled_holder_saves_the_only_valid_token(
     running: RunningGateway,
-    other: RunningGateway,
+    second_node: RunningGateway,
     without_journal: None,
     tracker: Tracker,
     advance_clock: Any,
-    beats: "list[asyncio.Future[None]]",
+    renewal_sleeps: "list[asyncio.Future[None]]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await running.import_connection(tracker.grant())
@@ -285,11 +285,11 @@ async def test_stalled_holder_saves_the_only_valid_token(
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     await wait_until(lambda: tracker.calls["refresh_token"] == 1)
-    await wait_until(lambda: beats)
+    await wait_until(lambda: renewal_sleeps)
     advance_clock(LEASE.total_seconds() + 1)
     tracker.response = GONE
-    assert await status_of(other) == 424
-    assert (await row_of(other)).state_reason == "rotation_lost"
+    assert await status_of(second_node) == 424
+    assert (await row_of(second_node)).state_reason == "rotation_lost"
     wake.set()
     assert await stalled == 200
     after = await row_of(running)

@@ -71,7 +71,7 @@ async def start(
         await node.stop()
 
 
-class Killed:
+class KilledProcess:
     """A process of machine `a` that was killed during a refresh of the only connection. `store`: the store of this
     process.
     """
@@ -105,9 +105,9 @@ class Killed:
 
 
 @pytest.fixture
-async def killed(
+async def killed_process(
     start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Killed]:
+) -> AsyncIterator[KilledProcess]:
     """Yield a killed process: its connection's token has expired, it has sent the refresh token, and it holds the
     lease.
     """
@@ -122,7 +122,7 @@ async def killed(
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
-    yield Killed(store, row, tracker.url)
+    yield KilledProcess(store, row, tracker.url)
     await store.close()
 
 
@@ -159,11 +159,11 @@ async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
 
 
 async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_machine(
-    killed: Killed, start: Start, tracker: Tracker
+    killed_process: KilledProcess, start: Start, tracker: Tracker
 ) -> None:
     """Only the returning machine can take over the lease of its dead process. Machine `b` waits for the new token."""
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     other = await start("b")
     waiting = [asyncio.create_task(call_status(other)) for _ in range(20)]
     await asyncio.sleep(0)
@@ -175,10 +175,15 @@ async def test_waiting_machine_gets_the_token_from_the_journal_of_the_returning_
 
 
 async def test_reply_is_found_after_a_restart_with_another_spelling_of_the_database(
-    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    killed_process: KilledProcess,
+    start: Start,
+    tracker: Tracker,
+    tmp_path: Path,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The journal's folder is named after the database's address in `store.url`."""
-    await killed.record_reply(killed.rotated(tracker))
+    await killed_process.record_reply(killed_process.rotated(tracker))
     await known_to_rotate(database)
     monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "a")))
     assert "localhost" not in database
@@ -187,16 +192,16 @@ async def test_reply_is_found_after_a_restart_with_another_spelling_of_the_datab
     row = await store.connections.get(REF)
     assert row is not None
     assert await store.holders.of(row.lease) is Holder.HERE_ALIVE
-    killed.dies()
+    killed_process.dies()
     assert await store.holders.of(row.lease) is Holder.HERE_DEAD
     assert await store.journal.has_reply(row)
     await store.close()
 
 
 async def test_same_machine_sends_a_token_without_a_reply_once_more(
-    killed: Killed, start: Start, tracker: Tracker
+    killed_process: KilledProcess, start: Start, tracker: Tracker
 ) -> None:
-    killed.dies()
+    killed_process.dies()
     restarted = await start("a")
     row = await settled(restarted, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 1)
@@ -204,7 +209,7 @@ async def test_same_machine_sends_a_token_without_a_reply_once_more(
 
 
 async def test_another_machine_refuses_until_the_fence_is_over(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
     await end_lease_earlier(database, LEASE)
@@ -217,10 +222,10 @@ async def test_another_machine_refuses_until_the_fence_is_over(
 
 
 async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_the_first_returns(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     other = await start("b")
     await known_to_rotate(database)
     await end_lease_earlier(database, LEASE + FENCE)
@@ -251,12 +256,12 @@ async def test_rotating_token_is_not_sent_by_another_machine_and_recovers_when_t
 
 
 async def test_outage_of_the_database_does_not_count_as_time_for_the_holder_to_return(
-    killed: Killed, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """During the outage, the holder could neither renew its lease nor store its reply."""
     monkeypatch.setattr("gateway.store.failover.BEAT_S", 0.02)
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     other = await start("b")
     await known_to_rotate(database)
     await end_lease_earlier(database, LEASE + FENCE)
@@ -302,7 +307,7 @@ async def test_recovery_reads_the_journal_once_for_all_rows(
 
 
 async def test_token_that_the_entry_declares_rotating_is_not_sent_again(
-    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": True}))
     other = await start("b")
@@ -312,7 +317,7 @@ async def test_token_that_the_entry_declares_rotating_is_not_sent_again(
 
 
 async def test_another_machine_sends_a_token_once_if_rotation_is_unknown(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
     other = await start("b")
     await end_lease_earlier(database, LEASE + FENCE)
@@ -321,10 +326,10 @@ async def test_another_machine_sends_a_token_once_if_rotation_is_unknown(
 
 
 async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     other = await start("b")
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
@@ -346,11 +351,16 @@ async def test_token_of_unknown_rotation_recovers_when_the_first_machine_returns
 
 
 async def test_token_of_unknown_rotation_recovers_although_the_row_names_another_killed_machine(
-    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    killed_process: KilledProcess,
+    start: Start,
+    tracker: Tracker,
+    tmp_path: Path,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Machine `b` claims the lease after machine `a`, and is killed before it sends the token. So the row names `b`."""
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "b")))
     second = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await second.connections.get(REF)
@@ -394,7 +404,7 @@ async def test_token_whose_reply_the_entry_cannot_read_is_not_sent_by_another_ma
 
 
 async def test_refused_token_can_be_tried_again_by_force(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
     """The intent stays open for another machine, and the provider's refusal was a mistake."""
     other = await start("b")
@@ -408,7 +418,7 @@ async def test_refused_token_can_be_tried_again_by_force(
 
 
 async def test_refused_token_of_a_provider_that_keeps_refresh_tokens_can_be_tried_again(
-    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, tmp_path: Path, database: str
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": False}))
     other = await start("b")
@@ -422,10 +432,10 @@ async def test_refused_token_of_a_provider_that_keeps_refresh_tokens_can_be_trie
 
 
 async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply(
-    killed: Killed, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     other = await start("b")
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = web.Response(status=502)
@@ -442,10 +452,10 @@ async def test_outage_after_the_fence_does_not_forget_the_machine_with_the_reply
 
 
 async def test_returning_machine_without_a_reply_does_not_send_the_refused_token(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
-    killed.rotated(tracker)  # the reply was lost
-    killed.dies()
+    killed_process.rotated(tracker)  # the reply was lost
+    killed_process.dies()
     other = await start("b")
     await end_lease_earlier(database, LEASE + FENCE)
     tracker.response = GONE
@@ -461,9 +471,9 @@ async def test_returning_machine_without_a_reply_does_not_send_the_refused_token
 
 
 async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
-    fresh = killed.rotated(tracker)
+    fresh = killed_process.rotated(tracker)
     other = await start("b")
     await known_to_rotate(database)
     await end_lease_earlier(database, LEASE + FENCE)
@@ -471,9 +481,12 @@ async def test_paused_process_stores_its_token_after_rotation_lost_was_reported(
     provider = other.runtime.generation.catalog.get("tracker")
     assert provider is not None
     pair = RefreshedTokens(
-        provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1)
+        provider,
+        killed_process.store.open(killed_process.row.credential),
+        fresh,
+        datetime.now(UTC) + timedelta(hours=1),
     )
-    saved = await save_after_lost_lease(killed.store, killed.row, pair)
+    saved = await save_after_lost_lease(killed_process.store, killed_process.row, pair)
     assert saved is not None
     assert (saved.version, saved.state) == (2, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 0
@@ -516,11 +529,11 @@ async def failed_over_without_the_claim(database: str) -> None:
 
 
 async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_start(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
-    killed.row = replace(killed.row, version=7)
-    await killed.record_reply({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
-    killed.dies()
+    killed_process.row = replace(killed_process.row, version=7)
+    await killed_process.record_reply({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
+    killed_process.dies()
     await failed_over_without_the_claim(database)
     restarted = await start("a")
     assert (await call_status(restarted))[0] == 200
@@ -528,11 +541,11 @@ async def test_record_of_a_version_missing_in_the_database_does_not_delay_the_st
 
 
 async def test_journalled_reply_is_used_after_a_failover_lost_the_intent(
-    killed: Killed, start: Start, tracker: Tracker, database: str
+    killed_process: KilledProcess, start: Start, tracker: Tracker, database: str
 ) -> None:
     """The standby lacks the claim, so its row looks as if the token was never sent. The journal shows that it was sent."""
-    await killed.record_reply(killed.rotated(tracker))
-    killed.dies()
+    await killed_process.record_reply(killed_process.rotated(tracker))
+    killed_process.dies()
     await failed_over_without_the_claim(database)
     restarted = await start("a")
     row = await settled(restarted, tracker)

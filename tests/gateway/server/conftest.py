@@ -18,7 +18,7 @@ from gateway.server import GatewayRunner, runner
 OPEN = Chain(request_id, error_shape, strict)
 
 
-class Shown:
+class RecordingApplication:
     """The application, and the requests that its handlers received. `release` lets `/wait` and `/stream` continue.
 
     If a test passes its own application, no routes are added to it.
@@ -123,29 +123,29 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-def shown() -> Shown:
-    return Shown()
+def recording_app() -> RecordingApplication:
+    return RecordingApplication()
 
 
 class Served:
-    """A running server. `port`: its port, on which it serves `shown.app`. `runner`: a test stops the server with its
+    """A running server. `port`: its port, on which it serves `recording_app.app`. `runner`: a test stops the server with its
     `cleanup`.
     """
 
-    def __init__(self, shown: Shown, run: GatewayRunner, port: int) -> None:
-        self.shown, self.runner, self.port = shown, run, port
+    def __init__(self, recording_app: RecordingApplication, run: GatewayRunner, port: int) -> None:
+        self.recording_app, self.runner, self.port = recording_app, run, port
 
 
-async def served(shown: Shown, **options: float) -> Served:
-    run = runner(shown.app, **{"drain_s": 0.0, **options})
+async def served(recording_app: RecordingApplication, **options: float) -> Served:
+    run = runner(recording_app.app, **{"drain_s": 0.0, **options})
     await run.setup()
     site = web.TCPSite(run, "127.0.0.1", 0, backlog=BACKLOG)
     await site.start()
-    return Served(shown, run, site.port)
+    return Served(recording_app, run, site.port)
 
 
 @pytest.fixture
-async def server(shown: Shown) -> AsyncIterator[Served]:
-    serving = await served(shown)
+async def server(recording_app: RecordingApplication) -> AsyncIterator[Served]:
+    serving = await served(recording_app)
     yield serving
     await serving.runner.cleanup()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import RawClient, dial
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 from tests.gateway.server.test_refusals import REFUSED, get
 
 HEADS = re.compile(rb"HTTP/1\.[01] [1-5]\d\d [^\r\n]*\r\n")
@@ -50,33 +50,33 @@ def damaged_messages(chance: random.Random) -> bytes:
 
 
 @pytest.fixture
-async def patient(shown: Shown) -> AsyncIterator[Served]:
+async def server_without_limits(recording_app: RecordingApplication) -> AsyncIterator[Served]:
     """Yield a server without time limits, so that slow machines do not change the result."""
-    shown.release.set()
-    serving = await served(shown, head_s=1000.0, keep_alive_s=1000.0)
+    recording_app.release.set()
+    serving = await served(recording_app, head_s=1000.0, keep_alive_s=1000.0)
     yield serving
     await serving.runner.cleanup()
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_damaged_messages_get_valid_http_responses(patient: Served, seed: int) -> None:
+async def test_damaged_messages_get_valid_http_responses(server_without_limits: Served, seed: int) -> None:
     chance = random.Random(seed)
     sent = [damaged_messages(chance) for _ in range(ROUNDS)]
     seen = [bytearray() for _ in sent]
     async with AsyncExitStack() as open_until_here:
-        clients = [await open_until_here.enter_async_context(dial(patient.port)) for _ in sent]
+        clients = [await open_until_here.enter_async_context(dial(server_without_limits.port)) for _ in sent]
         reading = [asyncio.create_task(read(client, response)) for client, response in zip(clients, seen, strict=True)]
         for client, data in zip(clients, sent, strict=True):
             cut = chance.randrange(len(data) + 1)
             client.send(data[:cut])
             await asyncio.sleep(0)
             client.send(data[cut:])
-        await nothing_moves(patient, seen)
+        await nothing_moves(server_without_limits, seen)
     await asyncio.gather(*reading)  # some connections wait for a body that was announced but not sent; others are idle
     for data, response in zip(sent, seen, strict=True):
         assert not response or HEADS.match(response), (data, response)
     assert sum(bool(response) for response in seen) > ROUNDS / 2
-    async with dial(patient.port) as client:
+    async with dial(server_without_limits.port) as client:
         client.send(get(b"/alive"))
         assert (await client.response()).body == b"/alive"
 
@@ -96,6 +96,6 @@ async def nothing_moves(serving: Served, seen: Sequence[bytearray]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while still < QUIET or not before[0]:
             await asyncio.sleep(0)
-            now = (sum(map(len, seen)), len(serving.shown.heads), serving.runner.client_connections)
+            now = (sum(map(len, seen)), len(serving.recording_app.heads), serving.runner.client_connections)
             still = still + 1 if now == before else 0
             before = now

@@ -13,7 +13,7 @@ from gateway.server import runner
 from gateway.server.runner import refuse_inflated, refuse_without_c_parser
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange, parsed
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 LAST = b"Connection: close\r\n"
@@ -24,7 +24,7 @@ def echo(fields: bytes, body: bytes) -> bytes:
 
 
 def names(server: Served, at: int = -1) -> list[bytes]:
-    return [name.lower() for name, _ in server.shown.heads[at][2]]
+    return [name.lower() for name, _ in server.recording_app.heads[at][2]]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_a_compressed_upload_arrives_as_it_was_sent(server: Served) -> Non
 async def test_a_hundred_headers_are_accepted(server: Served) -> None:
     fields = b"".join(b"X-%d: %s\r\n" % (n, b"v" * 100) for n in range(120))
     assert parsed(await exchange(server.port, get(b"/", fields + LAST))).status == 200
-    assert len(server.shown.heads[0][2]) == 122
+    assert len(server.recording_app.heads[0][2]) == 122
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["together", "one after the other"])
@@ -72,7 +72,7 @@ async def test_trailers_do_not_turn_into_headers_of_the_next_request(server: Ser
 async def test_trailers_in_any_two_pieces_belong_to_their_message(server: Served) -> None:
     data = echo(CHUNKED, b"3\r\nabc\r\n0\r\nConnection-Id: stolen\r\n\r\n") + get(b"/next", LAST)
     for at in range(len(data) - 60, len(data)):
-        server.shown.heads.clear()
+        server.recording_app.heads.clear()
         async with dial(server.port) as client:
             client.send(data[:at])
             await client.writer.drain()
@@ -80,7 +80,7 @@ async def test_trailers_in_any_two_pieces_belong_to_their_message(server: Served
                 await client.response()  # the first piece must be read before the second piece is sent
             client.send(data[at:])
             await client.until_closed()
-        assert all(b"connection-id" not in names(server, n) for n in range(len(server.shown.heads)))
+        assert all(b"connection-id" not in names(server, n) for n in range(len(server.recording_app.heads)))
 
 
 async def test_one_connection_serves_many_chunked_uploads(server: Served) -> None:
@@ -109,11 +109,11 @@ async def test_a_handler_starts_with_the_first_request_that_needs_it(server: Ser
         assert handlers() == 1
 
 
-async def test_the_kernel_probes_the_clients_of_connections_that_stay_open(shown: Shown) -> None:
-    serving = await served(shown, head_s=0.2)
+async def test_the_kernel_probes_the_clients_of_connections_that_stay_open(recording_app: RecordingApplication) -> None:
+    serving = await served(recording_app, head_s=0.2)
     async with dial(serving.port) as client:
         client.send(get(b"/wait"))
-        await asyncio.wait_for(shown.entered.wait(), PATIENCE_S)
+        await asyncio.wait_for(recording_app.entered.wait(), PATIENCE_S)
         (connection,) = serving.runner.servers[0].connections
         assert connection.transport is not None
         sock = connection.transport.get_extra_info("socket")
@@ -136,13 +136,13 @@ async def test_few_requests_are_read_ahead_of_the_response_to_an_earlier_request
     fields = b"X-Long: " + b"x" * 10_000 + b"\r\n"
     async with dial(server.port) as client:
         client.send(get(b"/wait") + b"".join(get(b"/%d" % n, fields) for n in range(40)))
-        await server.shown.entered.wait()
+        await server.recording_app.entered.wait()
         (connection,) = server.runner.server.connections  # type: ignore[union-attr]
         async with asyncio.timeout(PATIENCE_S):
             while connection.transport.is_reading():
                 await asyncio.sleep(0)
         assert 0 < connection.queued_requests <= 4
-        server.shown.release.set()
+        server.recording_app.release.set()
         assert (await client.response()).body == b"waited"
         assert [(await client.response()).body for _ in range(40)] == [b"/%d" % n for n in range(40)]
 
@@ -151,11 +151,11 @@ async def test_an_idle_connection_keeps_no_data_of_its_last_request(server: Serv
     async with dial(server.port) as client:
         client.send(b"POST /whole HTTP/1.1\r\n" + HOST + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000)
         assert len((await client.response()).body) == 100_000
-        server.shown.entered.clear()
+        server.recording_app.entered.clear()
         client.send(get(b"/wait"))  # when this request is handled, the first is finished
-        await server.shown.entered.wait()
-        assert server.shown.last is not None
-        request, response = server.shown.last
+        await server.recording_app.entered.wait()
+        assert server.recording_app.last is not None
+        request, response = server.recording_app.last
         assert response.body is None
         assert [fact for fact in (READ_BODY, UPSTREAM, CONNECTION) if fact in request] == []
         with pytest.raises(web.PayloadAccessError):
@@ -194,7 +194,7 @@ async def test_a_body_framed_wrongly_is_refused(server: Served, body: bytes, fol
     assert (response.status, response.error["code"]) == (400, "bad_framing")
     assert response.headers["connection"] == "close"
     assert response.rest == b""
-    assert all(target != "/smuggled" for _, target, _ in server.shown.heads)
+    assert all(target != "/smuggled" for _, target, _ in server.recording_app.heads)
 
 
 async def test_chunks_of_one_byte_are_accepted(server: Served) -> None:

@@ -13,7 +13,7 @@ from gateway.app.compose import CHECKED_CONFIGURATION
 from gateway.config import ClientLimitsConfig, parse
 from tests.fakes.gateways import ENCRYPTION_KEY
 from tests.fakes.raw import dial, exchange
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 from tests.gateway.server.test_crowded import all_of, client_that_does_not_read, wait_for_one_connection, with_large
 from tests.gateway.server.test_refusals import get
 
@@ -28,19 +28,19 @@ async def configured(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     monkeypatch.setattr(import_module("gateway.server.runner"), "DEFAULT", PATIENT)
     async with AsyncExitStack() as around:
 
-        async def start(shown: Shown, **limits: float) -> Served:
+        async def start(recording_app: RecordingApplication, **limits: float) -> Served:
             document = {"store": {"encryption_keys": [ENCRYPTION_KEY]}, "server": {"limits": limits}}
             checked: Any = SimpleNamespace(config=parse(document, base=Path.cwd(), environ={}))
-            shown.app[CHECKED_CONFIGURATION] = checked
-            server = await served(shown)
+            recording_app.app[CHECKED_CONFIGURATION] = checked
+            server = await served(recording_app)
             around.push_async_callback(server.runner.cleanup)
             return server
 
         yield start
 
 
-async def test_connections_limits_the_clients(configured: Serve, shown: Shown) -> None:
-    server = await configured(shown, connections=1)
+async def test_connections_limits_the_clients(configured: Serve, recording_app: RecordingApplication) -> None:
+    server = await configured(recording_app, connections=1)
     async with dial(server.port) as first:
         first.send(get(b"/one"))
         assert (await first.response()).status == 200
@@ -48,13 +48,15 @@ async def test_connections_limits_the_clients(configured: Serve, shown: Shown) -
             assert (await second.response()).error["code"] == "busy"
 
 
-async def test_head_s_limits_the_time_for_a_head(configured: Serve, shown: Shown) -> None:
-    server = await configured(shown, head_s=0.05)
+async def test_head_s_limits_the_time_for_a_head(configured: Serve, recording_app: RecordingApplication) -> None:
+    server = await configured(recording_app, head_s=0.05)
     assert await exchange(server.port, b"GET / HTTP/1.1\r\nHost: gw") == b""
 
 
-async def test_keep_alive_s_limits_the_time_between_requests(configured: Serve, shown: Shown) -> None:
-    server = await configured(shown, keep_alive_s=0.05)
+async def test_keep_alive_s_limits_the_time_between_requests(
+    configured: Serve, recording_app: RecordingApplication
+) -> None:
+    server = await configured(recording_app, keep_alive_s=0.05)
     async with dial(server.port) as client:
         client.send(get(b"/one"))
         assert (await client.response()).status == 200

@@ -11,14 +11,16 @@ from aiohttp import web
 from gateway.server.client_protocol import MAX_REFUSAL_RESPONSES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 
 MAX_CONNECTIONS = 3
 PROXY_OPTIONS = b"GET /x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
-async def test_one_connection_too_many_is_refused_and_the_others_stay_usable(shown: Shown) -> None:
-    server = await served(shown, connections=MAX_CONNECTIONS)
+async def test_one_connection_too_many_is_refused_and_the_others_stay_usable(
+    recording_app: RecordingApplication,
+) -> None:
+    server = await served(recording_app, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
         clients = [await around.enter_async_context(dial(server.port)) for _ in range(MAX_CONNECTIONS)]
@@ -44,9 +46,9 @@ async def test_one_connection_too_many_is_refused_and_the_others_stay_usable(sho
             assert (await next_one.response()).status == 200
 
 
-async def test_connections_above_the_limit_use_no_file_descriptors(shown: Shown) -> None:
+async def test_connections_above_the_limit_use_no_file_descriptors(recording_app: RecordingApplication) -> None:
     """Connections above the limit are closed without a response, so that they use no file descriptors."""
-    server = await served(shown, connections=MAX_CONNECTIONS)
+    server = await served(recording_app, connections=MAX_CONNECTIONS)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)
         for _ in range(MAX_CONNECTIONS):
@@ -95,13 +97,13 @@ async def wait_for_one_connection(server: Served) -> None:
             await asyncio.sleep(0.01)
 
 
-def with_large() -> Shown:
+def with_large() -> RecordingApplication:
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=LARGE)
 
     app = web.Application()
     app.router.add_get("/large", large)
-    return Shown(app)
+    return RecordingApplication(app)
 
 
 async def test_connection_of_a_client_that_does_not_read_the_response_is_cut() -> None:

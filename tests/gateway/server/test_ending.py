@@ -10,25 +10,25 @@ import pytest
 
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange, parsed
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 from tests.gateway.server.test_refusals import CHUNKED, HOST, get
 
 
 @pytest.fixture
-async def quick_server(shown: Shown) -> AsyncIterator[Served]:
+async def quick_server(recording_app: RecordingApplication) -> AsyncIterator[Served]:
     """Yield a server that waits 0.05 s for a request head."""
-    serving = await served(shown, head_s=0.05, drain_s=PATIENCE_S)
+    serving = await served(recording_app, head_s=0.05, drain_s=PATIENCE_S)
     yield serving
-    shown.release.set()
+    recording_app.release.set()
     await serving.runner.cleanup()
 
 
 @pytest.fixture
-async def steady_server(shown: Shown) -> AsyncIterator[Served]:
+async def steady_server(recording_app: RecordingApplication) -> AsyncIterator[Served]:
     """Yield a server that drains for longer than a test takes."""
-    serving = await served(shown, drain_s=PATIENCE_S)
+    serving = await served(recording_app, drain_s=PATIENCE_S)
     yield serving
-    shown.release.set()
+    recording_app.release.set()
     await serving.runner.cleanup()
 
 
@@ -40,7 +40,7 @@ def patient_for_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def wait_for_handler(server: Served) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        await server.shown.entered.wait()
+        await server.recording_app.entered.wait()
 
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET / HTTP/1.1\r\nHost: gw", b"\r\n"])
@@ -62,7 +62,7 @@ async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick_server: S
         await wait_for_handler(quick_server)
         async with dial(quick_server.port) as other:
             assert await other.until_closed() == b""  # at this time, the first connection would be late too
-        quick_server.shown.release.set()
+        quick_server.recording_app.release.set()
         assert (await client.response()).body == b"waited"
         async with dial(quick_server.port) as other:
             assert await other.until_closed() == b""
@@ -83,8 +83,8 @@ async def test_after_a_blocked_turn_the_bytes_of_a_new_connection_are_read_befor
         assert (await client.response()).status == 200
 
 
-async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
-    serving = await served(shown, keep_alive_s=0.05)
+async def test_an_idle_connection_is_closed_after_a_while(recording_app: RecordingApplication) -> None:
+    serving = await served(recording_app, keep_alive_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/one"))
         assert (await client.response()).status == 200
@@ -92,8 +92,8 @@ async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
     await serving.runner.cleanup()
 
 
-async def test_a_connection_without_a_request_is_closed_after_a_while(shown: Shown) -> None:
-    serving = await served(shown, keep_alive_s=0.05, head_s=1000.0)
+async def test_a_connection_without_a_request_is_closed_after_a_while(recording_app: RecordingApplication) -> None:
+    serving = await served(recording_app, keep_alive_s=0.05, head_s=1000.0)
     async with dial(serving.port) as client:
         assert await client.until_closed() == b""
     await serving.runner.cleanup()
@@ -104,9 +104,9 @@ async def test_disconnect_of_a_client_stops_its_handler(steady_server: Served) -
         client.send(get(b"/wait"))
         await wait_for_handler(steady_server)
     async with asyncio.timeout(PATIENCE_S):
-        while not steady_server.shown.cancelled:
+        while not steady_server.recording_app.cancelled:
             await asyncio.sleep(0)
-    assert not steady_server.shown.release.is_set(), "the handler was cancelled, not released"
+    assert not steady_server.recording_app.release.is_set(), "the handler was cancelled, not released"
 
 
 async def test_a_stop_lets_the_request_in_flight_finish_and_sends_connection_close(steady_server: Served) -> None:
@@ -115,7 +115,7 @@ async def test_a_stop_lets_the_request_in_flight_finish_and_sends_connection_clo
         await wait_for_handler(steady_server)
         stopping = asyncio.create_task(steady_server.runner.cleanup())
         await closed_for_others(steady_server.port)
-        steady_server.shown.release.set()
+        steady_server.recording_app.release.set()
         response = parsed(await client.until_closed())
         assert (response.body, response.headers["connection"]) == (b"waited", "close")
         await stopping
@@ -127,7 +127,7 @@ async def test_a_stop_lets_a_stream_finish(steady_server: Served) -> None:
         await client.until(b"first\r\n")
         stopping = asyncio.create_task(steady_server.runner.cleanup())
         await closed_for_others(steady_server.port)
-        steady_server.shown.release.set()
+        steady_server.recording_app.release.set()
         assert await client.until_closed() == b"6\r\nsecond\r\n0\r\n\r\n"
         await stopping
 
@@ -182,8 +182,10 @@ async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_t
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_response_not_finished_in_time_is_cut_and_not_complete(shown: Shown, version: bytes) -> None:
-    serving = await served(shown, drain_s=0.05)
+async def test_response_not_finished_in_time_is_cut_and_not_complete(
+    recording_app: RecordingApplication, version: bytes
+) -> None:
+    serving = await served(recording_app, drain_s=0.05)
     async with dial(serving.port) as client:
         client.send(get(b"/stream", version=version))
         await client.until(b"first")
@@ -204,8 +206,8 @@ async def closed_for_others(port: int) -> None:
                 return
 
 
-async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
-    serving = await served(shown, drain_s=1000)
+async def test_the_drain_begins_when_the_end_is_announced(recording_app: RecordingApplication) -> None:
+    serving = await served(recording_app, drain_s=1000)
     async with dial(serving.port) as client:
         client.send(get(b"/wait"))
         await wait_for_handler(serving)
@@ -214,7 +216,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
         serving.runner._drained_by -= 1000  # as if the stop had been announced 1000 s ago
         async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
-    assert shown.cancelled == 1
+    assert recording_app.cancelled == 1
 
 
 async def test_after_a_keep_alive_response_one_more_request_is_answered_during_the_stop(
@@ -225,7 +227,7 @@ async def test_after_a_keep_alive_response_one_more_request_is_answered_during_t
         await client.until(b"first\r\n")  # the head has no `Connection: close`, because it was sent before the stop
         stopping = asyncio.create_task(steady_server.runner.cleanup())
         await closed_for_others(steady_server.port)
-        steady_server.shown.release.set()
+        steady_server.recording_app.release.set()
         await client.until(b"0\r\n\r\n")
         client.send(get(b"/next"))
         response = parsed(await client.until_closed())

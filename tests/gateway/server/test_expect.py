@@ -57,7 +57,7 @@ async def test_the_body_of_a_refused_request_is_never_the_next_request(server: S
         assert (await client.response()).status == 401
         client.send(smuggled)
         assert await client.until_closed() == b""
-    assert server.shown.heads == []
+    assert server.recording_app.heads == []
 
 
 async def test_continue_is_never_sent_to_http_1_0(server: Served) -> None:

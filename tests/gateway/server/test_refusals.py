@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.raw import dial, exchange, parsed
-from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.conftest import RecordingApplication, Served, served
 
 HOST = b"Host: gw.example\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -118,7 +118,7 @@ async def test_is_refused_with_a_complete_json_error(server: Served, data: bytes
     assert response.headers["content-type"].startswith("application/json")
     assert response.headers["gateway-request-id"]
     assert response.rest == b""
-    assert server.shown.heads == []
+    assert server.recording_app.heads == []
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ async def test_a_request_before_a_malformed_one_gets_a_response_first(server: Se
     assert first.body == b"/first"
     assert parsed(first.rest).error["code"] == "bad_framing"
     assert parsed(first.rest).rest == b""
-    assert [target for _, target, _ in server.shown.heads] == ["/first"]
+    assert [target for _, target, _ in server.recording_app.heads] == ["/first"]
 
 
 async def test_requests_after_connection_close_are_not_read(server: Served) -> None:
     raw = await exchange(server.port, get(b"/first", b"Connection: close\r\n") + get(b"/second"))
     assert parsed(raw).body == b"/first"
-    assert [target for _, target, _ in server.shown.heads] == ["/first"]
+    assert [target for _, target, _ in server.recording_app.heads] == ["/first"]
 
 
 async def test_the_refusal_reaches_a_client_that_is_still_sending(server: Served) -> None:
@@ -194,7 +194,7 @@ async def test_a_crash_outside_every_chain_has_our_shape_too() -> None:
     async def crash(_request: web.Request) -> web.Response:
         raise RuntimeError("Bearer very-secret-token")
 
-    bare = Shown(web.Application())
+    bare = RecordingApplication(web.Application())
     bare.app.router.add_get("/bare", crash)
     serving = await served(bare)
     response = parsed(await exchange(serving.port, get(b"/bare")))
@@ -205,7 +205,7 @@ async def test_a_crash_outside_every_chain_has_our_shape_too() -> None:
 
 
 async def test_a_host_keeps_its_own_refusals() -> None:
-    bare = Shown(web.Application())
+    bare = RecordingApplication(web.Application())
     serving = await served(bare)
     response = parsed(await exchange(serving.port, get(b"/nowhere", b"Connection: close\r\n")))
     await serving.runner.cleanup()

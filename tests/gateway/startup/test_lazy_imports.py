@@ -22,7 +22,7 @@ def twice(number): return number * 2
 
 
 @pytest.fixture
-def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def imported_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The test modules that have been imported so far: `rare_one`, and `package.rare`."""
     counter: Any = ModuleType("times_loaded")
     counter.LOADED = []
@@ -38,24 +38,24 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         sys.modules.pop(name, None)
 
 
-def test_already_imported_module_is_not_deferred(times: list[str]) -> None:
+def test_already_imported_module_is_not_deferred(imported_modules: list[str]) -> None:
     import rare_one  # type: ignore[import-not-found]
 
     with lazy_imports("rare_one"):
         assert sys.modules["rare_one"] is rare_one
-    assert (sys.modules["rare_one"] is rare_one, times) == (True, ["rare_one"])
+    assert (sys.modules["rare_one"] is rare_one, imported_modules) == (True, ["rare_one"])
 
 
-def test_library_does_not_import_a_deferred_module(times: list[str]) -> None:
+def test_library_does_not_import_a_deferred_module(imported_modules: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library  # type: ignore[import-not-found]
-    assert times == []
+    assert imported_modules == []
     assert isinstance(library.Shape, Deferred)
     assert library.twice(3) == 6
-    assert times == ["rare_one"]
+    assert imported_modules == ["rare_one"]
 
 
-def test_a_lazily_imported_name_behaves_like_the_real_one(times: list[str]) -> None:
+def test_a_lazily_imported_name_behaves_like_the_real_one(imported_modules: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
 
@@ -70,14 +70,14 @@ def test_a_lazily_imported_name_behaves_like_the_real_one(times: list[str]) -> N
     assert ("amp" in library.TABLE, library.TABLE["amp"], library.TABLE.get("lt")) == (True, "&", None)
     with pytest.raises(AttributeError):
         _ = library.twice.__wrapped__
-    assert times == ["rare_one"]
+    assert imported_modules == ["rare_one"]
 
 
-def test_attribute_access_replaces_a_deferred_name_by_the_real_object(times: list[str]) -> None:
+def test_attribute_access_replaces_a_deferred_name_by_the_real_object(imported_modules: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
     resolve_on_access(library)
-    assert (library.OWN, hasattr(library, "nothing_of_that_name"), times) == (1, False, [])
+    assert (library.OWN, hasattr(library, "nothing_of_that_name"), imported_modules) == (1, False, [])
     from library import Shape
     from rare_one import Shape as Real
 
@@ -85,9 +85,9 @@ def test_attribute_access_replaces_a_deferred_name_by_the_real_object(times: lis
     assert vars(library)["Shape"] is Real
 
 
-def test_library_keeps_its_own_getattr(times: list[str]) -> None:
+def test_library_keeps_its_own_getattr(imported_modules: list[str]) -> None:
     with lazy_imports("rare_one"):
         import library
     library.__getattr__ = lambda name: f"own {name}"
     resolve_on_access(library)
-    assert (library.anything, library.twice(1), times) == ("own anything", 2, ["rare_one"])
+    assert (library.anything, library.twice(1), imported_modules) == ("own anything", 2, ["rare_one"])

@@ -26,22 +26,22 @@ class Files:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def journal_folder(tmp_path: Path) -> Path:
     return tmp_path / "gateway.db-refresh-journal"
 
 
-def holders(place: Path | None, node: str, own: ProcessMarker | None = None) -> Holders:
+def holders(journal_folder: Path | None, node: str, own: ProcessMarker | None = None) -> Holders:
     journal: Any = Files(own)
-    return Holders(place, node, journal)
+    return Holders(journal_folder, node, journal)
 
 
 async def holder_of(known: Holders, owner: str) -> Holder:
     return await known.of(Lease(owner, NOW))
 
 
-async def test_an_owner_names_machine_process_and_attempt(place: Path) -> None:
-    own = ProcessMarker(place)
-    known = holders(place, "n1", own)
+async def test_an_owner_names_machine_process_and_attempt(journal_folder: Path) -> None:
+    own = ProcessMarker(journal_folder)
+    known = holders(journal_folder, "n1", own)
     one, other = await known.new_owner(), await known.new_owner()
     assert one != other
     assert one.split(".")[:2] == other.split(".")[:2] == ["n1", await own.name()]
@@ -50,21 +50,21 @@ async def test_an_owner_names_machine_process_and_attempt(place: Path) -> None:
 
 
 @pytest.mark.parametrize("former", [False, True])
-async def test_a_local_process_counts_as_alive_while_its_marker_is_locked(place: Path, former: bool) -> None:
-    marker, known = ProcessMarker(place), holders(place, "n1")
+async def test_a_local_process_counts_as_alive_while_its_marker_is_locked(journal_folder: Path, former: bool) -> None:
+    marker, known = ProcessMarker(journal_folder), holders(journal_folder, "n1")
     name = await marker.name()
     owner = f"{name}.a" if former else f"n1.{name}.a"
     assert await holder_of(known, owner) is Holder.HERE_ALIVE
     marker.release()  # as the system does when it kills a process
     assert await holder_of(known, owner) is Holder.HERE_DEAD
-    (place / f"{name}.process").unlink()
+    (journal_folder / f"{name}.process").unlink()
     assert await holder_of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)
 
 
-async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_file(place: Path) -> None:
-    file = slot_file(place.with_name("gateway.db-pairs"), [])
+async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_file(journal_folder: Path) -> None:
+    file = slot_file(journal_folder.with_name("gateway.db-pairs"), [])
     name = file.name.rpartition("-")[2]
-    known = holders(place, "n1")
+    known = holders(journal_folder, "n1")
     with file.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert await holder_of(known, f"{name}.a") is Holder.HERE_ALIVE
@@ -72,23 +72,23 @@ async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_fi
 
 
 @pytest.mark.parametrize("owner", ["n2.ab12.x", "ab12.x", "killed", "", "../x.one", "n1.../x.one", "delete-1", ".one"])
-async def test_unknown_owner_may_be_a_running_process_of_another_machine(place: Path, owner: str) -> None:
-    assert await holder_of(holders(place, "n1"), owner) is Holder.ELSEWHERE
+async def test_unknown_owner_may_be_a_running_process_of_another_machine(journal_folder: Path, owner: str) -> None:
+    assert await holder_of(holders(journal_folder, "n1"), owner) is Holder.ELSEWHERE
     assert await holder_of(holders(None, NONE), owner) is Holder.ELSEWHERE
 
 
-async def test_a_machine_without_a_journal_has_an_empty_name(place: Path) -> None:
+async def test_a_machine_without_a_journal_has_an_empty_name(journal_folder: Path) -> None:
     without = holders(None, NONE)
     owner = await without.new_owner()
     assert await holder_of(without, owner) is Holder.HERE_ENDED
     assert await holder_of(holders(None, NONE), owner) is Holder.WITHOUT_JOURNAL
-    assert await holder_of(holders(place, "n1"), owner) is Holder.WITHOUT_JOURNAL
-    assert await holders(place, "n1").of(None) is Holder.NOBODY
+    assert await holder_of(holders(journal_folder, "n1"), owner) is Holder.WITHOUT_JOURNAL
+    assert await holders(journal_folder, "n1").of(None) is Holder.NOBODY
 
 
 @pytest.mark.parametrize("owner", ["killed", "ab12.x", "local.ab12.x"])
-async def test_with_a_file_as_database_there_is_no_other_machine(place: Path, owner: str) -> None:
-    assert await holder_of(holders(place, ONLY), owner) is Holder.HERE_ENDED
+async def test_with_a_file_as_database_there_is_no_other_machine(journal_folder: Path, owner: str) -> None:
+    assert await holder_of(holders(journal_folder, ONLY), owner) is Holder.HERE_ENDED
 
 
 def test_machine_name_is_stable(tmp_path: Path) -> None:

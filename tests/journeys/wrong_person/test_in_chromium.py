@@ -24,7 +24,7 @@ async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def evil() -> AsyncIterator[str]:
+async def other_site() -> AsyncIterator[str]:
     """Yield the URL of another site. Tests fill in its pages."""
 
     async def empty(_request: web.Request) -> web.Response:
@@ -102,12 +102,12 @@ async def test_the_back_button_starts_no_second_authorization(world: World, chro
     await page.context.close()
 
 
-async def test_another_site_cannot_frame_the_connect_page(world: World, chromium: Any, evil: str) -> None:
+async def test_another_site_cannot_frame_the_connect_page(world: World, chromium: Any, other_site: str) -> None:
     link = await world.link()
     page = await page_of_bob(chromium, world)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     for url in (link.url, oauth, f"{world.gateway.url}/connect?apiURL={world.gateway.url}"):
-        await page.goto(evil)
+        await page.goto(other_site)
         await page.evaluate(
             """url => new Promise(done => { const frame = document.createElement("iframe"); frame.src = url;
             frame.onload = frame.onerror = () => done(); document.body.append(frame); })""",
@@ -119,13 +119,13 @@ async def test_another_site_cannot_frame_the_connect_page(world: World, chromium
     await page.context.close()
 
 
-async def test_requests_from_another_site_start_no_authorization(world: World, chromium: Any, evil: str) -> None:
+async def test_requests_from_another_site_start_no_authorization(world: World, chromium: Any, other_site: str) -> None:
     """The other site's page tries an image, fetch, and forms that submit themselves. Bob does not click."""
     link = await world.link()
     page = await page_of_bob(chromium, world)
     await page.goto(link.url)  # his browser gets the session's cookies
     form = page.url
-    await page.goto(evil)
+    await page.goto(other_site)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     await page.evaluate(
         """async ([oauth, form]) => {
@@ -139,7 +139,7 @@ async def test_requests_from_another_site_start_no_authorization(world: World, c
     )
     assert world.provider.authorizations == 0
     for url in (form, f"{world.gateway.url}/connect/s/embedded/i/accounts"):
-        await page.goto(evil)
+        await page.goto(other_site)
         async with page.expect_navigation():
             await page.evaluate(
                 """([url, token]) => { const form = document.createElement("form"); form.method = "post"; form.action = url;
@@ -153,10 +153,12 @@ async def test_requests_from_another_site_start_no_authorization(world: World, c
     await page.context.close()
 
 
-async def test_a_window_that_another_site_opens_shows_the_page_first(world: World, chromium: Any, evil: str) -> None:
+async def test_a_window_that_another_site_opens_shows_the_page_first(
+    world: World, chromium: Any, other_site: str
+) -> None:
     link = await world.link()
     page = await page_of_bob(chromium, world)
-    await page.goto(evil)
+    await page.goto(other_site)
     oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}&ws_client_id=mallory"
     async with page.context.expect_page() as opening:
         await page.evaluate("url => { window.popup = window.open(url); }", oauth)

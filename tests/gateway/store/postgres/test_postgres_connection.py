@@ -20,7 +20,7 @@ from tests.gateway.store.conftest import KEY, NOW, REF, new
 
 
 @pytest.fixture
-async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
+async def tls_url(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
     """Return the URL of an empty database at `localhost`, the name in the server's certificate."""
     server, _ = tls_contexts("localhost", tmp_path)
     async with tls_proxy_before(postgres_server.port, server) as port:
@@ -28,8 +28,8 @@ async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database
         yield f"{head.rpartition('@')[0]}@localhost:{port}/{name}"
 
 
-async def test_connection_uses_tls_and_verifies_the_server(by_tls: str, tmp_path: Path) -> None:
-    url = f"{by_tls}?sslmode=verify-full&sslrootcert={tmp_path / 'certificate.pem'}"
+async def test_connection_uses_tls_and_verifies_the_server(tls_url: str, tmp_path: Path) -> None:
+    url = f"{tls_url}?sslmode=verify-full&sslrootcert={tmp_path / 'certificate.pem'}"
     store = await open_store(url, Keyring([KEY]), environments={"dev"})
     try:
         await store.connections.put(new(), now=NOW)
@@ -40,16 +40,16 @@ async def test_connection_uses_tls_and_verifies_the_server(by_tls: str, tmp_path
 
 
 @pytest.mark.parametrize("why", ["another name", "another authority"])
-async def test_server_with_a_wrong_certificate_is_refused(by_tls: str, tmp_path: Path, why: str) -> None:
+async def test_server_with_a_wrong_certificate_is_refused(tls_url: str, tmp_path: Path, why: str) -> None:
     trusted = tmp_path / "certificate.pem"
     if why == "another name":
-        by_tls = by_tls.replace("@localhost:", "@127.0.0.1:")
+        tls_url = tls_url.replace("@localhost:", "@127.0.0.1:")
     else:
         other = tmp_path / "other"
         other.mkdir()
         tls_contexts("localhost", other)
         trusted = other / "certificate.pem"
-    url = f"{by_tls}?sslmode=verify-full&sslrootcert={trusted}"
+    url = f"{tls_url}?sslmode=verify-full&sslrootcert={trusted}"
     with pytest.raises(StoreRefused, match="certificate is invalid") as refusal:
         await open_store(url, Keyring([KEY]), environments={"dev"}, pool=PoolConfig(connect_s=5))
     message = str(refusal.value)
