@@ -86,50 +86,52 @@ def refusal_message(reply: PagedReply) -> str:
 
 async def test_the_cursor_is_sent_in_the_body_whose_other_bytes_stay_the_same(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH) as list_:
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
         body = b'{ "price":1.10, "big":12345678901234567890123,\n"query": {"a":"b"}}'
         headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
-        reply = await list_.call("all; limit=2", "/objects/x/search", method="POST", data=body, headers=headers)
+        reply = await paged_gateway.call("all; limit=2", "/objects/x/search", method="POST", data=body, headers=headers)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert reply.headers["Gateway-Paginate"] == "all;type=cursor"
         assert [sent.get("after") for sent in provider.sent] == [None, 1, 2]
         assert all(b'"price":1.10' in sent and b"12345678901234567890123" in sent for sent in provider.bodies)
         assert all(sent["limit"] == 2 and sent["query"] == {"a": "b"} for sent in provider.sent)
-        assert all("Idempotency-Key" not in fields for fields in list_.lists.headers)
-        assert all(fields["x-api-key"] for fields in list_.lists.headers)
-        assert all(fields["Content-Type"] == "application/json" for fields in list_.lists.headers)
+        assert all("Idempotency-Key" not in fields for fields in paged_gateway.lists.headers)
+        assert all(fields["x-api-key"] for fields in paged_gateway.lists.headers)
+        assert all(fields["Content-Type"] == "application/json" for fields in paged_gateway.lists.headers)
 
 
 async def test_gateway_cursor_is_valid_only_with_the_same_body(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH) as list_:
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
         path = "/objects/x/search"
-        first = await list_.call("1", path, method="POST", json={"q": 1})
+        first = await paged_gateway.call("1", path, method="POST", json={"q": 1})
         assert first.numbers == [1, 2]
         cursor = first.trailer["cursor"]
         count = len(provider.bodies)
         assert "another request" in refusal_message(
-            await list_.call("1", path, method="POST", json={"q": 2}, since=cursor)
+            await paged_gateway.call("1", path, method="POST", json={"q": 2}, since=cursor)
         )
-        assert "another request" in refusal_message(await list_.call("1", path, since=cursor))
+        assert "another request" in refusal_message(await paged_gateway.call("1", path, since=cursor))
         assert len(provider.bodies) == count
-        rest = await list_.call(None, path, method="POST", json={"q": 1}, since=cursor)
+        rest = await paged_gateway.call(None, path, method="POST", json={"q": 1}, since=cursor)
         assert (rest.numbers, rest.trailer["complete"]) == ([3, 4, 5, 6], True)
 
 
 async def test_the_cursor_of_a_get_is_refused_for_a_post(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as list_:
+    async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as paged_gateway:
         paginate = "1; type=offset; offset_name=start; response_path=results"
         provider.page = lambda _request, _body: {"results": [{"n": 1}]}
-        first = await list_.call(paginate, "/objects/x/search")
-        reply = await list_.call("1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"])
+        first = await paged_gateway.call(paginate, "/objects/x/search")
+        reply = await paged_gateway.call(
+            "1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"]
+        )
         assert "the method of the first request" in refusal_message(reply)
 
 
 async def test_a_post_that_is_not_declared_as_a_list_is_refused_and_not_sent(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH) as list_:
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
         for path, paginate in (
             ("/objects/x", "all"),
             ("/objects/x/search/more", "all"),
@@ -137,18 +139,18 @@ async def test_a_post_that_is_not_declared_as_a_list_is_refused_and_not_sent(tmp
             ("/objects", "all; type=cursor; cursor_path=next; cursor_name=after"),
             ("/objects", "all; type=offset; offset_name=start; in_body=?0"),
         ):
-            reply = await list_.call(paginate, path, method="POST", json={"name": "new"})
+            reply = await paged_gateway.call(paginate, path, method="POST", json={"name": "new"})
             assert "in_body" in refusal_message(reply), (path, paginate)
         assert provider.bodies == []
 
 
 async def test_the_caller_may_declare_a_post_as_a_list(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, None) as list_:
+    async with paged(tmp_path, provider, None) as paged_gateway:
         paginate = "all; in_body; type=cursor; cursor_path=paging.next.after; cursor_name=after; response_path=results"
-        reply = await list_.call(paginate, "/anything", method="POST", json={})
+        reply = await paged_gateway.call(paginate, "/anything", method="POST", json={})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
-        assert "POST" in refusal_message(await list_.call(paginate, "/anything"))
+        assert "POST" in refusal_message(await paged_gateway.call(paginate, "/anything"))
 
 
 @pytest.mark.parametrize(
@@ -171,13 +173,13 @@ async def test_an_offset_or_a_page_number_is_increased_in_the_body(
         "offset_calculation_method": calculation,
         "response_path": "items",
     } | ({} if start is None else {"offset_start_value": start})
-    async with paged(tmp_path, provider, pagination) as list_:
-        reply = await list_.call("all", "/items/get", method="POST", json={"options": {"count": 2}})
+    async with paged(tmp_path, provider, pagination) as paged_gateway:
+        reply = await paged_gateway.call("all", "/items/get", method="POST", json={"options": {"count": 2}})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert [sent["options"].get("offset") for sent in provider.sent] == steps
         assert all(sent["options"]["count"] == 2 for sent in provider.sent)
         if start is not None:
-            own = await list_.call("1", "/items/get", method="POST", json={"options": {"offset": 3}})
+            own = await paged_gateway.call("1", "/items/get", method="POST", json={"options": {"offset": 3}})
             assert own.numbers == [5, 6]
 
 
@@ -191,21 +193,25 @@ async def test_later_pages_may_have_another_path_and_another_body(tmp_path: Path
         return {"entries": [{"n": 5 if last else 3}], "cursor": "c2", "has_more": not last}
 
     provider = Provider(page)
-    async with paged(tmp_path, provider, FOLDERS) as list_:
+    async with paged(tmp_path, provider, FOLDERS) as paged_gateway:
         body = {"path": "", "recursive": True}
-        reply = await list_.call("all", "/files/list_folder", method="POST", json=body)
+        reply = await paged_gateway.call("all", "/files/list_folder", method="POST", json=body)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 5], True)
-        first = await list_.call("1", "/files/list_folder", method="POST", json=body)
-        rest = await list_.call("all", "/files/list_folder", method="POST", json=body, since=first.trailer["cursor"])
+        first = await paged_gateway.call("1", "/files/list_folder", method="POST", json=body)
+        rest = await paged_gateway.call(
+            "all", "/files/list_folder", method="POST", json=body, since=first.trailer["cursor"]
+        )
         assert rest.numbers == [3, 5]
 
 
 @pytest.mark.parametrize("path", ["https://evil.example/x", "x", "/a/../b", "/a?b=c", "/a%2f..", "{path}/{other}"])
 async def test_an_unsafe_path_for_later_pages_is_refused(tmp_path: Path, path: str) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH) as list_:
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
         paginate = f'all; in_body; type=cursor; cursor_path=c; cursor_name=c; next_path="{path}"'
-        assert "next_path_in_request" in refusal_message(await list_.call(paginate, "/x", method="POST", json={}))
+        assert "next_path_in_request" in refusal_message(
+            await paged_gateway.call(paginate, "/x", method="POST", json={})
+        )
         assert provider.bodies == []
 
 
@@ -213,29 +219,29 @@ async def test_the_rules_of_a_key_apply_to_the_path_of_later_pages(tmp_path: Pat
     def page(request: web.Request, _body: Any) -> Any:
         return {"entries": [{"n": 1}], "cursor": "c1", "has_more": not request.path.endswith("continue")}
 
-    async with paged(tmp_path, Provider(page), FOLDERS) as list_:
+    async with paged(tmp_path, Provider(page), FOLDERS) as paged_gateway:
         limits = {"connections": ["tracker/c1"], "rules": ["POST /v1/files/list_folder"]}
         body = {"display_name": "narrow", "limits": limits}
-        minted = await list_.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+        minted = await paged_gateway.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
         headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
-        reply = await list_.call("all", "/files/list_folder", method="POST", json={}, headers=headers)
+        reply = await paged_gateway.call("all", "/files/list_folder", method="POST", json={}, headers=headers)
         assert (reply.numbers, reply.trailer["complete"]) == ([1], False)
         assert reply.trailer["error"]["status"] == 403
 
 
 async def test_a_graphql_connection_at_any_depth_is_read_to_its_end(tmp_path: Path) -> None:
     provider = graphql_pages()
-    async with paged(tmp_path, provider, GRAPHQL) as list_:
+    async with paged(tmp_path, provider, GRAPHQL) as paged_gateway:
         body = {"query": QUERY, "variables": {"team": "ACME"}}
-        reply = await list_.call("all; limit=2", "/graphql", method="POST", json=body)
+        reply = await paged_gateway.call("all; limit=2", "/graphql", method="POST", json=body)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert [sent["variables"] for sent in provider.sent] == [
             {"team": "ACME", "first": 2},
             {"team": "ACME", "first": 2, "after": "c1"},
             {"team": "ACME", "first": 2, "after": "c2"},
         ]
-        first = await list_.call("1", "/graphql", method="POST", json=body)
-        rest = await list_.call(None, "/graphql", method="POST", json=body, since=first.trailer["cursor"])
+        first = await paged_gateway.call("1", "/graphql", method="POST", json=body)
+        rest = await paged_gateway.call(None, "/graphql", method="POST", json=body, since=first.trailer["cursor"])
         assert rest.numbers == [3, 4, 5, 6]
 
 
@@ -245,8 +251,10 @@ async def test_variables_are_added_for_the_cursor_if_the_body_has_none(tmp_path:
         "data": {"a": {"edges": [{"n": 1 if body.get("variables") is None else 2}], "pageInfo": {
             "hasNextPage": body.get("variables") is None, "endCursor": "c1"}}}
     }  # fmt: skip
-    async with paged(tmp_path, provider, None) as list_:
-        reply = await list_.call("all; type=graphql", "/api", method="POST", json={"query": QUERY, "variables": None})
+    async with paged(tmp_path, provider, None) as paged_gateway:
+        reply = await paged_gateway.call(
+            "all; type=graphql", "/api", method="POST", json={"query": QUERY, "variables": None}
+        )
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2], True)
 
 
@@ -267,8 +275,8 @@ async def test_graphql_that_writes_or_has_no_place_for_the_cursor_is_refused(
     tmp_path: Path, body: Any, says: str
 ) -> None:
     provider = graphql_pages()
-    async with paged(tmp_path, provider, GRAPHQL) as list_:
-        assert says in refusal_message(await list_.call("all", "/graphql", method="POST", json=body))
+    async with paged(tmp_path, provider, GRAPHQL) as paged_gateway:
+        assert says in refusal_message(await paged_gateway.call("all", "/graphql", method="POST", json=body))
         assert provider.bodies == []
 
 
@@ -286,8 +294,8 @@ async def test_a_graphql_page_without_its_connection_is_an_error_and_not_an_empt
     tmp_path: Path, response: Any, says: str
 ) -> None:
     provider = Provider(lambda _request, _body: response)
-    async with paged(tmp_path, provider, GRAPHQL) as list_:
-        reply = await list_.call("all", "/graphql", method="POST", json={"query": QUERY})
+    async with paged(tmp_path, provider, GRAPHQL) as paged_gateway:
+        reply = await paged_gateway.call("all", "/graphql", method="POST", json={"query": QUERY})
         if reply.status == 502:
             error = reply.error
         else:
@@ -299,9 +307,9 @@ async def test_a_graphql_page_without_its_connection_is_an_error_and_not_an_empt
 
 async def test_caller_selects_one_of_two_graphql_connections(tmp_path: Path) -> None:
     provider = graphql_pages(labels={"nodes": [], "pageInfo": {"hasNextPage": False}})
-    async with paged(tmp_path, provider, GRAPHQL) as list_:
+    async with paged(tmp_path, provider, GRAPHQL) as paged_gateway:
         body = {"query": QUERY, "variables": {}}
-        reply = await list_.call("all; response_path=data.team.issues", "/graphql", method="POST", json=body)
+        reply = await paged_gateway.call("all; response_path=data.team.issues", "/graphql", method="POST", json=body)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
 
 
@@ -310,8 +318,8 @@ async def test_a_provider_that_ignores_the_cursor_is_detected(tmp_path: Path) ->
     provider.page = lambda _request, _body: {
         "data": {"a": {"nodes": [{"n": 1}], "pageInfo": {"hasNextPage": True, "endCursor": "same"}}}
     }
-    async with paged(tmp_path, provider, GRAPHQL) as list_:
-        reply = await list_.call("all", "/graphql", method="POST", json={"query": QUERY})
+    async with paged(tmp_path, provider, GRAPHQL) as paged_gateway:
+        reply = await paged_gateway.call("all", "/graphql", method="POST", json={"query": QUERY})
         assert reply.trailer["error"]["code"] == "next_page_refused"
         assert len(provider.bodies) <= 3
 
@@ -328,8 +336,8 @@ async def test_a_page_that_gets_429_or_503_is_requested_again_with_the_same_body
         return inner(request, body)
 
     provider.page = page
-    async with paged(tmp_path, provider, SEARCH) as list_:
-        reply = await list_.call("all", "/objects/x/search", method="POST", json={"q": "x"})
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
+        reply = await paged_gateway.call("all", "/objects/x/search", method="POST", json={"q": "x"})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert [sent.get("after") for sent in provider.sent] == [None, None, 1, 1, 2]
         assert all(sent["q"] == "x" for sent in provider.sent)
@@ -337,7 +345,7 @@ async def test_a_page_that_gets_429_or_503_is_requested_again_with_the_same_body
 
 async def test_a_body_that_is_too_large_or_not_a_json_object_is_not_sent(tmp_path: Path) -> None:
     provider = cursor_pages()
-    async with paged(tmp_path, provider, SEARCH) as list_:
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
         path = "/objects/x/search"
         json_type = {"Content-Type": "application/json"}
         for data, headers in (
@@ -348,15 +356,17 @@ async def test_a_body_that_is_too_large_or_not_a_json_object_is_not_sent(tmp_pat
             (b"a=1", {"Content-Type": "application/x-www-form-urlencoded"}),
             (b"{}", {**json_type, "Content-Encoding": "x-unknown"}),
         ):
-            assert "body" in refusal_message(await list_.call("all", path, method="POST", data=data, headers=headers))
+            assert "body" in refusal_message(
+                await paged_gateway.call("all", path, method="POST", data=data, headers=headers)
+            )
         large = b'{"q":"' + b"x" * (64 * 1024) + b'"}'
-        reply = await list_.call("all", path, method="POST", data=large, headers=json_type)
+        reply = await paged_gateway.call("all", path, method="POST", data=large, headers=json_type)
         assert (reply.status, reply.headers["Gateway-Error"]) == (413, "body_too_large")
         assert provider.bodies == []
 
 
 async def test_post_with_expect_100_continue_gets_a_response(tmp_path: Path) -> None:
     provider = cursor_pages(1)
-    async with paged(tmp_path, provider, SEARCH) as list_:
-        reply = await list_.call("all", "/objects/x/search", method="POST", json={"a": 1}, expect100=True)
+    async with paged(tmp_path, provider, SEARCH) as paged_gateway:
+        reply = await paged_gateway.call("all", "/objects/x/search", method="POST", json={"a": 1}, expect100=True)
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2], True)

@@ -20,7 +20,7 @@ GIVEN = {"type": "API_KEY", "apiKey": "another-key"}
 
 
 @pytest.fixture
-async def list_(tmp_path: Path) -> AsyncIterator[PagedGateway]:
+async def paged_gateway(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     async with paged(tmp_path, pages_of(1)) as running:
         yield running
 
@@ -58,8 +58,8 @@ def calling(kind: str, url: str) -> Call:
 
 
 @pytest.fixture(params=["async", "sync"])
-def call(request: pytest.FixtureRequest, list_: PagedGateway) -> Call:
-    return calling(request.param, list_.gateway.url)
+def call(request: pytest.FixtureRequest, paged_gateway: PagedGateway) -> Call:
+    return calling(request.param, paged_gateway.gateway.url)
 
 
 @pytest.fixture(params=["async", "sync"])

@@ -56,24 +56,24 @@ async def echo(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def list_(tmp_path: Path) -> AsyncIterator[PagedGateway]:
+async def paged_gateway(tmp_path: Path) -> AsyncIterator[PagedGateway]:
     async with paged(tmp_path, echo) as running:
         yield running
 
 
 @pytest.fixture(params=["async", "sync"])
-async def call(request: pytest.FixtureRequest, list_: PagedGateway) -> AsyncIterator[Call]:
+async def call(request: pytest.FixtureRequest, paged_gateway: PagedGateway) -> AsyncIterator[Call]:
     """Return a function that calls a method of the client: ``await call("get", "/x", …)``. Runs with both clients."""
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
     if request.param == "async":
-        async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
+        async with AsyncClient(paged_gateway.gateway.url, SECRET_KEY, **names) as client:
 
             async def asynchronous(method: str, *args: Any, **options: Any) -> Any:
                 return await getattr(client, method)(*args, **options)
 
             yield asynchronous
     else:
-        with Client(list_.gateway.url + "/", SECRET_KEY, **names) as blocking:
+        with Client(paged_gateway.gateway.url + "/", SECRET_KEY, **names) as blocking:
 
             async def call_in_thread(method: str, *args: Any, **options: Any) -> Any:
                 return await asyncio.to_thread(getattr(blocking, method), *args, **options)
@@ -149,8 +149,8 @@ async def test_a_call_may_name_another_connection(call: Call) -> None:
     assert fault.request_id
 
 
-async def test_base_url_can_be_overridden_where_allowed(call: Call, list_: PagedGateway) -> None:
-    response = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
+async def test_base_url_can_be_overridden_where_allowed(call: Call, paged_gateway: PagedGateway) -> None:
+    response = await call("get", "/x", base_url_override=f"{paged_gateway.lists.url}/v2")
     assert response.json()["target"] == "/v2/x"
     with pytest.raises(GatewayError, match="base_url_override_not_allowed"):
         await call("get", "/x", base_url_override="https://evil.example")
@@ -188,15 +188,15 @@ async def test_unreachable_gateway_is_reported(unused_tcp_port: int) -> None:
             await client.get("/x")
 
 
-async def test_invalid_key_is_reported_without_showing_it(list_: PagedGateway) -> None:
+async def test_invalid_key_is_reported_without_showing_it(paged_gateway: PagedGateway) -> None:
     async with AsyncClient(
-        list_.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
+        paged_gateway.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
     ) as client:
         assert "sk-wrong" not in repr(client)
         with pytest.raises(GatewayError, match="unknown_account") as refused:
             await client.get("/x")
         assert isinstance(refused.value, CallFailed)
-    assert "sk-wrong" not in repr(Client(list_.gateway.url, "sk-wrong-0123456789"))
+    assert "sk-wrong" not in repr(Client(paged_gateway.gateway.url, "sk-wrong-0123456789"))
 
 
 async def test_a_connection_is_read(call: Call) -> None:
@@ -207,9 +207,9 @@ async def test_a_connection_is_read(call: Call) -> None:
         await call("get_connection", connection_id="a/b c")
 
 
-async def test_stream_yields_pieces_as_they_arrive(list_: PagedGateway) -> None:
+async def test_stream_yields_pieces_as_they_arrive(paged_gateway: PagedGateway) -> None:
     names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
-    async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
+    async with AsyncClient(paged_gateway.gateway.url, SECRET_KEY, **names) as client:
         async with client.stream("GET", "/endless") as response:
             assert (response.status, response.ok) == (200, True)
             assert await anext(aiter(response.lines())) == b"line 1"
@@ -225,10 +225,10 @@ async def append_lines(seen: bytearray, response: AsyncStream) -> None:
         seen += piece
 
 
-async def test_blocking_client_behaves_like_the_async_client(list_: PagedGateway) -> None:
+async def test_blocking_client_behaves_like_the_async_client(paged_gateway: PagedGateway) -> None:
     def use() -> list[Any]:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
-        with Client(list_.gateway.url, SECRET_KEY, **names) as client:
+        with Client(paged_gateway.gateway.url, SECRET_KEY, **names) as client:
             seen: list[Any] = []
             with client.stream("GET", "/endless") as response:
                 seen.append(next(iter(response.lines())))
@@ -243,9 +243,9 @@ async def test_blocking_client_behaves_like_the_async_client(list_: PagedGateway
     assert await asyncio.to_thread(use) == [b"line 1", "ab", "GET"]
 
 
-async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(list_: PagedGateway) -> None:
+async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(paged_gateway: PagedGateway) -> None:
     def use() -> list[str]:
-        with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
+        with Client(paged_gateway.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
             with client.stream("GET", "/endless") as response:
                 assert next(iter(response.lines())) == b"line 1"
                 client.close()
@@ -254,8 +254,8 @@ async def test_client_that_is_closed_within_a_stream_starts_no_second_thread(lis
     assert await asyncio.to_thread(use) == []
 
 
-async def test_threads_may_share_a_client(list_: PagedGateway) -> None:
-    with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
+async def test_threads_may_share_a_client(paged_gateway: PagedGateway) -> None:
+    with Client(paged_gateway.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
         responses = await asyncio.gather(*(asyncio.to_thread(client.get, f"/{number}") for number in range(8)))
         assert [response.json()["target"] for response in responses] == [f"/v1/{number}" for number in range(8)]
         await asyncio.to_thread(client.close)
@@ -278,8 +278,8 @@ client.close()
 """
 
 
-async def test_a_forked_process_starts_its_own_thread(list_: PagedGateway) -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, list_.gateway.url, SECRET_KEY)
+async def test_a_forked_process_starts_its_own_thread(paged_gateway: PagedGateway) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, paged_gateway.gateway.url, SECRET_KEY)
     async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0
-    assert list_.lists.seen == ["/v1/parent", "/v1/child", "/v1/parent"]
+    assert paged_gateway.lists.seen == ["/v1/parent", "/v1/child", "/v1/parent"]

@@ -49,22 +49,22 @@ async def append_records(seen: list[Any], pages: AsyncPages) -> None:
 
 
 @asynccontextmanager
-async def client_of(list_: PagedGateway, port: int | None = None, **extra: Any) -> AsyncIterator[AsyncClient]:
-    url = list_.gateway.url if port is None else f"http://127.0.0.1:{port}"
+async def client_of(paged_gateway: PagedGateway, port: int | None = None, **extra: Any) -> AsyncIterator[AsyncClient]:
+    url = paged_gateway.gateway.url if port is None else f"http://127.0.0.1:{port}"
     async with AsyncClient(url, SECRET_KEY, **NAMES, **extra) as client:
         yield client
 
 
 async def test_all_records_are_returned_and_the_list_is_complete(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(4)) as paged_gateway, client_of(paged_gateway) as client:
         pages = client.paginate("/list", params={"q": "a b"})
         assert [record async for record in pages] == ALL
         assert (pages.complete, pages.cursor, pages.behind) == (True, None, 0)
-    assert list_.lists.seen[0] == "/v1/list?q=a%20b"
+    assert paged_gateway.lists.seen[0] == "/v1/list?q=a%20b"
 
 
 async def test_partial_list_is_resumed_by_another_call(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(4)) as paged_gateway, client_of(paged_gateway) as client:
         first = client.paginate("/list", pages=3)
         assert [record async for record in first] == ALL[:6]
         assert not first.complete
@@ -77,7 +77,7 @@ MANY = [{"n": number} for number in range(1, 1501)]
 
 @pytest.mark.parametrize("stop", [1, 50, 100, 101, 250, 1499, 1500])
 async def test_reading_resumes_after_any_record(tmp_path: Path, stop: int) -> None:
-    async with paged(tmp_path, pages_of(15, 100)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(15, 100)) as paged_gateway, client_of(paged_gateway) as client:
         first, seen = client.paginate("/list"), []
         async for record in first:
             seen.append(record)
@@ -91,10 +91,10 @@ async def test_reading_resumes_after_any_record(tmp_path: Path, stop: int) -> No
 
 @pytest.mark.parametrize("stop", [50, 250, 1499])
 async def test_blocking_iteration_returns_the_same_records(tmp_path: Path, stop: int) -> None:
-    async with paged(tmp_path, pages_of(15, 100)) as list_:
+    async with paged(tmp_path, pages_of(15, 100)) as paged_gateway:
 
         def two_calls() -> list[Any]:
-            with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
+            with Client(paged_gateway.gateway.url, SECRET_KEY, **NAMES) as client:
                 first = client.paginate("/list")
                 seen = list(islice(first, stop))
                 return seen + list(client.paginate("/list", since=first.cursor, behind=first.behind))
@@ -103,7 +103,7 @@ async def test_blocking_iteration_returns_the_same_records(tmp_path: Path, stop:
 
 
 async def test_cursor_after_a_batch_covers_the_whole_batch(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(4)) as paged_gateway, client_of(paged_gateway) as client:
         first, seen = client.paginate("/list"), []
         async for batch in first.batches():
             seen += batch
@@ -135,25 +135,25 @@ async def test_limit_pagination_method_and_record_parser_can_be_set(tmp_path: Pa
         return web.Response(text=f'{{"rows": {items}}}', content_type="application/json")
 
     way = {"type": "offset", "offset_name_in_request": "skip", "limit_name_in_request": "take", "response_path": "rows"}
-    async with paged(tmp_path, page, None) as list_, client_of(list_) as client:
+    async with paged(tmp_path, page, None) as paged_gateway, client_of(paged_gateway) as client:
         pages = client.paginate("/list", limit=1, way=way, loads=partial(json.loads, parse_float=Decimal))
         seen = [record["n"] async for record in pages]
     assert list(map(str, seen)) == ["0.10", "1.10", "2.10"]
-    assert list_.lists.seen[1] == "/v1/list?take=1&skip=1"
+    assert paged_gateway.lists.seen[1] == "/v1/list?take=1&skip=1"
 
 
 async def test_failed_first_page_raises_the_providers_error(tmp_path: Path) -> None:
     def page(_request: web.Request) -> web.Response:
         return web.json_response({"no": 1}, status=403)
 
-    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+    async with paged(tmp_path, page) as paged_gateway, client_of(paged_gateway) as client:
         with pytest.raises(ProviderError) as raised:
             [record async for record in client.paginate("/list")]
     assert (raised.value.status, raised.value.response.json()) == (403, {"no": 1})
 
 
 async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(4), None) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(4), None) as paged_gateway, client_of(paged_gateway) as client:
         with pytest.raises(GatewayError, match="invalid_headers"):
             [record async for record in client.paginate("/list")]
         with pytest.raises(GatewayError, match="Gateway-Paginate-From"):
@@ -164,10 +164,10 @@ async def test_error_of_the_gateway_is_raised(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def interrupting_proxy(list_: PagedGateway, *after_bytes: int) -> AsyncIterator[int]:
+async def interrupting_proxy(paged_gateway: PagedGateway, *after_bytes: int) -> AsyncIterator[int]:
     """A proxy in front of the gateway that resets its first connections after this many bytes of responses."""
     remaining = list(after_bytes)
-    port = int(list_.gateway.url.rpartition(":")[2])
+    port = int(paged_gateway.gateway.url.rpartition(":")[2])
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -213,9 +213,9 @@ async def test_interrupted_list_is_resumed_without_repeated_records(
     tmp_path: Path, after: tuple[int, ...], recorded_waits: list[float]
 ) -> None:
     async with (
-        paged(tmp_path, pages_of(8, 3)) as list_,
-        interrupting_proxy(list_, *after) as port,
-        client_of(list_, port) as client,
+        paged(tmp_path, pages_of(8, 3)) as paged_gateway,
+        interrupting_proxy(paged_gateway, *after) as port,
+        client_of(paged_gateway, port) as client,
     ):
         pages = client.paginate("/list")
         seen = [record["n"] async for record in pages]
@@ -225,13 +225,13 @@ async def test_interrupted_list_is_resumed_without_repeated_records(
 
 
 async def test_interruption_within_a_page_repeats_no_record(tmp_path: Path, recorded_waits: list[float]) -> None:
-    async with paged(tmp_path, pages_of(2, 500)) as list_:
-        async with interrupting_proxy(list_, 3000, 4000) as port, client_of(list_, port) as client:
+    async with paged(tmp_path, pages_of(2, 500)) as paged_gateway:
+        async with interrupting_proxy(paged_gateway, 3000, 4000) as port, client_of(paged_gateway, port) as client:
             pages = client.paginate("/list", pages=1)
             seen = [record["n"] async for record in pages]
         assert seen == list(range(1, 501))
         assert (len(recorded_waits), pages.complete) == (2, False)
-        async with client_of(list_) as client:
+        async with client_of(paged_gateway) as client:
             rest = client.paginate("/list", since=pages.cursor)
             assert [record["n"] async for record in rest] == list(range(501, 1001))
 
@@ -239,9 +239,9 @@ async def test_interruption_within_a_page_repeats_no_record(tmp_path: Path, reco
 async def test_repeated_interruptions_raise_an_error(tmp_path: Path, recorded_waits: list[float]) -> None:
     cuts = [450, *[300] * 20]
     async with (
-        paged(tmp_path, pages_of(8)) as list_,
-        interrupting_proxy(list_, *cuts) as port,
-        client_of(list_, port) as client,
+        paged(tmp_path, pages_of(8)) as paged_gateway,
+        interrupting_proxy(paged_gateway, *cuts) as port,
+        client_of(paged_gateway, port) as client,
     ):
         with pytest.raises((CutShort, Unreachable)):
             [record async for record in client.paginate("/list", resumes=3)]
@@ -264,7 +264,7 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, record
         web.Response(status=429, headers={"Retry-After": "200"}),
         web.Response(status=429, headers={"Retry-After": "100"}),
     ]
-    async with paged(tmp_path, failing_pages(2, late)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, failing_pages(2, late)) as paged_gateway, client_of(paged_gateway) as client:
         pages = client.paginate("/list")
         assert [record async for record in pages] == ALL
     assert [round(wait, -1) for wait in recorded_waits] == [
@@ -276,7 +276,10 @@ async def test_temporary_error_of_the_provider_is_retried(tmp_path: Path, record
 async def test_permanent_provider_error_ends_the_list_with_a_cursor(
     tmp_path: Path, recorded_waits: list[float]
 ) -> None:
-    async with paged(tmp_path, failing_pages(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
+    async with (
+        paged(tmp_path, failing_pages(2, [web.Response(status=403)])) as paged_gateway,
+        client_of(paged_gateway) as client,
+    ):
         pages, seen = client.paginate("/list"), list[Any]()
         with pytest.raises(PagingBroken) as raised:
             await append_records(seen, pages)
@@ -290,7 +293,7 @@ async def test_permanent_provider_error_ends_the_list_with_a_cursor(
 
 async def test_too_long_wait_ends_the_list(tmp_path: Path, recorded_waits: list[float]) -> None:
     late = [web.Response(status=429, headers={"Retry-After": "3600"})]
-    async with paged(tmp_path, failing_pages(2, late)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, failing_pages(2, late)) as paged_gateway, client_of(paged_gateway) as client:
         with pytest.raises(PagingBroken, match="429"):
             [record async for record in client.paginate("/list")]
     assert recorded_waits == []
@@ -300,7 +303,7 @@ async def test_list_that_cannot_be_resumed_is_not_restarted(tmp_path: Path, reco
     def page(_request: web.Request) -> web.Response:
         return web.json_response({"items": [{"n": 1}], "next": "same"})
 
-    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+    async with paged(tmp_path, page) as paged_gateway, client_of(paged_gateway) as client:
         seen: list[Any] = []
         with pytest.raises(PagingBroken, match="next_page_refused"):
             await append_records(seen, client.paginate("/list"))
@@ -313,12 +316,12 @@ async def test_record_that_looks_like_a_trailer_is_a_record(tmp_path: Path) -> N
     def page(_request: web.Request) -> web.Response:
         return web.Response(text=f'{{"items":[{",".join(lies)}]}}', content_type="application/json")
 
-    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+    async with paged(tmp_path, page) as paged_gateway, client_of(paged_gateway) as client:
         assert [record async for record in client.paginate("/list")] == [json.loads(lie) for lie in lies]
 
 
 async def test_client_is_usable_after_an_iteration_that_stops_early(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(100, 50)) as list_, client_of(list_) as client:
+    async with paged(tmp_path, pages_of(100, 50)) as paged_gateway, client_of(paged_gateway) as client:
         async for record in client.paginate("/list"):
             if record["n"] == 3:
                 break
@@ -326,8 +329,8 @@ async def test_client_is_usable_after_an_iteration_that_stops_early(tmp_path: Pa
 
 
 async def test_blocking_list_is_resumed_in_the_same_way(tmp_path: Path) -> None:
-    def use(list_: PagedGateway) -> None:
-        with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
+    def use(paged_gateway: PagedGateway) -> None:
+        with Client(paged_gateway.gateway.url, SECRET_KEY, **NAMES) as client:
             pages = client.paginate("/list")
             assert list(pages) == ALL
             assert (pages.complete, pages.cursor, pages.behind) == (True, None, 0)
@@ -338,5 +341,5 @@ async def test_blocking_list_is_resumed_in_the_same_way(tmp_path: Path) -> None:
             with pytest.raises(GatewayError):
                 list(client.paginate("/list", since="spoilt"))
 
-    async with paged(tmp_path, pages_of(4)) as list_:
-        await asyncio.to_thread(use, list_)
+    async with paged(tmp_path, pages_of(4)) as paged_gateway:
+        await asyncio.to_thread(use, paged_gateway)

@@ -38,17 +38,17 @@ def large_pages(size: int, count: int = 2) -> Any:
     return page
 
 
-async def calls(list_: PagedGateway, count: int, **options: Any) -> list[PagedReply]:
-    return await asyncio.gather(*(list_.call(**options) for _ in range(count)))
+async def calls(paged_gateway: PagedGateway, count: int, **options: Any) -> list[PagedReply]:
+    return await asyncio.gather(*(paged_gateway.call(**options) for _ in range(count)))
 
 
 async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(tmp_path: Path) -> None:
-    async with paged(tmp_path, large_pages(3 * MIB)) as list_:
-        runtime = list_.gateway.runtime
+    async with paged(tmp_path, large_pages(3 * MIB)) as paged_gateway:
+        runtime = paged_gateway.gateway.runtime
         memory = runtime.page_memory
         memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", PATIENCE_S)
-        result = await calls(list_, 20)
+        result = await calls(paged_gateway, 20)
         assert [item.status for item in result] == [200] * 20
         assert all(item.trailer["complete"] for item in result)
         assert 0 < memory.peak <= 64 * MIB
@@ -56,21 +56,21 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
 
 
 async def test_a_call_that_gets_no_memory_in_time_is_refused_with_retry_after(tmp_path: Path) -> None:
-    async with paged(tmp_path, large_pages(MIB)) as list_:
-        runtime = list_.gateway.runtime
+    async with paged(tmp_path, large_pages(MIB)) as paged_gateway:
+        runtime = paged_gateway.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
         reservation = await runtime.page_memory.reserve("dev", 32 * MIB, 0)
-        response = await list_.call()
+        response = await paged_gateway.call()
         assert (response.status, response.headers["Retry-After"]) == (503, "5")
         assert (response.error["code"], response.error["payload"]["reason"]) == ("busy", "too_many_pages")
         reservation.release()
-        assert (await list_.call()).trailer["complete"]
+        assert (await paged_gateway.call()).trailer["complete"]
 
 
 async def test_a_list_without_memory_for_a_later_page_ends_with_a_cursor(tmp_path: Path) -> None:
-    async with paged(tmp_path, large_pages(MIB, 3)) as list_:
-        runtime = list_.gateway.runtime
+    async with paged(tmp_path, large_pages(MIB, 3)) as paged_gateway:
+        runtime = paged_gateway.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
         reserve = runtime.page_memory.reserve
@@ -84,23 +84,23 @@ async def test_a_list_without_memory_for_a_later_page_ends_with_a_cursor(tmp_pat
             return await reserve(*args)
 
         runtime.page_memory.reserve = once  # type: ignore[method-assign]
-        response = await list_.call()
+        response = await paged_gateway.call()
         assert response.status == 200
         assert response.trailer["error"]["code"] == "busy"
         assert response.trailer["cursor"]
 
 
 async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
-    async with paged(tmp_path, large_pages(MIB)) as list_:
-        runtime = list_.gateway.runtime
+    async with paged(tmp_path, large_pages(MIB)) as paged_gateway:
+        runtime = paged_gateway.gateway.runtime
         runtime.page_memory.limit_bytes = lambda: 64 * MIB
-        made = await list_.gateway.json(
+        made = await paged_gateway.gateway.json(
             "POST", "/environment/api-keys", json={"display_name": "other", "scopes": ["environment:proxy"]}
         )
         other = made["data"]["secret"]
         hog = [await runtime.page_memory.reserve("dev", 32 * MIB, 0)]
-        waiting = asyncio.create_task(list_.call())
-        response = await list_.call(headers={"Authorization": f"Bearer {other}"})
+        waiting = asyncio.create_task(paged_gateway.call())
+        response = await paged_gateway.call(headers={"Authorization": f"Bearer {other}"})
         assert response.trailer["complete"]
         assert not waiting.done()
         hog[0].release()

@@ -49,8 +49,11 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
     def page(_request: web.Request) -> web.Response:
         return refusal(status, X_Mine="1") if status != 304 else web.Response(status=304, headers={"X-Mine": "1"})
 
-    async with paged(tmp_path, page) as list_:
-        response, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
+    async with paged(tmp_path, page) as paged_gateway:
+        response, plain = (
+            await paged_gateway.call(allow_redirects=False),
+            await paged_gateway.call(None, allow_redirects=False),
+        )
     ours = {"Date", "Gateway-Request-Id", "Server-Timing"}
     assert (response.status, response.body) == (plain.status, plain.body)
     assert {k: v for k, v in response.headers.items() if k not in ours} == {
@@ -73,10 +76,10 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
 async def test_a_first_page_that_cannot_be_read_is_an_error_of_the_gateway(
     tmp_path: Path, response: web.Response, code: str, waits: list[float]
 ) -> None:
-    async with paged(tmp_path, lambda _request: clone(response)) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, lambda _request: clone(response)) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.status, response.headers["Gateway-Error"], response.error["code"]) == (502, code, code)
-    assert int(response.headers["Gateway-Attempts"]) == len(list_.lists.seen)
+    assert int(response.headers["Gateway-Attempts"]) == len(paged_gateway.lists.seen)
 
 
 def clone(response: web.Response) -> web.Response:
@@ -84,42 +87,42 @@ def clone(response: web.Response) -> web.Response:
 
 
 async def test_a_later_page_that_fails_is_reported_in_the_trailer_with_a_cursor(tmp_path: Path) -> None:
-    async with paged(tmp_path, failing_page(2, refusal(409))) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, failing_page(2, refusal(409))) as paged_gateway:
+        response = await paged_gateway.call()
         assert (response.status, response.numbers) == (200, [1, 2, 3, 4])
         trailer = response.trailer
         assert (trailer["complete"], trailer["pages"], trailer["records"]) == (False, 2, 4)
         assert trailer["error"]["code"] == "page_failed"
         assert trailer["error"]["status"] == 502
         assert trailer["error"]["payload"] == {"status": 409, "body": '{"no": 409}'}
-        rest = await list_.call(since=trailer["cursor"])
+        rest = await paged_gateway.call(since=trailer["cursor"])
         assert (rest.numbers, rest.trailer["complete"]) == ([5, 6, 7, 8], True)
 
 
 async def test_an_unreadable_later_page_is_reported_in_the_trailer(tmp_path: Path) -> None:
-    async with paged(tmp_path, failing_page(1, web.Response(text="<html>"))) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, failing_page(1, web.Response(text="<html>"))) as paged_gateway:
+        response = await paged_gateway.call()
         assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
-        assert (await list_.call(since=response.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
+        assert (await paged_gateway.call(since=response.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
 
 
 async def test_a_list_without_its_cursor_at_the_declared_place_is_not_complete(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(3)) as list_:
-        response = await list_.call("all; cursor_path_in_response=meta.next_page")
+    async with paged(tmp_path, pages_of(3)) as paged_gateway:
+        response = await paged_gateway.call("all; cursor_path_in_response=meta.next_page")
         assert (response.status, response.numbers) == (200, [1, 2])
         assert response.trailer["complete"] is False
         assert response.trailer["error"]["code"] == "page_unreadable"
         assert "'meta.next_page'" in response.trailer["error"]["message"]
         assert " has next." in response.trailer["error"]["message"]
-        right = await list_.call("all; cursor_path_in_response=next")  # the error message gives this advice
+        right = await paged_gateway.call("all; cursor_path_in_response=next")  # the error message gives this advice
         assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert "note" not in right.trailer
 
 
 @pytest.mark.parametrize("more", [{}, {"sync_token": "s"}, {"next_page": None}, {"meta": {"prev_cursor": "p"}}])
 async def test_a_list_of_one_page_without_a_cursor_is_complete(tmp_path: Path, more: dict[str, Any]) -> None:
-    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
-        response = await list_.call("all; cursor_path_in_response=next")
+    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as paged_gateway:
+        response = await paged_gateway.call("all; cursor_path_in_response=next")
         assert (response.numbers, response.trailer["complete"]) == ([1], True)
         assert "'next'" in response.trailer["note"]
 
@@ -129,16 +132,16 @@ async def test_missing_cursor_on_the_last_page_is_not_noted(tmp_path: Path) -> N
         last = "after" in request.query
         return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call("all; cursor_path_in_response=next")
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call("all; cursor_path_in_response=next")
         assert (len(response.numbers), response.trailer["complete"], "note" in response.trailer) == (2, True, False)
 
 
 @pytest.mark.parametrize("at", [0, 2])
 async def test_the_retry_after_of_the_provider_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
-    async with paged(tmp_path, failing_page(at, *busy)) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, failing_page(at, *busy)) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.numbers, response.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
     assert response.trailer["attempts"] == 7
     assert [round(wait, 0) for wait in waits] == [2, 3, 1]
@@ -147,26 +150,26 @@ async def test_the_retry_after_of_the_provider_is_waited_for(tmp_path: Path, at:
 async def test_on_later_pages_the_entrys_fields_count_too(tmp_path: Path, waits: list[float]) -> None:
     busy = refusal(403, X_Quota_Left="0", X_Wait="40")
     retry = {"remaining": "x-quota-left", "after": "x-wait"}
-    async with paged(tmp_path, failing_page(1, busy), retry=retry) as list_:
-        assert (await list_.call()).trailer["complete"]
+    async with paged(tmp_path, failing_page(1, busy), retry=retry) as paged_gateway:
+        assert (await paged_gateway.call()).trailer["complete"]
     assert [round(wait, -1) for wait in waits] == [40]
 
 
 async def test_a_later_page_is_tried_again_without_a_retry_after(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing_page(2, refusal(503), refusal(502))) as list_:
-        assert (await list_.call()).trailer["complete"]
+    async with paged(tmp_path, failing_page(2, refusal(503), refusal(502))) as paged_gateway:
+        assert (await paged_gateway.call()).trailer["complete"]
     assert len(waits) == 2
 
 
 async def test_first_page_is_retried_only_if_the_caller_asks(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing_page(0, refusal(503), refusal(503))) as list_:
-        assert (await list_.call()).status == 503
-    async with paged(new_folder(tmp_path), failing_page(0, refusal(503), refusal(503))) as list_:
-        assert (await list_.call(headers={"Retries": "2"})).trailer["complete"]
-    async with paged(new_folder(tmp_path), failing_page(1, *(refusal(503) for _ in range(2)))) as list_:
-        assert (await list_.call(headers={"Retries": "1"})).trailer["error"]["code"] == "page_failed"
-    async with paged(new_folder(tmp_path), failing_page(1, refusal(429, Retry_After="1"))) as list_:
-        assert (await list_.call(headers={"Retries": "0"})).trailer["error"]["payload"]["status"] == 429
+    async with paged(tmp_path, failing_page(0, refusal(503), refusal(503))) as paged_gateway:
+        assert (await paged_gateway.call()).status == 503
+    async with paged(new_folder(tmp_path), failing_page(0, refusal(503), refusal(503))) as paged_gateway:
+        assert (await paged_gateway.call(headers={"Retries": "2"})).trailer["complete"]
+    async with paged(new_folder(tmp_path), failing_page(1, *(refusal(503) for _ in range(2)))) as paged_gateway:
+        assert (await paged_gateway.call(headers={"Retries": "1"})).trailer["error"]["code"] == "page_failed"
+    async with paged(new_folder(tmp_path), failing_page(1, refusal(429, Retry_After="1"))) as paged_gateway:
+        assert (await paged_gateway.call(headers={"Retries": "0"})).trailer["error"]["payload"]["status"] == 429
 
 
 def new_folder(folder: Path) -> Path:
@@ -179,20 +182,20 @@ async def test_a_list_whose_provider_repeats_pages_forever_is_stopped(tmp_path: 
     def page(request: web.Request) -> web.StreamResponse:
         return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
     assert (len(waits), response.trailer["attempts"]) == (RETRIES, RETRIES + 2)
     assert response.trailer["error"]["payload"]["status"] == 429
 
 
 async def test_a_long_retry_after_ends_the_list_with_an_error_and_a_cursor(tmp_path: Path, waits: list[float]) -> None:
-    async with paged(tmp_path, failing_page(2, refusal(429, Retry_After="3600"))) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, failing_page(2, refusal(429, Retry_After="3600"))) as paged_gateway:
+        response = await paged_gateway.call()
         assert waits == []
         error = response.trailer["error"]
         assert (error["code"], error["payload"]["status"]) == ("page_failed", 429)
         assert error["payload"]["retry_at"] > "2"
-        assert (await list_.call(since=response.trailer["cursor"])).numbers == [5, 6, 7, 8]
+        assert (await paged_gateway.call(since=response.trailer["cursor"])).numbers == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -211,8 +214,8 @@ async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: i
         assert isinstance(whole, web.Response)
         return whole
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.numbers, response.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
     assert (len(waits), response.trailer["attempts"]) == (2, 5)
 
@@ -229,16 +232,16 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
 async def test_a_page_without_a_response_is_requested_again_and_then_given_up(
     tmp_path: Path, waits: list[float]
 ) -> None:
-    async with paged(tmp_path, then_silent) as list_:
-        response = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
+    async with paged(tmp_path, then_silent) as paged_gateway:
+        response = await paged_gateway.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
     assert response.trailer["error"]["code"] == "upstream_timeout"
     assert (response.trailer["attempts"], "cursor" in response.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
-    async with paged(tmp_path, then_silent) as list_:
-        list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
-        response = await list_.call()
+    async with paged(tmp_path, then_silent) as paged_gateway:
+        paged_gateway.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
+        response = await paged_gateway.call()
     assert response.trailer["error"]["code"] == "upstream_timeout"
     assert "total_s" in response.trailer["error"]["message"]
 
@@ -251,10 +254,10 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
         number = int(request.query.get("after", "0"))
         return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
 
-    async with paged(tmp_path, page) as list_:
-        list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
-        list_.gateway.runtime.call_queue.record = lambda exchange: (records.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
-        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}):
+    async with paged(tmp_path, page) as paged_gateway:
+        paged_gateway.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
+        paged_gateway.gateway.runtime.call_queue.record = lambda exchange: (records.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        async with paged_gateway.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
     assert [(exchange.status, exchange.error_code) for exchange in records] == [(200, "cut")]
@@ -269,11 +272,11 @@ async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown
         number = int(request.query.get("after", "0"))
         return web.json_response({"items": [{"n": number, "x": "x" * 1500 * number}], "next": str(number + 1)})
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
         assert (response.numbers, response.trailer["error"]["code"]) == ([0, 1], "page_too_large")
         assert "limit=" in response.trailer["error"]["message"]
-        first = await list_.call(path="/list?after=5")
+        first = await paged_gateway.call(path="/list?after=5")
         assert (first.status, first.error["code"]) == (502, "page_too_large")
 
 
@@ -287,8 +290,8 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path, form: str)
                 return web.json_response([{"n": 1}], headers={"Link": f'<{link}>; rel="next"'})
             return web.json_response({"items": [{"n": 1}], "next": link})
 
-        async with paged(tmp_path, page, HEADER if form == "header" else BODY) as list_:
-            response = await list_.call()
+        async with paged(tmp_path, page, HEADER if form == "header" else BODY) as paged_gateway:
+            response = await paged_gateway.call()
         assert elsewhere.seen == []
     assert response.numbers == [1]
     assert response.trailer["error"]["code"] == "next_page_refused"
@@ -302,8 +305,8 @@ async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> N
         def page(_request: web.Request) -> web.Response:
             return web.json_response({"items": [{"n": 1}], "next": f"{elsewhere.url}/more?page=2"})
 
-        async with paged(tmp_path, page, BODY, allowed_origins=[elsewhere.url]) as list_:
-            response = await list_.call()
+        async with paged(tmp_path, page, BODY, allowed_origins=[elsewhere.url]) as paged_gateway:
+            response = await paged_gateway.call()
         assert (response.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
         assert "x-api-key" in elsewhere.headers[0]
 
@@ -313,16 +316,18 @@ async def test_pages_that_form_a_cycle_end_the_list(tmp_path: Path) -> None:
         number = int(request.query.get("after", "0"))
         return web.json_response({"items": [{"n": number}], "next": str((number + 1) % 5)})
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
     assert response.trailer["error"]["code"] == "next_page_refused"
-    assert len(list_.lists.seen) <= 20
+    assert len(paged_gateway.lists.seen) <= 20
     assert "cursor" not in response.trailer
 
 
 async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_comes_twice(tmp_path: Path) -> None:
-    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}, {"n": 2}]}), OFFSET) as list_:
-        response = await list_.call()
+    async with paged(
+        tmp_path, lambda _request: web.json_response({"items": [{"n": 1}, {"n": 2}]}), OFFSET
+    ) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
     assert "'start'" in response.trailer["error"]["message"]
 
@@ -380,16 +385,16 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
         assert isinstance(response, web.Response)
         return response
 
-    async with paged(tmp_path, page) as list_:
-        gateways.append(list_)
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        gateways.append(paged_gateway)
+        response = await paged_gateway.call()
     assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2, 3, 4], "unknown_connection")
 
 
 async def test_the_log_names_the_cause_of_the_interruption(tmp_path: Path) -> None:
     records: list[Any] = []
-    async with paged(tmp_path, failing_page(2, refusal(409))) as list_:
-        log = list_.gateway.runtime.call_queue
+    async with paged(tmp_path, failing_page(2, refusal(409))) as paged_gateway:
+        log = paged_gateway.gateway.runtime.call_queue
         note, log.record = log.record, lambda exchange: (records.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
-        await list_.call()
+        await paged_gateway.call()
     assert [(exchange.status, exchange.error_code) for exchange in records] == [(200, "page_failed")]

@@ -14,8 +14,8 @@ from tests.fakes.patience import PATIENCE_S
 
 
 async def test_pages_are_sent_as_lines_with_a_trailer_at_the_end(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(5)) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, pages_of(5)) as paged_gateway:
+        response = await paged_gateway.call()
     assert response.status == 200
     assert response.headers["Content-Type"] == "application/x-ndjson"
     assert response.headers["Gateway-Paginate"] == "all;type=cursor"
@@ -23,7 +23,7 @@ async def test_pages_are_sent_as_lines_with_a_trailer_at_the_end(tmp_path: Path)
     assert "Gateway-Error" not in response.headers
     assert response.numbers == list(range(1, 11))
     assert response.trailer == {"complete": True, "pages": 5, "records": 10, "attempts": 5}
-    assert list_.lists.seen == ["/v1/list", *(f"/v1/list?after={number}" for number in range(1, 5))]
+    assert paged_gateway.lists.seen == ["/v1/list", *(f"/v1/list?after={number}" for number in range(1, 5))]
 
 
 async def test_every_page_request_has_the_callers_query_and_headers_and_none_of_the_gateway(tmp_path: Path) -> None:
@@ -31,15 +31,15 @@ async def test_every_page_request_has_the_callers_query_and_headers_and_none_of_
         "X-Mine": "1", "If-None-Match": '"a"', "If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT", "Range": "bytes=0-1",
         "Accept": "application/x-ndjson",
     }  # fmt: skip
-    async with paged(tmp_path, pages_of(3)) as list_:
-        response = await list_.call("all; marks", "/list?q=a%26b&after=0&e=", headers=headers)
+    async with paged(tmp_path, pages_of(3)) as paged_gateway:
+        response = await paged_gateway.call("all; marks", "/list?q=a%26b&after=0&e=", headers=headers)
     assert response.trailer["complete"]
-    assert list_.lists.seen == [
+    assert paged_gateway.lists.seen == [
         "/v1/list?q=a%26b&after=0&e=",
         "/v1/list?q=a%26b&e=&after=1",
         "/v1/list?q=a%26b&e=&after=2",
     ]
-    for number, sent in enumerate(list_.lists.headers):
+    for number, sent in enumerate(paged_gateway.lists.headers):
         assert (sent["x-api-key"], sent["X-Mine"]) == (KEY, "1")
         assert ("If-None-Match" in sent, "If-Modified-Since" in sent) == (
             (True, True) if number == 0 else (False, False)
@@ -56,10 +56,10 @@ async def test_a_link_in_the_header_is_followed(tmp_path: Path) -> None:
             response.headers["Link"] = f'<http://{request.host}/v1/list?page={number + 1}>; rel="next"'
         return response
 
-    async with paged(tmp_path, page, HEADER) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page, HEADER) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.numbers, response.headers["Gateway-Paginate"]) == ([1, 2, 3], "all;type=link")
-    assert {sent["x-api-key"] for sent in list_.lists.headers} == {KEY}
+    assert {sent["x-api-key"] for sent in paged_gateway.lists.headers} == {KEY}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ async def test_a_link_in_the_body_is_followed_in_any_form(tmp_path: Path, form: 
         link = form.format(host=request.host, page=number + 1) if number < 3 else None
         return web.json_response({"items": [{"n": number}], "next": link})
 
-    async with paged(tmp_path, page, BODY) as list_:
-        assert (await list_.call()).numbers == [1, 2, 3]
+    async with paged(tmp_path, page, BODY) as paged_gateway:
+        assert (await paged_gateway.call()).numbers == [1, 2, 3]
 
 
 async def test_an_offset_is_counted_by_records_until_a_page_is_empty(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ async def test_an_offset_is_counted_by_records_until_a_page_is_empty(tmp_path: P
         sizes = {0: 3, 3: 1, 4: 3}  # a page in the middle can be short
         return web.json_response({"items": [{"n": start + n} for n in range(1, sizes.get(start, 0) + 1)]})
 
-    async with paged(tmp_path, page, OFFSET) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page, OFFSET) as paged_gateway:
+        response = await paged_gateway.call()
         assert response.numbers == [1, 2, 3, 4, 5, 6, 7]
-        assert list_.lists.seen == ["/v1/list", "/v1/list?start=3", "/v1/list?start=4", "/v1/list?start=7"]
-        assert (await list_.call(path="/list?start=4")).numbers == [5, 6, 7]
+        assert paged_gateway.lists.seen == ["/v1/list", "/v1/list?start=3", "/v1/list?start=4", "/v1/list?start=7"]
+        assert (await paged_gateway.call(path="/list?start=4")).numbers == [5, 6, 7]
 
 
 async def test_an_offset_is_counted_by_pages_from_where_the_entry_says(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ async def test_an_offset_is_counted_by_pages_from_where_the_entry_says(tmp_path:
         number = int(request.query["start"])
         return web.json_response({"items": [{"n": number}] if number < 4 else []})
 
-    async with paged(tmp_path, page, by_page) as list_:
-        assert (await list_.call()).numbers == [1, 2, 3]
-        assert (await list_.call(path="/list?start=2")).numbers == [2, 3]
+    async with paged(tmp_path, page, by_page) as paged_gateway:
+        assert (await paged_gateway.call()).numbers == [1, 2, 3]
+        assert (await paged_gateway.call(path="/list?start=2")).numbers == [2, 3]
 
 
 async def test_records_are_forwarded_byte_for_byte(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ async def test_records_are_forwarded_byte_for_byte(tmp_path: Path) -> None:
         text = '{\r\n "items": [\n' + ",\n".join(records) + ',\n{\n "a":\r\n 1\n}\n], "next": null}'
         return web.Response(text=text, content_type="application/json")
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
     assert [line.decode() for line in response.lines[:-1]] == [*records, '{ "a": 1}']
 
 
@@ -125,8 +125,8 @@ async def test_no_record_can_be_mistaken_for_a_line_of_the_gateway(tmp_path: Pat
             text=f'{{"items":[{lie},{{"gateway_page":1}}],"next":null}}', content_type="application/json"
         )
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call()
     assert [line.startswith(b'{"gateway_') for line in response.lines] == [False, False, True]
     assert response.records == [json.loads(lie), {"gateway_page": 1}]
     assert response.trailer["records"] == 2
@@ -141,30 +141,30 @@ async def test_compressed_pages_are_decoded_whatever_accept_encoding_says(tmp_pa
         body = gzip.compress(response.body) if coding == "gzip" else response.body
         return web.Response(body=body, headers={"Content-Encoding": coding, "Content-Type": "application/json"})
 
-    async with paged(tmp_path, page) as list_:
-        response = await list_.call(headers={"Accept-Encoding": "gzip"})
+    async with paged(tmp_path, page) as paged_gateway:
+        response = await paged_gateway.call(headers={"Accept-Encoding": "gzip"})
     assert response.numbers == [1, 2, 3, 4, 5, 6]
     assert "Content-Encoding" not in response.headers
 
 
 async def test_a_response_without_content_has_no_records(tmp_path: Path) -> None:
-    async with paged(tmp_path, lambda _request: web.Response(status=204)) as list_:
-        response = await list_.call()
+    async with paged(tmp_path, lambda _request: web.Response(status=204)) as paged_gateway:
+        response = await paged_gateway.call()
     assert (response.status, response.records) == (200, [])
     assert response.trailer == {"complete": True, "pages": 1, "records": 0, "attempts": 1}
 
 
 async def test_a_limit_becomes_the_providers_parameter(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(2)) as list_:
-        await list_.call("all; limit=500", "/list?limit=5")
-    assert list_.lists.seen == ["/v1/list?limit=500", "/v1/list?limit=500&after=1"]
+    async with paged(tmp_path, pages_of(2)) as paged_gateway:
+        await paged_gateway.call("all; limit=500", "/list?limit=5")
+    assert paged_gateway.lists.seen == ["/v1/list?limit=500", "/v1/list?limit=500&after=1"]
 
 
 async def test_a_provider_without_an_entry_is_paged_by_the_fields_in_the_header(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(3), None) as list_:
+    async with paged(tmp_path, pages_of(3), None) as paged_gateway:
         paginate = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
-        assert (await list_.call(f"{paginate}; response_path=items")).numbers == [1, 2, 3, 4, 5, 6]
-        assert (await list_.call(paginate)).numbers == [1, 2, 3, 4, 5, 6]
+        assert (await paged_gateway.call(f"{paginate}; response_path=items")).numbers == [1, 2, 3, 4, 5, 6]
+        assert (await paged_gateway.call(paginate)).numbers == [1, 2, 3, 4, 5, 6]
 
 
 async def test_an_alternative_is_found_by_its_path_or_by_the_first_page(tmp_path: Path) -> None:
@@ -175,27 +175,31 @@ async def test_an_alternative_is_found_by_its_path_or_by_the_first_page(tmp_path
         return pages_of(2)(request)  # type: ignore[return-value]
 
     old = {**OFFSET, "response_path": "values"}
-    async with paged(tmp_path, page, paginate_alternatives=[old]) as list_:
-        assert (await list_.call()).headers["Gateway-Paginate"] == "all;type=cursor"
-        response = await list_.call(path="/old")
+    async with paged(tmp_path, page, paginate_alternatives=[old]) as paged_gateway:
+        assert (await paged_gateway.call()).headers["Gateway-Paginate"] == "all;type=cursor"
+        response = await paged_gateway.call(path="/old")
         assert (response.numbers, response.headers["Gateway-Paginate"]) == ([1, 2, 3], "all;type=offset")
     (tmp_path / "by-path").mkdir()
-    async with paged(tmp_path / "by-path", page, paginate_alternatives=[{**old, "applies_to": "/old"}]) as list_:
-        assert (await list_.call(path="/old")).numbers == [1, 2, 3]
+    async with paged(
+        tmp_path / "by-path", page, paginate_alternatives=[{**old, "applies_to": "/old"}]
+    ) as paged_gateway:
+        assert (await paged_gateway.call(path="/old")).numbers == [1, 2, 3]
 
 
 async def test_an_http_1_0_client_gets_the_lines_too(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(2)) as list_:
-        head, _, body = (await list_.raw("GET /proxy/list HTTP/1.0\r\nGateway-Paginate: all")).partition(b"\r\n\r\n")
+    async with paged(tmp_path, pages_of(2)) as paged_gateway:
+        head, _, body = (await paged_gateway.raw("GET /proxy/list HTTP/1.0\r\nGateway-Paginate: all")).partition(
+            b"\r\n\r\n"
+        )
     assert b"chunked" not in head
     assert [json.loads(line) for line in body.splitlines()[:4]] == [{"n": number} for number in range(1, 5)]
 
 
 async def test_a_dry_run_shows_the_first_page_that_would_be_requested(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(2)) as list_:
-        response = await list_.call("all; limit=7", headers={"Gateway-Dry-Run": "true"})
+    async with paged(tmp_path, pages_of(2)) as paged_gateway:
+        response = await paged_gateway.call("all; limit=7", headers={"Gateway-Dry-Run": "true"})
         assert json.loads(response.body)["url"].endswith("/v1/list?limit=7")
-        assert list_.lists.seen == []
+        assert paged_gateway.lists.seen == []
 
 
 async def test_a_slow_caller_pauses_the_paging(tmp_path: Path) -> None:
@@ -208,12 +212,12 @@ async def test_a_slow_caller_pauses_the_paging(tmp_path: Path) -> None:
         following = str(number + 1) if number + 1 < count else None
         return web.json_response({"items": [{"n": number, "fill": "x" * 100_000}], "next": following})
 
-    async with paged(tmp_path, page) as list_:
-        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+    async with paged(tmp_path, page) as paged_gateway:
+        async with paged_gateway.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await all_asked.wait()
-            requested = len(list_.lists.seen)
+            requested = len(paged_gateway.lists.seen)
             assert requested < count / 2
             seen = [json.loads(line) async for line in lines_of(response)]
         assert [record["n"] for record in seen[:-1]] == list(range(count))
@@ -242,8 +246,8 @@ async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None
             abandoned.set()
         raise AssertionError
 
-    async with paged(tmp_path, page) as list_:
-        async with list_.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
+    async with paged(tmp_path, page) as paged_gateway:
+        async with paged_gateway.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             assert await response.content.readline() == b'{"n": 1}\n'
             await asked.wait()
             response.close()
@@ -252,11 +256,11 @@ async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None
 
 
 async def test_the_paged_call_is_one_record_of_the_log(tmp_path: Path) -> None:
-    async with paged(tmp_path, pages_of(3)) as list_:
+    async with paged(tmp_path, pages_of(3)) as paged_gateway:
         records: list[Any] = []
-        log = list_.gateway.runtime.call_queue
+        log = paged_gateway.gateway.runtime.call_queue
         note, log.record = log.record, lambda exchange: (records.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
-        response = await list_.call()
+        response = await paged_gateway.call()
         assert response.trailer["pages"] == 3
     assert [(exchange.path, exchange.status, exchange.error_code) for exchange in records] == [("/list", 200, None)]
     assert records[0].bytes_out > len(response.body)
