@@ -17,7 +17,7 @@ from tests.fakes.ports import free_port
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_logs_endpoints import call, import_expired
 from tests.journeys.test_traces import SAMPLED, TRACE, tracing_gateway
-from tests.oauth_servers.server import running
+from tests.oauth_servers.server import running_process
 
 PHOENIX = "arize-phoenix==20.26.1"
 
@@ -42,7 +42,7 @@ async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
         "PHOENIX_TELEMETRY_ENABLED": "false",
         "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
     }
-    async with running([interpreter.parent / "phoenix", "serve"], folder, environ) as server:
+    async with running_process([interpreter.parent / "phoenix", "serve"], folder, environ) as server:
         url = f"http://127.0.0.1:{port}"
         async with asyncio.timeout(300), aiohttp.ClientSession() as http:  # Phoenix loads half a gigabyte of code
             while True:

@@ -13,7 +13,7 @@ import aiohttp
 
 from gateway.sandbox.visitor import VisitedPage, forms
 from tests.oauth_servers.pages import form_with, open_page, submit
-from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, environment, running
+from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, environment, running_process
 
 HERE = Path(__file__).parent
 
@@ -78,5 +78,5 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Ca
         "password": PASSWORD,
     }
     command = [interpreter, HERE / "starters" / "canaille_server.py", json.dumps(options)]
-    async with running(command, folder) as child:
+    async with running_process(command, folder) as child:
         yield Canaille(await child.line(r"^ready on (http://\S+)$"))

@@ -22,7 +22,7 @@ from gateway.sandbox.visitor import VisitedPage
 from tests.fakes import installed
 from tests.fakes.ports import free_port
 from tests.oauth_servers.pages import open_page
-from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, running
+from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, running_process
 
 # With libraries that a Debian system rarely has. apt takes the release's version of them.
 PACKAGES = (
@@ -184,7 +184,7 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Gl
     if missing:
         pytest.skip(f"glewlwyd cannot run here, these libraries are missing: {missing}")
     url = f"http://127.0.0.1:{port}"
-    async with running([program, f"--config-file={folder}/glewlwyd.conf"], folder, environ) as child:
+    async with running_process([program, f"--config-file={folder}/glewlwyd.conf"], folder, environ) as child:
         await child.wait_until_ready(f"{url}/login.html")
         await _configure(url, redirect_uri, ttl_s)
         yield Glewlwyd(url)

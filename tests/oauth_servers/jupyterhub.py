@@ -16,7 +16,7 @@ from gateway.sandbox.visitor import VisitedPage, forms
 from tests.fakes import installed
 from tests.fakes.ports import free_port
 from tests.oauth_servers.pages import form_with, open_page, submit
-from tests.oauth_servers.server import PASSWORD, USER, environment, running
+from tests.oauth_servers.server import PASSWORD, USER, environment, running_process
 
 HERE = Path(__file__).parent
 CLIENT_ID = "service-gateway"  # the hub requires this prefix
@@ -86,6 +86,6 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Ju
         "password": PASSWORD,
     }
     command = [interpreter, "-m", "jupyterhub", "-f", HERE / "starters" / "jupyterhub_config.py"]
-    async with running(command, folder, {"OPTIONS": json.dumps(options)}) as child:
+    async with running_process(command, folder, {"OPTIONS": json.dumps(options)}) as child:
         await child.wait_until_ready(f"{url}/hub/login")
         yield JupyterHub(url)

@@ -14,7 +14,7 @@ import aiohttp
 from gateway.sandbox.visitor import VisitedPage, forms
 from tests.fakes import installed
 from tests.oauth_servers.pages import form_with, open_page, submit
-from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, running
+from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, running_process
 
 HERE = Path(__file__).parent
 
@@ -73,5 +73,5 @@ async def start(folder: Path, redirect_uri: str, ttl_s: int) -> AsyncIterator[Oi
     script = folder / "oidc_provider.mjs"
     script.write_text((HERE / "starters" / "oidc_provider.mjs").read_text())
     options = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "redirect_uri": redirect_uri, "ttl_s": ttl_s}
-    async with running(["node", script, json.dumps(options)], folder) as child:
+    async with running_process(["node", script, json.dumps(options)], folder) as child:
         yield OidcProvider(await child.line(r"^ready on (http://\S+)$"))

@@ -94,7 +94,7 @@ class Child:
 
 
 @asynccontextmanager
-async def running(
+async def running_process(
     command: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
     """Run `command` in `folder` for the duration of the block."""
