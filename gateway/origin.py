@@ -39,8 +39,8 @@ def non_ascii_fault(text: str) -> str | None:
     import unicodedata  # imported here: needed only for a fault
 
     wrong = next(char for char in text if not char.isascii())
-    named = f"U+{ord(wrong):04X}, {unicodedata.name(wrong, 'a character without a name')}"
-    return f"holds a character that host names do not have ({named}); type ASCII letters, other scripts as xn--…"
+    character = f"U+{ord(wrong):04X}, {unicodedata.name(wrong, 'a character without a name')}"
+    return f"holds a character that host names do not have ({character}); type ASCII letters, other scripts as xn--…"
 
 
 def bracketed(host: str) -> str:

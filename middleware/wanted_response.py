@@ -73,9 +73,9 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # addressed to the gateway: no provider sends lists in NDJSON
-    named = any(name.startswith("cursor_path") for name in header.fields)
+    has_cursor_path = any(name.startswith("cursor_path") for name in header.fields)
     limit = header.limit if posted else None
-    request[PAGING] = Paging(header.pages, schemes, start, header.marks, digest, named, path, limit)
+    request[PAGING] = Paging(header.pages, schemes, start, header.marks, digest, has_cursor_path, path, limit)
     return await handler(request)
 
 

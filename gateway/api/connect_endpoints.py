@@ -285,8 +285,8 @@ async def reconnect_session(
             )
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
     user = end_user(body.end_user, body.organization)
-    asked = replacing_tags(user, body.tags)
-    tags = row.tags if asked is None else asked
+    new_tags = replacing_tags(user, body.tags)
+    tags = row.tags if new_tags is None else new_tags
     check_required_tags(caller, tags)
     fixed = _fixed_members(body)
     check_fixed_values(generation, caller, fixed, reconnects=True)

@@ -118,8 +118,8 @@ class ClientCredentialsMode(TokenExchangeMode):
 def client_values(credential: Mapping[str, Any]) -> dict[str, Secret]:
     """Return the values of ``clientId`` and ``clientSecret``. In this mode, these values belong to the end user's
     client, not to the integration's client."""
-    named = {"clientId": credential.get("client_id"), "clientSecret": credential.get("client_secret")}
-    return {name: Secret(value) for name, value in named.items() if value}
+    values = {"clientId": credential.get("client_id"), "clientSecret": credential.get("client_secret")}
+    return {name: Secret(value) for name, value in values.items() if value}
 
 
 def client_scopes(context: AuthContext) -> tuple[str, ...]:

@@ -174,8 +174,8 @@ class ReconnectLinks:
     def poll_url(self, ref: ConnectionRef) -> str:
         """Return the URL that the key can poll for the connection's state. The response is 404 or 424 until the
         connection works, then 200."""
-        named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
-        return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
+        quoted = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
+        return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *quoted)
 
     def handle_change(self, ref: ConnectionRef) -> None:
         """End the links of this connection if it works now. Called after the connection was written."""

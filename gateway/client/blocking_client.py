@@ -299,14 +299,14 @@ class Client:
         The gateway first refreshes a token that expires soon, or any token if `force_refresh` is true. `refresh_token`:
         whether to return the refresh token. `history`: whether to return the history of the connection.
         """
-        asked = self._client.get_connection(
+        call = self._client.get_connection(
             provider_config_key,
             connection_id,
             force_refresh=force_refresh,
             refresh_token=refresh_token,
             history=history,
         )
-        return self._loop.run(asked)
+        return self._loop.run(call)
 
     def list_connections(self, **filters: Unpack[Filters]) -> Iterator[Json]:
         """Yield all connections that match the filters, the newest first, without their credentials.

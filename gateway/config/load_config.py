@@ -230,10 +230,10 @@ def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Findi
 
 
 def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
-    named = shape.branding.logo
-    if named is None:
+    logo_path = shape.branding.logo
+    if logo_path is None:
         return
-    place, file = ("branding", "logo"), base / named
+    place, file = ("branding", "logo"), base / logo_path
     status = _stat(file)
     if file.suffix.lower() not in LOGO_TYPES:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")

@@ -90,11 +90,11 @@ def scope_drift(
 def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the scopes in a token response (RFC 6749 §5.1): one text or, from some providers, a list. Return None if
     the response has no scopes."""
-    named = response.get("scope", response.get("scopes"))
-    if isinstance(named, str):
-        return scope_list(named) or None
-    if isinstance(named, Sequence) and named and all(isinstance(other, str) for other in named):
-        return tuple(named)
+    scopes = response.get("scope", response.get("scopes"))
+    if isinstance(scopes, str):
+        return scope_list(scopes) or None
+    if isinstance(scopes, Sequence) and scopes and all(isinstance(other, str) for other in scopes):
+        return tuple(scopes)
     return None
 
 

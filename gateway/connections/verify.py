@@ -305,15 +305,15 @@ def _body(
 ) -> tuple[bytes | None, str | None]:
     """Return the body and its content type. A text is sent unchanged. An object is sent as JSON, or as a form if
     `headers` say so."""
-    named = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
+    content_type = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
     if spec.data is None:
-        return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), named
+        return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), content_type
     filled = context.json(spec.data, credential, Moment())
     if isinstance(filled, str):
-        return filled.encode(), named
-    if named is not None and "form-urlencoded" in named:
-        return urlencode(filled).encode(), named
-    return json.dumps(filled).encode(), named or "application/json"
+        return filled.encode(), content_type
+    if content_type is not None and "form-urlencoded" in content_type:
+        return urlencode(filled).encode(), content_type
+    return json.dumps(filled).encode(), content_type or "application/json"
 
 
 def _secrets(mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:

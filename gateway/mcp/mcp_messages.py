@@ -227,10 +227,10 @@ def _read_modern_request(
     version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
     _check_header(VERSION_HEADER, routing.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
     _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
-    named = NAMED_BY.get(method)
-    if named is not None and (value := params.get(named)) is not None:
+    parameter = NAMED_BY.get(method)
+    if parameter is not None and (value := params.get(parameter)) is not None:
         sent = routing.get(NAME_HEADER)
-        _check_header(NAME_HEADER, None if sent is None else decoded_mcp_header(sent), value, f"params.{named}")
+        _check_header(NAME_HEADER, None if sent is None else decoded_mcp_header(sent), value, f"params.{parameter}")
     if version != MODERN:
         _raise_unsupported(version)
     if not isinstance(capabilities, dict):
@@ -243,9 +243,9 @@ def _check_sent(routing: Mapping[str, str], method: str, params: Any) -> None:
     if METHOD_HEADER in routing:
         _check_header(METHOD_HEADER, routing[METHOD_HEADER], method, "method")
     if NAME_HEADER in routing:
-        named = NAMED_BY.get(method)
-        value = params.get(named) if named is not None and isinstance(params, dict) else None
-        _check_header(NAME_HEADER, decoded_mcp_header(routing[NAME_HEADER]), value, f"params.{named or 'name'}")
+        parameter = NAMED_BY.get(method)
+        value = params.get(parameter) if parameter is not None and isinstance(params, dict) else None
+        _check_header(NAME_HEADER, decoded_mcp_header(routing[NAME_HEADER]), value, f"params.{parameter or 'name'}")
 
 
 def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:

@@ -285,16 +285,16 @@ def _methods(
     HEAD and OPTIONS are offered only if there are no other methods, because their responses are of little use to an
     agent.
     """
-    named = set(USUAL) if rule.methods is None else set(rule.methods) - NEVER
+    methods = set(USUAL) if rule.methods is None else set(rule.methods) - NEVER
     for rules in above:
-        missing = set(named)
+        missing = set(methods)
         for other in rules:
             shared = missing if other.methods is None else missing & other.methods
             if shared and overlaps.may_overlap(rule.path_pattern, other.path_pattern):
                 missing = missing - shared
-        named -= missing
-    named = named - _COMPANIONS or named
-    return tuple(sorted(named, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
+        methods -= missing
+    methods = methods - _COMPANIONS or methods
+    return tuple(sorted(methods, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
 
 
 def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: _Names) -> str:

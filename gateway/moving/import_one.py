@@ -225,9 +225,9 @@ class ConnectionImporter:
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = AuthContext(provider, integration, config, moved.metadata, url)
         credential, account = await creator.obtain_credential(mode, credential, context), Account()
-        asked = tuple(provider.account.settings) if provider.account is not None else ()
-        lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *asked)))
-        if (provider.post_connection_script or asked) and lacks:
+        account_settings = tuple(provider.account.settings) if provider.account is not None else ()
+        lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *account_settings)))
+        if (provider.post_connection_script or account_settings) and lacks:
             completed = await creator.complete_credential(mode, credential, context)
             config, account = dict(completed.config), completed.account or account
         await creator.check(mode, credential, replace(context, config=config), verified=self._options.verify)

@@ -40,8 +40,8 @@ def describe_scope(scope: str, words: PageWords) -> str:
     if scope in SCOPE_TEXTS:
         return words(SCOPE_TEXTS[scope])
     # The meaning of a scope that is a URL is in its path: https://www.googleapis.com/auth/calendar.readonly
-    named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:MAX_SCOPE_CHARS] or scope[:MAX_SCOPE_CHARS]
-    parts = [part for part in _SEPARATORS.split(named) if part]
+    short_scope = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:MAX_SCOPE_CHARS] or scope[:MAX_SCOPE_CHARS]
+    parts = [part for part in _SEPARATORS.split(short_scope) if part]
     verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERB_TEXTS), None)
     if verb is None:
         return words("scope_other", subject=" ".join(parts) or scope)

@@ -119,10 +119,10 @@ def python_snippet(url: str, key: str, call: SnippetCall) -> str:
     )  # fmt: skip
     body = "" if call.body is None else f", json={call.body!r}"
     method = call.method.lower()
-    named = f"client.{method}(" if method in _VERBS else f"client.request({call.method!r}, "
+    call_text = f"client.{method}(" if method in _VERBS else f"client.request({call.method!r}, "
     lines = ["from gateway.client import Client  # comes with integration-gateway", "", "with Client("]
     lines += [f"    {text}," for text in opened]
-    return "\n".join([*lines, ") as client:", f"    print({named}{call.path!r}{body}).json())"])
+    return "\n".join([*lines, ") as client:", f"    print({call_text}{call.path!r}{body}).json())"])
 
 
 def node_snippet(url: str, key: str, call: SnippetCall) -> str:
@@ -184,11 +184,11 @@ def _client_secret_sentence(setting: str) -> str:
 
 def _paging_sentence(paginate: Paginate) -> str:
     parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
-    named = ", ".join(part for part in parts if part)
+    details = ", ".join(part for part in parts if part)
     how = f"are paged by {paginate.type}" + (
         " in the body of a POST" if is_requested_by_post(paginate.type, paginate.in_body) else ""
     )
-    return how + (f": {named}." if named else ".")
+    return how + (f": {details}." if details else ".")
 
 
 def _refresh_sentences(refresh: RefreshPolicy) -> Iterator[str]:

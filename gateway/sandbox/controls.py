@@ -72,13 +72,13 @@ async def arm_fault(request: web.Request) -> web.Response:
     if request.content_type != "application/json":
         return _refusal(415, "Send it as Content-Type: application/json.")
     try:
-        asked = await request.json()
+        body = await request.json()
     except json.JSONDecodeError:
-        asked = None
-    if not isinstance(asked, dict):
+        body = None
+    if not isinstance(body, dict):
         return _refusal(400, 'The body must be a JSON object such as {"name": "slow-token", "times": 1}.')
     try:
-        return web.json_response(request.app[SANDBOX].faults.arm(asked).as_json(), status=201)
+        return web.json_response(request.app[SANDBOX].faults.arm(body).as_json(), status=201)
     except InvalidFault as fault:
         return _refusal(400, str(fault))
 

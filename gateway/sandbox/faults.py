@@ -264,13 +264,13 @@ def _from_header(text: str) -> ArmedFault:
     Raises InvalidFault.
     """
     name, *pairs = (part.strip() for part in text.split(";"))
-    asked: dict[str, Any] = {"name": name}
+    fault: dict[str, Any] = {"name": name}
     for pair in pairs:
         key, _, value = pair.partition("=")
         try:
-            asked[key.strip()] = float(value)
+            fault[key.strip()] = float(value)
         except ValueError:
             raise InvalidFault(
                 f"{HEADER} must be a name and numbers, such as 'slow-token; seconds=2', not {text!r}."
             ) from None
-    return parse(asked)
+    return parse(fault)

@@ -143,11 +143,11 @@ def _requested_range(request: web.Request, size: int) -> tuple[int, int]:
     Without a range, or with several ranges, return the whole body. Raises AccessRefused with 416 if the body
     has no byte in the range.
     """
-    asked = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
-    if asked is None or not (asked[1] or asked[2]):
+    match = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
+    if match is None or not (match[1] or match[2]):
         return 0, size
-    first = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
-    end = min(int(asked[2]) + 1, size) if asked[1] and asked[2] else size
+    first = int(match[1]) if match[1] else max(0, size - int(match[2]))
+    end = min(int(match[2]) + 1, size) if match[1] and match[2] else size
     if first >= end:
         raise AccessRefused(416, f"The body has only {size} bytes.")
     return first, end

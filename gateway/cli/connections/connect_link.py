@@ -66,10 +66,10 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
         from gateway.api.request_body import validated
         from gateway.records.access import Environment
 
-        named = select_environment(runtime, environment)
+        environment_name = select_environment(runtime, environment)
         for integration in integrations:
-            await check_integration(runtime, named, integration)
-        caller = Caller(Environment(named))
+            await check_integration(runtime, environment_name, integration)
+        caller = Caller(Environment(environment_name))
         body = _body(**options)
         if reconnect is None:
             session_request = validated(

@@ -57,8 +57,8 @@ def refresh(
 
         async def refresh(ref: "ConnectionRef") -> None:
             outcome, detail = await refresh_now(runtime, ref)
-            named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
-            results.append({**named, "outcome": outcome, "detail": detail})
+            reference = {"connection_id": ref.connection_id, "integration": ref.integration_id}
+            results.append({**reference, "outcome": outcome, "detail": detail})
 
         await run_for_each(refs, refresh, "refreshing")
         results.sort(key=lambda row: str(row["connection_id"]))
@@ -91,8 +91,8 @@ async def _refs(
         from gateway.records.connection import ConnectionRef
 
         await check_integration(runtime, environment, integration)
-        named = [ConnectionRef(environment, integration, connection_id) for connection_id in connection_ids]
-        return named or await connection_refs(runtime, environment, integration)
+        refs = [ConnectionRef(environment, integration, connection_id) for connection_id in connection_ids]
+        return refs or await connection_refs(runtime, environment, integration)
     connections = [await find_connection(runtime, environment, None, connection_id) for connection_id in connection_ids]
     return [connection.ref for connection in connections if connection is not None] if all(connections) else None
 

@@ -108,8 +108,8 @@ def _add_hints(
             link,
             "the user authorizes again with this link (valid for 30 minutes; the connection keeps its id):",
         )
-        named = f"--integration {quote(call_path.integration)} {quote(call_path.connection)}"
-        advice.lines.append(f"more details: {program()} connections why{configuration_option(target.file)} {named}")
+        arguments = f"--integration {quote(call_path.integration)} {quote(call_path.connection)}"
+        advice.lines.append(f"more details: {program()} connections why{configuration_option(target.file)} {arguments}")
     if fault.retry_at is not None:
         advice.lines.append(f"retry after {fault.retry_at:%Y-%m-%d %H:%M:%S %Z}")
     advice.lines += [

@@ -204,14 +204,17 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
     from gateway.cli.try_.try_target import UNKNOWN, ConnectionPath, resolve
     from gateway.client import CallFailed
 
-    named = None
+    call_path = None
     if typed.integration is not None and typed.connection is not None:
-        named = ConnectionPath(typed.integration, typed.connection, typed.path or "/")
+        call_path = ConnectionPath(typed.integration, typed.connection, typed.path or "/")
     try:
-        named = resolve(client, typed.integration, typed.connection, typed.path)
-        sent = build_call(target.url, typed, named)
-        if typed.path is None and not typed.as_json and named.connection != UNKNOWN:
-            print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
+        call_path = resolve(client, typed.integration, typed.connection, typed.path)
+        sent = build_call(target.url, typed, call_path)
+        if typed.path is None and not typed.as_json and call_path.connection != UNKNOWN:
+            print(
+                f"Calling {call_path.integration} as {call_path.connection}: {sent.method} {sent.target}\n",
+                file=sys.stderr,
+            )
         if typed.dry:
             return _dry(_dry_run_request(client, sent, target), sent, target, typed)
         began = time.perf_counter()
@@ -222,7 +225,7 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
             # and the call's timing shows the wait.
             return _report(response, _dry_run_request(client, sent, target), sent, target, typed, head_s)
     except CallFailed as fault:
-        raise explain_refusal(client, fault, named, target) from fault
+        raise explain_refusal(client, fault, call_path, target) from fault
 
 
 def _dry_run_request(client: "Client", sent_call: "SentCall", target: "Target") -> Any:

@@ -152,8 +152,8 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
         path = _verification_path(client, integration)
     elif path.startswith(("https://", "http://")):
         path = _path_below_base(client, integration, path)
-    named = ConnectionPath(integration, connection, path)
-    return replace(named, path=_fill_settings(client, named)) if _SETTING.search(named.path) else named
+    call_path = ConnectionPath(integration, connection, path)
+    return replace(call_path, path=_fill_settings(client, call_path)) if _SETTING.search(call_path.path) else call_path
 
 
 def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
