@@ -22,8 +22,8 @@ _NAMES: Final = [peer.name for peer in PEERS] + ["gateway"] + [variant.name for 
 
 def main() -> int:
     """Return 0 if the figures were written. Otherwise print one line with the reason and return 1."""
-    asked = _arguments().parse_args()
-    options = _options(asked)
+    arguments = _arguments().parse_args()
+    options = _options(arguments)
     raise_file_limit()
     began = time.monotonic()
 
@@ -36,10 +36,10 @@ def main() -> int:
         sys.stderr.write(f"bench: {fault}\n")
         return 1
     page = as_markdown(result)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "results.md").write_text(page)
-    (asked.out / "results.svg").write_text(as_svg(result))
-    if asked.json:
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "results.md").write_text(page)
+    (arguments.out / "results.svg").write_text(as_svg(result))
+    if arguments.json:
         reported = dataclasses.asdict(result) | {"goals": [dataclasses.asdict(goal) for goal in goals(result)]}
         sys.stdout.write(json.dumps(reported) + "\n")
     else:

@@ -194,15 +194,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=[*NAMES, "conditions"], help="a shape; repeatable")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of shapes.md")
-    asked = parser.parse_args()
-    rounds, seconds = (1, 1) if asked.quick else (asked.rounds, asked.seconds)
+    options = parser.parse_args()
+    rounds, seconds = (1, 1) if options.quick else (options.rounds, options.seconds)
     raise_file_limit()
     began = time.monotonic()
 
     def say(step: str) -> None:
         sys.stderr.write(f"[{time.monotonic() - began:5.0f} s] {step}\n")
 
-    names = [name for name in NAMES if not asked.only or name in asked.only]
+    names = [name for name in NAMES if not options.only or name in options.only]
     parts = ["# Results of `make bench-shapes`"]
     load_average = Path("/proc/loadavg").read_text().split()[0]
     parts.append(
@@ -214,13 +214,13 @@ def main() -> int:
         if names:
             found, failed = measure(names, rounds, seconds, say)
             parts += ["## Shapes", table(found), *(f"- {words}" for words in failed)]
-            _write_page(asked.out, parts)  # half of the page is kept if a later measurement fails
-        if not asked.only or "conditions" in asked.only:
+            _write_page(options.out, parts)  # half of the page is kept if a later measurement fails
+        if not options.only or "conditions" in options.only:
             parts += conditions(rounds, seconds, say)
     except CannotRun as fault:
         sys.stderr.write(f"bench: {fault}\n")
         return 1
-    sys.stdout.write(_write_page(asked.out, parts))
+    sys.stdout.write(_write_page(options.out, parts))
     return 0
 
 

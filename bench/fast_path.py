@@ -385,11 +385,11 @@ def main() -> int:
     parser.add_argument("--beside", choices=SHAPES, help="a second shape, measured in turns with the first")
     parser.add_argument("--profile", action="store_true", help="print a cProfile report")
     parser.add_argument("--bytecodes", action="store_true", help="print the number of bytecodes of one request")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     logs.setup("info", terminal=False)
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        uvloop.run(running_stage(Path(folder), asked))
+        uvloop.run(running_stage(Path(folder), options))
     return 0
 
 

@@ -74,8 +74,8 @@ class GatewayContender:
     ) -> Iterator[Server]:
         """Start the gateway on a store that already contains its connections, as after a restart."""
         port, seeded = free_port(), seed(self.usable)
-        named = {"Authorization": f"Bearer {seeded.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
-        target = Target(port, "/proxy", named)
+        headers = {"Authorization": f"Bearer {seeded.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
+        target = Target(port, "/proxy", headers)
         environ = ENVIRON | ({"SSL_CERT_FILE": str(certificate)} if certificate else {})
         with ExitStack() as stack:
             store = stack.enter_context(_postgres()) if self.postgres else SQLITE
@@ -115,8 +115,8 @@ class GatewayContender:
 
 def other_targets(server: Server) -> dict[str, Target]:
     """Return targets of a running gateway with another key, URL or header, by the name of the target. Raises CannotRun."""
-    port, named = server.target.port, dict(server.target.headers)
-    key = named["Authorization"].partition(" ")[2]
+    port, headers = server.target.port, dict(server.target.headers)
+    key = headers["Authorization"].partition(" ")[2]
     seeded = {
         "connections": [f"{INTEGRATION}/c0"],
         "rules": ["GET /small as get", "POST /small as post"],
@@ -127,8 +127,8 @@ def other_targets(server: Server) -> dict[str, Target]:
     agents = {"Authorization": bearer, "Accept": "application/json", "MCP-Protocol-Version": "2025-06-18"}
     return {
         "capability": Target(port, f"/c/{capability}"),
-        "minted": Target(port, "/proxy", named | {"Authorization": bearer}),
-        "retries": Target(port, "/proxy", named | {"Retries": "2"}),
+        "minted": Target(port, "/proxy", headers | {"Authorization": bearer}),
+        "retries": Target(port, "/proxy", headers | {"Retries": "2"}),
         "mcp": Target(port, "", agents),
     }
 

@@ -29,30 +29,30 @@ def main() -> int:
     parser.add_argument(
         "--shape", choices=shapes.NAMES, help="with TLS to the upstream, which needs wrk, nginx and openssl"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
         (Path(top) / "upstream").mkdir()
         (Path(top) / "own").mkdir()
         try:
             with ExitStack() as stack:
-                if asked.shape is None:
+                if options.shape is None:
                     upstream_server, certificate = stack.enter_context(upstream.small(Path(top) / "upstream")), None
                 else:
                     upstream_server, certificate = stack.enter_context(upstream.tls(Path(top) / "upstream"))
-                running = contenders[asked.name].running(
+                running = contenders[options.name].running(
                     Path(top) / "own",
                     upstream_server.target.port,
-                    streams=asked.shape is not None,
+                    streams=options.shape is not None,
                     certificate=certificate,
                 )
                 server = stack.enter_context(running)
                 sys.stdout.write(f"{' '.join(map(str, server.pids()))}\n")
                 sys.stdout.flush()
-                if asked.shape is None:
-                    cpu_us = load.measure_load(server, connections=asked.connections, seconds=asked.seconds).cpu_us
+                if options.shape is None:
+                    cpu_us = load.measure_load(server, connections=options.connections, seconds=options.seconds).cpu_us
                 else:
-                    cpu_us = shapes.one_load(server, asked.shape, int(asked.seconds))
+                    cpu_us = shapes.one_load(server, options.shape, int(options.seconds))
         except CannotRun as fault:
             sys.stderr.write(f"bench: {fault}\n")
             return 1

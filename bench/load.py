@@ -64,7 +64,7 @@ def measure_load(server: Server, *, connections: int, seconds: float, turns: int
 
 
 def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int) -> Load:
-    named = [word for name, value in target.headers.items() for word in ("-H", f"{name}: {value}")]
+    header_options = [word for name, value in target.headers.items() for word in ("-H", f"{name}: {value}")]
     command = [
         wrk,
         "-t1",
@@ -77,7 +77,9 @@ def _wrk(wrk: str, target: Target, connections: int, seconds: float, turns: int)
     ]
     url = f"http://{HOST}:{target.port}{target.path}/small"
     environ = {**os.environ, "BENCH_CONNECTIONS": str(turns)}
-    output = subprocess.run([*command, *named, url], capture_output=True, text=True, check=False, env=environ).stdout
+    output = subprocess.run(
+        [*command, *header_options, url], capture_output=True, text=True, check=False, env=environ
+    ).stdout
     found = re.search(r"^BENCH (.*)$", output, re.MULTILINE)
     if found is None:
         raise CannotRun(f"wrk printed no summary: {output[-300:]}")

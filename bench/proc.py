@@ -52,10 +52,10 @@ def peak_mib(pids: list[int]) -> float:
 
 def machine() -> str:
     """Return processor, cores and kernel in one line, without host names or paths."""
-    named = re.search(r"^model name\s*:\s*(.*)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
+    match = re.search(r"^model name\s*:\s*(.*)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
     release = re.match(r"[\d.]*\d", os.uname().release)
     cores = len(os.sched_getaffinity(0))
-    return f"{named[1].strip() if named else os.uname().machine}, {cores} cores, Linux {release[0] if release else ''}"
+    return f"{match[1].strip() if match else os.uname().machine}, {cores} cores, Linux {release[0] if release else ''}"
 
 
 def _stat(pid: int) -> list[str]:

@@ -157,14 +157,14 @@ def one_load(server: Server, name: str, seconds: int) -> float:
     """Return the CPU time per request in µs. Raises CannotRun if a response was wrong."""
     shape = shape_of(name)
     target = server.other_targets.get(shape.target, server.target)
-    named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
+    header_options = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
     command = ["wrk", "-t1", f"-c{MANY}", f"-d{seconds}", "--timeout", "10", "-s", str(upstream.PEERS / "shapes.lua")]
     environ = {**os.environ, "BENCH_SHAPES": requests(name), "BENCH_MIX": "1" if name == MIX else ""}
     environ |= {"BENCH_PREFIX": target.path, "BENCH_BODY": shape.text, "BENCH_TURNS": str(shape.turns)}
     pids = server.pids()
     before = proc.cpu_s(pids)
     result = subprocess.run(
-        [*command, *named, f"http://{HOST}:{target.port}/"],
+        [*command, *header_options, f"http://{HOST}:{target.port}/"],
         capture_output=True,
         text=True,
         check=False,
