@@ -108,12 +108,12 @@ class FakePeer:
     def _integration_json(self, key: str) -> dict[str, Any]:
         integration = self.integrations[key]
         times = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
-        named = {
+        members = {
             "unique_key": key,
             "provider": integration["provider"],
             "display_name": integration.get("display_name", key),
         }
-        return {**named, "logo": "https://x/logo.svg", "forward_webhooks": True, **times}
+        return {**members, "logo": "https://x/logo.svg", "forward_webhooks": True, **times}
 
     async def _list(self, request: web.Request) -> web.Response:
         limit, page = (

@@ -26,16 +26,16 @@ async def call_with_mcp(url: str, key: str, mode: str) -> Found:
     from mcp.client.streamable_http import streamable_http_client
 
     async def open_url(_context: Any, params: Any) -> Any:
-        asked.append(params.url)
+        requests.append(params.url)
         return types.ElicitResult(action="decline")
 
-    asked: list[str] = []
+    requests: list[str] = []
     async with httpx2.AsyncClient(headers=bearer(key), timeout=30) as http:
         transport = streamable_http_client(url, http_client=http)
         async with Client(transport, mode=mode, elicitation_callback=open_url) as client:
             tools = (await client.list_tools()).tools
             results = [result_dict(await call_or_error(client.call_tool, *call)) for call in CALLS]
-    return {"tools": [tool.name for tool in tools], "asked": asked, "results": results}
+    return {"tools": [tool.name for tool in tools], "asked": requests, "results": results}
 
 
 async def call_with_fastmcp(url: str, key: str, _mode: str) -> Found:

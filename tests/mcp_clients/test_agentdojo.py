@@ -124,8 +124,8 @@ async def received_requests(session: aiohttp.ClientSession, sandbox: str) -> int
 async def sandbox_of(session: aiohttp.ClientSession, ready: dict[str, Any]) -> str:
     """Return the sandbox's URL, as a dry run shows it."""
     *_, url = shlex.split(ready["curl"])
-    named = {"Provider-Config-Key": ready["provider_config_key"], "Connection-Id": ready["connection_id"]}
-    headers = {"Authorization": f"Bearer {ready['secret_key']}", "Gateway-Dry-Run": "true", **named}
+    header_fields = {"Provider-Config-Key": ready["provider_config_key"], "Connection-Id": ready["connection_id"]}
+    headers = {"Authorization": f"Bearer {ready['secret_key']}", "Gateway-Dry-Run": "true", **header_fields}
     async with session.get(url, headers=headers) as response:
         found = re.search(r"http://127\.0\.0\.1:[0-9]+(?=/ex/)", await response.text())
     assert found is not None

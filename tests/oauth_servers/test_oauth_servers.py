@@ -61,8 +61,8 @@ class Journey:
 
     async def reconnect(self) -> None:
         """Authorize the same connection again, by the link that the application requests."""
-        named = {"connection_id": self.connection_id, "integration_id": "accounts"}
-        status, session = await self.gateway.call("POST", "/connect/sessions/reconnect", body=named)
+        reference = {"connection_id": self.connection_id, "integration_id": "accounts"}
+        status, session = await self.gateway.call("POST", "/connect/sessions/reconnect", body=reference)
         assert status == 201, session
         url = f"{self.gateway.url}/oauth/connect/accounts?connect_session_token={session['data']['token']}"
         page = await self.server.authorize(self.end_user, url)

@@ -93,8 +93,8 @@ async def tools(gateway: RunningGateway, connection_id: str) -> list[str]:
         body = {"jsonrpc": "2.0", "method": method}
         body |= {"id": number} if number else {}
         body |= {"params": params} if params is not None else {}
-        asked = gateway.call_proxy(connection_id, "", "POST", integration="mcp-generic", json=body, headers=headers)
-        async with asked as response:
+        call = gateway.call_proxy(connection_id, "", "POST", integration="mcp-generic", json=body, headers=headers)
+        async with call as response:
             text = await response.text()
             assert response.status in {200, 202}, (method, response.status, text)
             if session := response.headers.get("Mcp-Session-Id"):

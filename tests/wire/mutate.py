@@ -199,9 +199,9 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     options.add_argument("--seconds", type=float, default=300)
     options.add_argument("--seed", type=int, default=int(time.time()))
-    asked = options.parse_args()
+    arguments = options.parse_args()
     logging.disable(logging.CRITICAL)
-    return 1 if asyncio.run(run(asked.seconds, asked.seed)) else 0
+    return 1 if asyncio.run(run(arguments.seconds, arguments.seed)) else 0
 
 
 if __name__ == "__main__":

@@ -133,13 +133,13 @@ async def test_capability_of_another_environment_uses_that_environments_connecti
 async def test_keys_and_capability_urls_are_not_interchangeable(gateway: TwoConnectionGateway) -> None:
     token = (await capability(gateway))["secret"]
     key = (await gateway.key("k"))["secret"]
-    named = b"Provider-Config-Key: acme\r\nConnection-Id: c1\r\n"
+    headers = b"Provider-Config-Key: acme\r\nConnection-Id: c1\r\n"
     for message in (
         get(key),
         get("gw_cap_" + "A" * 49),
         get("sk-test-0123456789abcdef"),
         get(token[:-1] + ("a" if token[-1] != "a" else "b")),
-        b"GET /proxy/x HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer %b\r\n%b\r\n" % (token.encode(), named),
+        b"GET /proxy/x HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer %b\r\n%b\r\n" % (token.encode(), headers),
     ):
         response = await gateway.raw(message)
         assert (response.status, response.code) == (401, "unknown_account")

@@ -353,8 +353,8 @@ async def test_key_limited_to_connections_cannot_change_another_integration(
 async def test_limited_key_gets_no_closest_match_of_hidden_names(gateway: TwoConnectionGateway) -> None:
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["acmes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=acmes"):
-        named = {"Provider-Config-Key": "acmes", "Connection-Id": "c1"}
-        status, _, response = await gateway.call_api("GET", ask, key, headers=named)
+        headers = {"Provider-Config-Key": "acmes", "Connection-Id": "c1"}
+        status, _, response = await gateway.call_api("GET", ask, key, headers=headers)
         assert (status, code(response)) == (404, "unknown_provider_config")
         assert "'acme'" not in response["error"]["message"]
 

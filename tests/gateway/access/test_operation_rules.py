@@ -109,13 +109,13 @@ def test_left_out_operation_is_refused_also_with_a_format_suffix() -> None:
     """A server with Rails treats ``/items/secret.json`` as ``/items/secret``."""
     lines = ("r GET /items/{id} get_item", "r GET /items/list.csv list_items", "r GET /items/{id}.xml get_xml")
     items = operation_set_of(*lines, others=("GET /items/secret", "GET /items/list", "GET /items/*/*"))
-    named = {
+    matched = {
         segment: None
         if (found := items.matching_operation("GET", "api.example.com", f"/items/{segment}")) is None
         else found.name
         for segment in ("secret", "secret.json", "Secret.JSON", "a.json", "list.csv", "list.json", "a.xml", ".json")
     }
-    assert named == {
+    assert matched == {
         "secret": None,
         "secret.json": None,
         "Secret.JSON": None,

@@ -118,8 +118,8 @@ async def test_open_stream_ends_with_its_key(
     async with two_connection_gateway(tmp_path, fast_path=fast_path, responded=events) as gateway:
         await gateway.warm()
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
-        named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: acme\r\nConnection-Id: c1\r\n"
-        ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
+        headers = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: acme\r\nConnection-Id: c1\r\n"
+        ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + headers + "\r\n"
         async with open_stream(gateway, ask, on_fast_path=fast_path) as client:
             if "forgotten" in how:
                 gateway.running.runtime.minted.handle_missed_changes()

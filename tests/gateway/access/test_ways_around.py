@@ -26,8 +26,8 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 def message(
     key: str, target: bytes = b"/proxy" + GOOD, more: bytes = b"", *, method: bytes = b"GET", connection: bytes = b"c1"
 ) -> bytes:
-    named = b"Host: gw\r\nAuthorization: Bearer %b\r\nProvider-Config-Key: acme\r\nConnection-Id: %b\r\n"
-    return method + b" " + target + b" HTTP/1.1\r\n" + named % (key.encode(), connection) + more + b"\r\n"
+    headers = b"Host: gw\r\nAuthorization: Bearer %b\r\nProvider-Config-Key: acme\r\nConnection-Id: %b\r\n"
+    return method + b" " + target + b" HTTP/1.1\r\n" + headers % (key.encode(), connection) + more + b"\r\n"
 
 
 async def limited_key(gateway: TwoConnectionGateway) -> str:

@@ -40,9 +40,9 @@ async def post(
     headers: dict[str, str] | list[tuple[str, str]] | None = None,
     method: str = "POST",
 ) -> tuple[int, dict[str, Any]]:
-    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
+    header_fields = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
     fields = [
-        *named.items(),
+        *header_fields.items(),
         *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items(),
     ]
     fields += headers if isinstance(headers, list) else []
@@ -382,11 +382,13 @@ async def test_chunked_body_and_body_with_expect_100_continue_are_checked(gatewa
             yield body[at : at + 7]
 
     for body, expected in ((GOOD, 200), (EVIL, 403)):
-        named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
+        headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
         for more in ({}, {"Expect": "100-continue"}):
             url = f"{gateway.running.url}/proxy/mcp"
             expects = "Expect" in more
-            async with gateway.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as response:
+            async with gateway.running.http.post(
+                url, data=pieces(body), headers=headers, expect100=expects
+            ) as response:
                 assert response.status == expected
     assert [call[3] for call in gateway.provider.calls] == [GOOD, GOOD]
 
@@ -429,9 +431,9 @@ async def test_the_list_of_tools_has_those_that_can_be_called(gateway: AgentGate
             (key, ["get_issue", "search_users"]),
             (plain, ["get_issue", "delete_issue", "search_users"]),
         ):
-            named = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
+            headers = {"Authorization": f"Bearer {item}", "Provider-Config-Key": "acme", "Connection-Id": "c1", **JSON}
             url, body = f"{gateway.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
-            async with gateway.running.http.post(url, data=body, headers=named) as got:
+            async with gateway.running.http.post(url, data=body, headers=headers) as got:
                 raw = await got.read()
                 text = (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode()
                 assert got.status == 200, kind

@@ -49,12 +49,12 @@ async def test_end_user_connects_and_the_application_calls_the_api(running: Runn
 
 async def test_the_request_to_the_provider_is_complete(running: RunningGateway, tracker: Tracker) -> None:
     await walk_flow(running, await running.session_token())
-    asked = tracker.authorize_query
-    assert asked["redirect_uri"] == f"{running.url}/oauth/callback"
-    assert asked["scope"] == "offline_access"
-    assert asked["code_challenge_method"] == "S256"
+    query = tracker.authorize_query
+    assert query["redirect_uri"] == f"{running.url}/oauth/callback"
+    assert query["scope"] == "offline_access"
+    assert query["code_challenge_method"] == "S256"
     sent = tracker.token_requests[0]
-    assert sent["redirect_uri"] == asked["redirect_uri"]
+    assert sent["redirect_uri"] == query["redirect_uri"]
     assert len(sent["code_verifier"]) >= 43
     assert "Authorization" not in tracker.token_headers[0]
 

@@ -261,8 +261,8 @@ async def test_waits_for_the_database_are_counted(running: RunningGateway, track
     async with asyncio.timeout(PATIENCE_S):
         while not transactions._waiting:
             await asyncio.sleep(0)
-    asked = asyncio.get_running_loop().time()
-    while asyncio.get_running_loop().time() - asked < 0.05:
+    requested_at = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - requested_at < 0.05:
         await asyncio.sleep(0)
     free.set()
     await asyncio.gather(holder, importing)

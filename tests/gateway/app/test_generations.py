@@ -39,11 +39,11 @@ async def test_timeouts_are_as_configured() -> None:
 async def test_connections_to_a_provider_and_the_wait_for_them_are_limited(
     limits: dict[str, float], message: str
 ) -> None:
-    asked, go = asyncio.Event(), asyncio.Event()
-    async with raw_provider(hold_response(asked, go)) as provider:
+    request_arrived, go = asyncio.Event(), asyncio.Event()
+    async with raw_provider(hold_response(request_arrived, go)) as provider:
         egress = egress_of(allow=[f"127.0.0.1:{provider.port}"], limits={"connections": 1, **limits})
         first = asyncio.create_task(egress.fetch("GET", provider.origin, timeout_s=PATIENCE_S))
-        await asked.wait()
+        await request_arrived.wait()
         with pytest.raises(EgressError, match=message):
             await egress.fetch("GET", provider.origin)
         go.set()

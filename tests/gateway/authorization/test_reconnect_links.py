@@ -251,8 +251,8 @@ async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
     await end_connection(running, tracker)
     status, error = await failed_call(running, "c1")
     assert (status, "POST /connect/sessions/reconnect" in error["message"]) == (424, True)
-    named = {"connection_id": "c1", "integration_id": "tracker"}
-    session = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
+    reference = {"connection_id": "c1", "integration_id": "tracker"}
+    session = await running.json("POST", "/connect/sessions/reconnect", json=reference, expect=201)
     await connect(running, session["data"]["connect_link"])
     async with running.call_proxy("c1", "/ex/jira/x") as response:
         assert response.status == 200

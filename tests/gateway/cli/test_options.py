@@ -37,8 +37,8 @@ def test_hint_names_the_configuration_of_a_demo_in_this_folder(after_a_demo: Pat
     assert ran(*arguments).stderr.count(HINT) == 1
     (after_a_demo / "gateway.yaml").unlink()
     assert "gateway.yaml does not exist" in ran(*arguments).stderr
-    named = ran(*arguments, "-c", ".gateway/gateway.yaml")
-    assert (named.exit_code, HINT in named.output) == (0, False)
+    with_option = ran(*arguments, "-c", ".gateway/gateway.yaml")
+    assert (with_option.exit_code, HINT in with_option.output) == (0, False)
 
 
 def test_own_configuration_gets_no_hint_at_the_demo(after_a_demo: Path) -> None:

@@ -59,10 +59,10 @@ def test_without_parameters_there_is_no_query() -> None:
 
 
 def test_each_option_becomes_its_header() -> None:
-    named: Options = {"provider_config_key": "jira", "connection_id": "u1"}
-    assert header_fields(named) == {"Provider-Config-Key": "jira", "Connection-Id": "u1"}
+    headers: Options = {"provider_config_key": "jira", "connection_id": "u1"}
+    assert header_fields(headers) == {"Provider-Config-Key": "jira", "Connection-Id": "u1"}
     everything: Options = {
-        **named,
+        **headers,
         "base_url_override": "https://other.example.com",
         "headers": {"X-Mine": "1"},
         "retries": 0,
@@ -80,15 +80,15 @@ def test_each_option_becomes_its_header() -> None:
         "Gateway-Timeout": "2.5",
         "Decompress": "false",
     }
-    assert header_fields({**named, "timeout_s": 30})["Gateway-Timeout"] == "30"
+    assert header_fields({**headers, "timeout_s": 30})["Gateway-Timeout"] == "30"
 
 
 @pytest.mark.parametrize("missing", ["provider_config_key", "connection_id"])
 def test_a_name_that_is_missing_is_reported(missing: str) -> None:
-    named = {"provider_config_key": "jira", "connection_id": "u1"}
-    del named[missing]
+    reference = {"provider_config_key": "jira", "connection_id": "u1"}
+    del reference[missing]
     with pytest.raises(ValueError, match=missing):
-        header_fields(named)  # type: ignore[arg-type]
+        header_fields(reference)  # type: ignore[arg-type]
 
 
 def test_gateway_parses_the_headers_that_the_client_writes() -> None:

@@ -107,8 +107,8 @@ def test_a_loopback_host_is_its_own_public_url(host: str, url: str) -> None:
 
 def test_port_0_is_replaced_by_the_port_that_the_system_chose() -> None:
     assert config(server={"port": 0}).at_port(4711).server.public_url == "http://127.0.0.1:4711"
-    named = config(server={"port": 0, "public_url": "https://gw.example.com"}).at_port(4711)
-    assert (named.server.port, named.server.public_url) == (4711, "https://gw.example.com")
+    loaded = config(server={"port": 0, "public_url": "https://gw.example.com"}).at_port(4711)
+    assert (loaded.server.port, loaded.server.public_url) == (4711, "https://gw.example.com")
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_console_url_is_the_public_url_or_that_of_the_consoles_own_port() -> Non
     assert config(server=public).console_url == "https://gw.example.com"
     own = config(server={"port": 0}, console={"port": 0})
     assert own.at_port(4711, 4712).console_url == "http://127.0.0.1:4712"
-    named = config(server=public, console={"port": 3005, "public_url": "https://console.example.com"})
-    assert (named.console_url, named.console_host) == ("https://console.example.com", "0.0.0.0")
+    loaded = config(server=public, console={"port": 3005, "public_url": "https://console.example.com"})
+    assert (loaded.console_url, loaded.console_host) == ("https://console.example.com", "0.0.0.0")
     local = config(server=public, console={"port": 3005, "host": "127.0.0.1"})
     assert local.console_url == "http://127.0.0.1:3005"
 

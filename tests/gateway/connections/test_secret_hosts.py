@@ -79,8 +79,8 @@ def host_of(recorder: RecordingServer) -> str:
 
 async def connect(gateway: RunningGateway, server: str, integration: str = "forge", **session: Any) -> tuple[int, str]:
     token = await gateway.session_token(**session)
-    asked = f"/oauth/connect/{integration}?connect_session_token={token}&params[server]={server}"
-    async with gateway.http.get(gateway.url + asked) as response:
+    path = f"/oauth/connect/{integration}?connect_session_token={token}&params[server]={server}"
+    async with gateway.http.get(gateway.url + path) as response:
         return response.status, await response.text()
 
 
@@ -181,8 +181,8 @@ async def test_only_allowed_hosts_are_accepted_and_get_the_secret(
 
     again = {"connection_id": one["connection_id"], "integration_id": "forge"}
     session = await gateway.json("POST", "/connect/sessions/reconnect", json=again, expect=201)
-    asked = f"/oauth/connect/forge?connect_session_token={session['data']['token']}&params[server]={other_server.url}"
-    async with gateway.http.get(gateway.url + asked, headers={"Accept": "application/json"}) as response:
+    path = f"/oauth/connect/forge?connect_session_token={session['data']['token']}&params[server]={other_server.url}"
+    async with gateway.http.get(gateway.url + path, headers={"Accept": "application/json"}) as response:
         assert (response.status, (await response.json())["error"]["code"]) == (400, "connection_validation_failed")
     assert other_server.received == []
 
@@ -293,7 +293,7 @@ async def test_typed_host_with_a_look_alike_character_is_refused_with_its_code_p
     gateway = RunningGateway(tmp_path, config)
     await gateway.start()
     typed = f"git{char}example"
-    named = f"U+{ord(char):04X}"
+    code_point = f"U+{ord(char):04X}"
     try:
         for integration, config in (
             ("hosts", {"host": f"{typed}.com"}),
@@ -303,13 +303,13 @@ async def test_typed_host_with_a_look_alike_character_is_refused_with_its_code_p
             status, response = await import_connection(
                 gateway, "", provider_config_key=integration, connection_config=config
             )
-            assert (status, named in response["error"]["message"]) == (400, True), response
+            assert (status, code_point in response["error"]["message"]) == (400, True), response
             token = await gateway.session_token()
             query = f"connect_session_token={token}&params[{next(iter(config))}]={quote(next(iter(config.values())))}"
             async with gateway.http.get(f"{gateway.url}/oauth/connect/{integration}?{query}") as page:
-                assert (page.status, named in await page.text()) == (400, True)
+                assert (page.status, code_point in await page.text()) == (400, True)
         body = {"unique_key": "n", "provider": "forge", "allowed_hosts": [f"{typed}.com"]}
         response = await gateway.json("POST", "/integrations", json=body, expect=400)
-        assert named in response["error"]["message"]
+        assert code_point in response["error"]["message"]
     finally:
         await gateway.stop()

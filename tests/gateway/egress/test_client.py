@@ -233,10 +233,10 @@ async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address
     addresses: dict[str, list[str]], tmp_path: Path
 ) -> None:
     server, trusting = tls_contexts(HOST, tmp_path)
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
         target_reader, out = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
@@ -264,10 +264,10 @@ async def test_through_the_outbound_proxy_the_tunnel_goes_to_the_checked_address
         with pytest.raises(EgressError) as failure:
             await egress.fetch("GET", "https://inside.test/")
     assert response.body == b"secure"
-    assert asked[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n".encode())
-    assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in asked[0]
+    assert requests[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n".encode())
+    assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in requests[0]
     assert failure.value.kind == "refused"
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 async def test_proxy_variables_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,14 +322,14 @@ async def test_opening_a_connection_has_a_time_limit(addresses: dict[str, list[s
 
 async def test_response_received_during_a_stall_of_the_process_is_read() -> None:
     """After a pause of the process or the machine, the time limit is over but the response is already in the socket."""
-    asked, response = threading.Event(), threading.Event()
+    request_arrived, response = threading.Event(), threading.Event()
     written = threading.Event()
 
     def serve(listener: socket.socket) -> None:
         peer, _ = listener.accept()
         with peer:
             peer.recv(65536)
-            asked.set()
+            request_arrived.set()
             response.wait(PATIENCE_S)
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
             written.set()
@@ -341,7 +341,7 @@ async def test_response_received_during_a_stall_of_the_process_is_read() -> None
         async with open_egress() as egress:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
             asking = asyncio.create_task(egress.fetch("POST", url, body=b"x", timeout_s=limit_s))
-            assert await asyncio.to_thread(asked.wait, PATIENCE_S)
+            assert await asyncio.to_thread(request_arrived.wait, PATIENCE_S)
             response.set()
             assert written.wait(PATIENCE_S)  # blocks the thread, and so the event loop
             time.sleep(limit_s)  # noqa: ASYNC251 (the stall)

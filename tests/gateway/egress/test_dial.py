@@ -129,10 +129,10 @@ async def test_proxy_that_refuses_the_tunnel_gets_no_part_of_the_request(
 
 
 async def test_concurrent_lookups_of_one_name_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    looked_up: list[str] = []
 
     def look_up(host: str, _port: int) -> list[str]:
-        asked.append(host)
+        looked_up.append(host)
         return ["127.0.0.1"]
 
     monkeypatch.setattr(dial, "_look_up", look_up)
@@ -142,5 +142,5 @@ async def test_concurrent_lookups_of_one_name_are_shared(monkeypatch: pytest.Mon
     others = [asyncio.create_task(looking.addresses(HOST, 443)) for _ in range(20)]
     first.cancel()
     assert await asyncio.gather(*others) == [["127.0.0.1"]] * 20
-    assert len(asked) <= 2
+    assert len(looked_up) <= 2
     looking.close()

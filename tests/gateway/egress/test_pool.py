@@ -129,13 +129,13 @@ def hold_response(asked: asyncio.Event, go: asyncio.Event) -> Script:
     ids=["wait_s", "waiting"],
 )
 async def test_waiting_time_and_queue_length_are_limited(limits: dict[str, float], message: str) -> None:
-    asked, go = asyncio.Event(), asyncio.Event()
+    request_arrived, go = asyncio.Event(), asyncio.Event()
     async with (
-        raw_provider(hold_response(asked, go)) as provider,
+        raw_provider(hold_response(request_arrived, go)) as provider,
         open_egress(connections_per_host=1, **limits) as egress,
     ):
         first = asyncio.create_task(egress.send(request_to(provider)))
-        await asked.wait()
+        await request_arrived.wait()
         with pytest.raises(EgressError, match=message) as refused:
             await egress.send(request_to(provider))
         go.set()
@@ -146,10 +146,13 @@ async def test_waiting_time_and_queue_length_are_limited(limits: dict[str, float
 
 
 async def test_request_that_leaves_the_queue_takes_no_connection() -> None:
-    asked, go = asyncio.Event(), asyncio.Event()
-    async with raw_provider(hold_response(asked, go)) as provider, open_egress(connections_per_host=1) as egress:
+    request_arrived, go = asyncio.Event(), asyncio.Event()
+    async with (
+        raw_provider(hold_response(request_arrived, go)) as provider,
+        open_egress(connections_per_host=1) as egress,
+    ):
         first = asyncio.create_task(egress.send(request_to(provider)))
-        await asked.wait()
+        await request_arrived.wait()
         waiting = [asyncio.create_task(egress.send(request_to(provider))) for _ in range(4)]
         await asyncio.sleep(0)
         waiting[0].cancel()

@@ -82,8 +82,8 @@ class Stage:
 
     def on_behalf(self, integration: str, connection_id: str = "c1", **extra: str) -> dict[str, Any]:
         """Return the options of a proxied call."""
-        named = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **extra}
-        return {"headers": {**self.gateway.headers, **named}}
+        headers = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **extra}
+        return {"headers": {**self.gateway.headers, **headers}}
 
     async def raw(self, head: str, code: str | None = None, status: int = 200) -> None:
         """Send bytes that no client library would send."""

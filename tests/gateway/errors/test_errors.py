@@ -254,9 +254,9 @@ async def produce_bad_framing(stage: Stage) -> None:
 @produces("bad_path")
 async def produce_bad_path(stage: Stage) -> None:
     key = stage.gateway.headers["Authorization"]
-    named = f"Authorization: {key}\r\nProvider-Config-Key: keyed\r\nConnection-Id: c1"
-    await stage.raw(f"GET /proxy/a/../b HTTP/1.1\r\n{named}", "bad_path", 400)
-    await stage.raw(f"GET /proxy/b HTTP/1.1\r\n{named}")
+    headers = f"Authorization: {key}\r\nProvider-Config-Key: keyed\r\nConnection-Id: c1"
+    await stage.raw(f"GET /proxy/a/../b HTTP/1.1\r\n{headers}", "bad_path", 400)
+    await stage.raw(f"GET /proxy/b HTTP/1.1\r\n{headers}")
 
 
 @produces("headers_too_large")
@@ -495,8 +495,8 @@ async def import_expired(stage: Stage, connection_id: str) -> None:
 async def produce_reconnect_needed(stage: Stage) -> None:
     await import_expired(stage, "dead")
     stage.tracker.grants[-1].revoked = True
-    asked = stage.on_behalf("tracker", "dead")
-    await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
+    options = stage.on_behalf("tracker", "dead")
+    await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **options)
     await stage.gateway.import_connection(stage.tracker.grant(), "dead")  # the result of authorizing again
     await stage.call_successfully("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
 

@@ -58,8 +58,8 @@ def signature(body: bytes, secret: str = SECRET) -> str:
 
 
 async def post(gateway: RunningGateway, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with gateway.http.post(gateway.url + path, data=io.BytesIO(body), headers=named) as response:
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with gateway.http.post(gateway.url + path, data=io.BytesIO(body), headers=header_fields) as response:
         text = await response.text()
         return response.status, json.loads(text) if text else None
 

@@ -79,8 +79,8 @@ def test_client_time_is_the_time_of_its_last_change(advance_clock: Callable[[flo
     assert changed is not None
     assert changed >= started + timedelta(seconds=60)
     assert second.client_since("dev", "asana") is None
-    named = Integrations([replace(integration_with("jira"), display_name="Jira, ours")], managed, second)
-    assert named.client_since("dev", "jira") == started, "a new display name does not change the client"
+    with_display_name = Integrations([replace(integration_with("jira"), display_name="Jira, ours")], managed, second)
+    assert with_display_name.client_since("dev", "jira") == started, "a new display name does not change the client"
 
 
 def test_clock_offset_measured_after_the_start_moves_the_client_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,9 +138,9 @@ async def test_several_connections_are_never_guessed(gateway: AgentGateway) -> N
     tool = (await gateway.tools(key))["get_me"]["inputSchema"]
     assert tool["properties"]["connection"] == {"enum": ["acme/c1", "acme/c2"]}
     assert "connection" in tool["required"]
-    asked = await gateway.call(key, "get_me")
-    assert asked["isError"] is True
-    assert "acme/c1, acme/c2" in text_of(asked)
+    result = await gateway.call(key, "get_me")
+    assert result["isError"] is True
+    assert "acme/c1, acme/c2" in text_of(result)
     assert gateway.provider.calls == []
     await gateway.call(key, "get_me", {"connection": "acme/c2"})
     assert gateway.provider.calls[0][2] == "Bearer key-of-c2"
@@ -216,12 +216,12 @@ async def test_a_client_that_opens_urls_is_asked_to_open_one_and_calls_again(gat
         "GET /base/v1/me", limits={"connections": ["acme/c9"]}, scopes=["environment:proxy", CONNECT]
     )
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
-    asked = await gateway.call(key, "get_me", **able)
-    assert asked["resultType"] == "input_required"
-    (wanted,) = asked["inputRequests"].values()
+    result = await gateway.call(key, "get_me", **able)
+    assert result["resultType"] == "input_required"
+    (wanted,) = result["inputRequests"].values()
     assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
     assert "/connect" in wanted["params"]["url"]
-    again = {**able, "requestState": asked["requestState"]}
+    again = {**able, "requestState": result["requestState"]}
     declined = await gateway.call(key, "get_me", **again, inputResponses={"connect": {"action": "decline"}})
     assert "did not connect" in text_of(declined)
     missing = await gateway.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})

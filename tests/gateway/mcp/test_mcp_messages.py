@@ -21,8 +21,8 @@ def modern(method: str = "tools/list", **params: Any) -> dict[str, Any]:
 def routing_headers(
     method: str = "tools/list", name: str | None = None, version: str = mcp.MODERN
 ) -> list[tuple[str, str]]:
-    named = [("Mcp-Name", name)] if name is not None else []
-    return [("MCP-Protocol-Version", version), ("Mcp-Method", method), *named]
+    name_header = [("Mcp-Name", name)] if name is not None else []
+    return [("MCP-Protocol-Version", version), ("Mcp-Method", method), *name_header]
 
 
 def read(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcRequest | RpcNotification:

@@ -33,8 +33,8 @@ async def test_a_call_is_found_by_its_tool(gateway: AgentGateway) -> None:
     await gateway.call(key, "get_issue", {"issue": "2"})
     await gateway.call(key, "call_api", {"method": "DELETE", "path": "/issue/3"})
     search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues"}}
-    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
-    await gateway.post_message(json.dumps(search).encode(), named, "/proxy/mcp")
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "acme", "Connection-Id": "c1"}
+    await gateway.post_message(json.dumps(search).encode(), headers, "/proxy/mcp")
     found = await wait_for_operations(gateway.running, "?tool=get_issue", least=2)
     assert [(item["path"], item["rule"], item["tool"]) for item in found] == [
         ("/issue/2", GET, "get_issue"),

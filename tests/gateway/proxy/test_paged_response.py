@@ -233,13 +233,13 @@ async def lines_of(response: Any) -> Any:
 
 
 async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None:
-    asked = asyncio.Event()
+    request_arrived = asyncio.Event()
     abandoned = asyncio.Event()
 
     async def page(request: web.Request) -> web.StreamResponse:
         if "after" not in request.query:
             return web.json_response({"items": [{"n": 1}], "next": "2"})
-        asked.set()
+        request_arrived.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -249,7 +249,7 @@ async def test_disconnect_of_the_caller_stops_the_paging(tmp_path: Path) -> None
     async with paged(tmp_path, page) as paged_gateway:
         async with paged_gateway.gateway.call_proxy("c1", "/list", headers={"Gateway-Paginate": "all"}) as response:
             assert await response.content.readline() == b'{"n": 1}\n'
-            await asked.wait()
+            await request_arrived.wait()
             response.close()
         async with asyncio.timeout(PATIENCE_S):
             await abandoned.wait()

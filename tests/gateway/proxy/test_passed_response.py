@@ -364,16 +364,16 @@ async def test_a_closed_idle_connection_is_noticed_and_only_safe_requests_are_se
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        asked.append(await reader.readuntil(b"\r\n\r\n"))  # then the provider closes the connection
+        requests.append(await reader.readuntil(b"\r\n\r\n"))  # then the provider closes the connection
 
-    asked: list[bytes] = []
+    requests: list[bytes] = []
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         assert (await gateway.call()).endswith(b"ok")
         assert (await gateway.call()).endswith(b"ok")
-        assert len(asked) == 1
+        assert len(requests) == 1
         response = await gateway.call(method="POST")
         assert response.startswith(b"HTTP/1.1 502")
-        assert len(asked) == 2
+        assert len(requests) == 2
 
 
 @pytest.mark.parametrize("asked", [("Decompress: true",), ()])

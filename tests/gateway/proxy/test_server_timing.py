@@ -89,13 +89,13 @@ async def test_waiting_for_a_renewal_counts_as_token_time(
     await running.import_connection(tracker.grant())
     tracker.ttl_s = 3600
     tracker.hold.clear()
-    asked = asyncio.create_task(timing(running))
+    call = asyncio.create_task(timing(running))
     async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     clock.ahead_s += 5
     tracker.hold.set()
-    cold, warm = await asked, await timing(running)
+    cold, warm = await call, await timing(running)
     assert 5000 <= cold["token"] < 9000
     assert cold["gateway"] + cold["upstream"] < 4000
     assert warm["token"] == 0
@@ -110,13 +110,13 @@ async def test_the_renewal_after_a_401_counts_as_token_time_and_not_upstream_tim
     tracker.grants[0].access_tokens = set()
     tracker.refusal = 401
     tracker.hold.clear()
-    asked = asyncio.create_task(timing(running))
+    call = asyncio.create_task(timing(running))
     async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     clock.ahead_s += 5
     tracker.hold.set()
-    response = await asked
+    response = await call
     assert 5000 <= response["token"] < 9000
     assert response["upstream"] + response["gateway"] < 4000
 

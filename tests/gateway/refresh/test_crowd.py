@@ -67,7 +67,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
         running.runtime.store.changes,
         running.runtime.store.connections,
     )
-    marks, asked, woken = connections.marks, list[ConnectionRef](), list[None]()
+    marks, read_marks, woken = connections.marks, list[ConnectionRef](), list[None]()
     result: dict[ConnectionRef, Mark | None] = {}
 
     looks: list[int] = []
@@ -90,7 +90,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
                 await asyncio.sleep(0)
 
     async def count_marks(refs: Any) -> Any:
-        asked.extend(refs)
+        read_marks.extend(refs)
         return await marks(refs)
 
     await running.import_connection(tracker.grant(), "c1")
@@ -104,18 +104,18 @@ async def test_own_refresh_is_not_read_back_from_the_database(
 
     result = {ref("c1"): own}
     await wait_for_feed()
-    asked.clear()
+    read_marks.clear()
     woken.clear()
     await wait_for_feed()
-    assert (asked, woken) == ([], []), "the row in memory is current"
+    assert (read_marks, woken) == ([], []), "the row in memory is current"
     result = {ref("c1"): (own[0] + 1, own[1])}
     await wait_for_feed()
-    assert ref("c1") in asked, "the row in memory is older"
+    assert ref("c1") in read_marks, "the row in memory is older"
     assert woken == []
-    asked.clear()
+    read_marks.clear()
     result = {ref("c1"): None}
     await wait_for_feed()
-    assert ref("c1") in asked, "another process changed the row"
+    assert ref("c1") in read_marks, "another process changed the row"
     assert woken
 
 

@@ -363,11 +363,11 @@ async def test_close_waits_for_exchanges_in_flight(
 
 
 async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    at, asked = datetime(2031, 1, 1, tzinfo=UTC), list[Request]()
+    at, requests = datetime(2031, 1, 1, tzinfo=UTC), list[Request]()
     monkeypatch.setattr("gateway.clock.now", lambda: at)
 
     async def send(request: Request) -> Reply:
-        asked.append(request)
+        requests.append(request)
         return Reply(200, {}, b"", at)
 
     parent = ParentLink(lambda _: None)
@@ -375,4 +375,4 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
     route = EgressRoute((), None, 5.0, 10)
     call = ProviderCall("https://a.example/token")
     await ParentExchange(parent, lambda: route).send(call, entry, 2, timeout_s=3.0, limit_bytes=4)
-    assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]
+    assert requests == [Request(call, route, entry, 2, 3.0, 4, at)]

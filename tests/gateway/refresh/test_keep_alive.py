@@ -130,10 +130,10 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
     advance_clock(80 * DAY_S)
     tracker.response = web.Response(status=500)
     assert await keep_alive.once() == 0
-    asked = tracker.calls["refresh_token"]
-    assert asked == 3
+    requests = tracker.calls["refresh_token"]
+    assert requests == 3
     assert await keep_alive.once() == 0
-    assert tracker.calls["refresh_token"] == asked
+    assert tracker.calls["refresh_token"] == requests
     tracker.response = None
     advance_clock(3700)
     assert await keep_alive.once() == 3

@@ -411,19 +411,19 @@ async def test_recovery_skips_a_row_whose_step_cannot_be_decided(
     running: RunningGateway, tracker: Tracker, advance_clock: Any, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     await two_left_open(running, tracker, advance_clock)
-    store, refresher, asked = running.runtime.store, running.runtime.refresher, list[str]()
+    store, refresher, requests = running.runtime.store, running.runtime.refresher, list[str]()
     next_step = refresher.next_step
 
     async def next_step_of(row: Connection, *more: Any) -> RefreshStep:
-        asked.append(row.ref.connection_id)
-        if len(asked) == 1:
+        requests.append(row.ref.connection_id)
+        if len(requests) == 1:
             raise fault
         return await next_step(row, *more)
 
     monkeypatch.setattr(refresher, "next_step", next_step_of)
     with structlog.testing.capture_logs() as logged:
-        assert [row.ref.connection_id for row in await find_unfinished(store, refresher, print)] == asked[1:]
-    assert len(asked) == 2
+        assert [row.ref.connection_id for row in await find_unfinished(store, refresher, print)] == requests[1:]
+    assert len(requests) == 2
     assert [one["event"] for one in logged] == ["recovery_failed"]
 
 

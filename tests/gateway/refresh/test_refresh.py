@@ -194,13 +194,13 @@ async def test_token_that_expires_during_a_failed_refresh_is_not_returned(
     tracker.response = web.Response(status=500, text="down")
     advance_clock(3600 - 30)
     tracker.hold.clear()
-    asked = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
+    call = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["refresh_token"] == 0:
             await asyncio.sleep(0)
     advance_clock(60)
     tracker.hold.set()
-    assert (await asked)["error"]["code"] == "token_endpoint_unavailable"
+    assert (await call)["error"]["code"] == "token_endpoint_unavailable"
 
 
 async def test_disconnect_of_a_client_does_not_stop_the_refresh(

@@ -12,9 +12,9 @@ TEXT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text()
 
 
 def test_the_page_is_complete() -> None:
-    named = [*FAULTS, *SCOPES, *(account.email for account in ACCOUNTS.values())]
-    named += [option for fault in FAULTS.values() for option in fault.options]
-    assert [name for name in named if f"`{name}`" not in TEXT] == []
+    texts = [*FAULTS, *SCOPES, *(account.email for account in ACCOUNTS.values())]
+    texts += [option for fault in FAULTS.values() for option in fault.options]
+    assert [name for name in texts if f"`{name}`" not in TEXT] == []
 
 
 def test_page_describes_every_machine_readable_route() -> None:

@@ -199,14 +199,14 @@ async def response(reader: asyncio.StreamReader) -> bytes:
 
 
 def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
-    named = record.request_id if record.request_id.startswith("mine-") else ""
+    request_id = record.request_id if record.request_id.startswith("mine-") else ""
     path = re.sub(
         "^/c/[0-9a-f]{8}", "/c/digest", record.path
     )  # the digest differs, because each gateway has another key
     place = (record.environment, record.integration_id, record.connection_id, record.method, record.host, path)
     times = (record.gateway_ms is None, record.token_ms, record.upstream_ms is None)
     return (
-        named,
+        request_id,
         *place,
         *times,
         record.status,
@@ -496,10 +496,10 @@ async def test_an_exceeded_rate_is_refused_as_by_the_middleware_chain(
 
 
 async def test_disconnect_of_an_agent_ends_its_call_and_is_recorded(fast: MessageSender) -> None:
-    asked, silent = asyncio.Event(), asyncio.Event()
+    request_arrived, silent = asyncio.Event(), asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
-        asked.set()
+        request_arrived.set()
         await silent.wait()
         return web.Response()
 
@@ -508,7 +508,7 @@ async def test_disconnect_of_an_agent_ends_its_call_and_is_recorded(fast: Messag
     fast.noted.clear()
     writer.write(fast.with_keys(whole_message(CALL)))
     async with asyncio.timeout(PATIENCE_S):
-        await asked.wait()
+        await request_arrived.wait()
         writer.close()
         while len(fast.noted) < 2:
             await asyncio.sleep(0.01)

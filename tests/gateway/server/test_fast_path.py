@@ -465,13 +465,13 @@ async def test_an_exchange_that_stalls_too_long_is_a_504(tmp_path: Path, monkeyp
 
 
 async def test_the_last_response_before_a_stop_has_connection_close(tmp_path: Path) -> None:
-    asked, may_respond = asyncio.Event(), asyncio.Event()
+    request_arrived, may_respond = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             if b"/warm" not in head:
-                asked.set()
+                request_arrived.set()
                 await may_respond.wait()
             writer.write(OK)
 
@@ -479,7 +479,7 @@ async def test_the_last_response_before_a_stop_has_connection_close(tmp_path: Pa
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
-            await asked.wait()
+            await request_arrived.wait()
             running.runner.start_draining()  # type: ignore[union-attr]
             may_respond.set()
             result = await client.response()
@@ -636,13 +636,13 @@ async def test_one_known_head_serves_all_connections_lengths_and_traces(tmp_path
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:
-    asked, may_respond = asyncio.Event(), asyncio.Event()
+    request_arrived, may_respond = asyncio.Event(), asyncio.Event()
 
     async def responded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
             if b"Bearer key-of-c1\r\n" in head and b"/warm" not in head:
-                asked.set()
+                request_arrived.set()
                 await may_respond.wait()
                 writer.write(b"HTTP/1.1 401 Old\r\nContent-Length: 0\r\n\r\n")
             else:
@@ -652,7 +652,7 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.send(get())
-            await asked.wait()
+            await request_arrived.wait()
             credentials = {"type": "API_KEY", "apiKey": "newer-key"}
             body = {"provider_config_key": "acme", "connection_id": "c1", "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)

@@ -24,7 +24,7 @@ def connections(running: RunningGateway) -> list[ClientProtocol]:
 
 async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Path) -> None:
     """The caller sends more requests without waiting. The gateway reads only a limited number of bytes ahead."""
-    asked, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    request_arrived, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
     many, written = get(b"/proxy/behind") * 200, 0
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +33,7 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
             if b"/warm" in head:
                 writer.write(OK)
             elif b"/first" in head:
-                asked.set()
+                request_arrived.set()
                 await may_refuse.wait()
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
@@ -51,7 +51,7 @@ async def test_bytes_after_a_request_stay_limited_after_a_hand_over(tmp_path: Pa
                     written += len(many)
 
             await client.send(get(b"/proxy/first"))
-            await asked.wait()
+            await request_arrived.wait()
             (connection,) = [
                 client_connection for client_connection in connections(running) if client_connection.on_fast_path
             ]

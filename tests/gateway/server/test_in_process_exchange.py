@@ -227,11 +227,11 @@ async def test_a_stalled_response_is_aborted(gateway: AgentGateway) -> None:
 
 async def test_a_large_response_waits_for_memory(gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = gateway.running.runtime.page_memory
-    asked: list[int] = []
+    requests: list[int] = []
     reserve = memory.reserve
 
     async def counting(share: Any, size: int, wait_s: float) -> Any:
-        asked.append(size)
+        requests.append(size)
         await asyncio.sleep(0)
         return await reserve(share, size, wait_s)
 
@@ -240,7 +240,7 @@ async def test_a_large_response_waits_for_memory(gateway: AgentGateway, monkeypa
     key = await gateway.key(*RULES)
     result = await gateway.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
     assert result["isError"] is False
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 async def test_an_agent_that_disconnects_at_the_hand_over_to_the_chain_is_recorded(

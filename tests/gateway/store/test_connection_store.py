@@ -19,7 +19,7 @@ FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LA
 
 
 async def test_stored_connection_is_returned_completely(store: Store) -> None:
-    asked = new(
+    new_connection = new(
         credential={"type": "OAUTH2", "access_token": "at", "refresh_token": "rt"},
         expires_at=LATER,
         config={"cloudId": "c", "subdomain": "acme"},
@@ -29,14 +29,18 @@ async def test_stored_connection_is_returned_completely(store: Store) -> None:
         end_user=EndUser("e1", "a@b.example", "Ann", {"x": "y"}, "o1", "Org"),
         webhook_url_override="https://hook.example",
     )
-    stored, created = await store.connections.put(asked, now=NOW)
+    stored, created = await store.connections.put(new_connection, now=NOW)
     assert created
     assert stored == await store.connections.get(REF)
-    assert store.vault.open_json(stored.credential) == asked.credential
+    assert store.vault.open_json(stored.credential) == new_connection.credential
     assert stored.secret_config is not None
-    assert store.vault.open_json(stored.secret_config) == asked.secret_config
-    assert (stored.version, stored.expires_at, stored.config) == (1, LATER, asked.config)
-    assert (stored.metadata, stored.tags, stored.end_user) == (asked.metadata, {"plan": "Pro"}, asked.end_user)
+    assert store.vault.open_json(stored.secret_config) == new_connection.secret_config
+    assert (stored.version, stored.expires_at, stored.config) == (1, LATER, new_connection.config)
+    assert (stored.metadata, stored.tags, stored.end_user) == (
+        new_connection.metadata,
+        {"plan": "Pro"},
+        new_connection.end_user,
+    )
     assert (stored.created_at, stored.updated_at, stored.last_refreshed_at) == (NOW, NOW, NOW)
     assert stored.webhook_url_override == "https://hook.example"
 

@@ -91,19 +91,19 @@ async def test_connection_that_ends_with_its_token_is_not_reported_on_its_first_
 @sqlite_only
 async def test_ends_are_found_by_their_index(store: Store) -> None:
     await put(store, 1, -HOUR)
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def record_statement(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append((statement, parameters))
+        statements.append((statement, parameters))
 
     event.listen(Engine, "before_cursor_execute", record_statement)
     (row,) = await store.expiring.token_ended(NOW, after=None, limit=9)
     await store.expiring.token_ended(NOW, after=row, limit=9)
     event.remove(Engine, "before_cursor_execute", record_statement)
-    asked = [item for item in asked if "FROM connections" in item[0]]
-    assert len(asked) == 2
+    statements = [item for item in statements if "FROM connections" in item[0]]
+    assert len(statements) == 2
     async with store.transactions.read() as db:
-        for statement, parameters in asked:
+        for statement, parameters in statements:
             plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
             assert any("USING INDEX connections_by_token_end (expires_at" in step[3] for step in plan), plan
 

@@ -19,8 +19,10 @@ OTHER = REF._replace(connection_id="u2")
 
 
 async def test_an_edit_changes_only_the_given_members(store: Store) -> None:
-    asked = new(metadata={"m": 1}, tags={"old": "1"}, webhook_url_override="https://a.example", config={"a": 1})
-    before, _ = await store.connections.put(asked, now=NOW)
+    new_connection = new(
+        metadata={"m": 1}, tags={"old": "1"}, webhook_url_override="https://a.example", config={"a": 1}
+    )
+    before, _ = await store.connections.put(new_connection, now=NOW)
     after = await store.edits.edit(REF, Edit(tags={"Team": "Red"}, end_user=EndUser("e", display_name="Éa")), now=LATER)
     assert after == await store.connections.get(REF)
     assert (after.tags, after.end_user, after.updated_at) == ({"team": "Red"}, EndUser("e", display_name="Éa"), LATER)

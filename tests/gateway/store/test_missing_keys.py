@@ -26,33 +26,33 @@ async def test_value_under_a_missing_key_opens_after_the_reload(open_test_store:
     this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await other_node.rotation.rotate(lambda _done, _all: None)
     await other_node.connections.put(new(), now=NOW)
-    asked: list[asyncio.Task[None]] = []
+    reload_requests: list[asyncio.Task[None]] = []
 
     async def read_again() -> None:
         await this_node.use_keyring(Keyring([OTHER, KEY]))
         this_node.missing_keys.reload_finished()
 
-    this_node.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
+    this_node.missing_keys.ask = lambda _ids: reload_requests.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(this_node.connections.get(REF) for _ in range(5)))
     await asyncio.gather(*(this_node.connections.put(new(), now=NOW) for _ in range(5)))
     assert [this_node.open(item.credential)["apiKey"] for item in found if item is not None] == ["k"] * 5
-    assert len(asked) == 1
+    assert len(reload_requests) == 1
 
 
 async def test_a_missing_key_is_a_503_and_not_requested_each_time(open_test_store: StoreOpener) -> None:
     this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await other_node.rotation.rotate(lambda _done, _all: None)
-    asked: list[None] = []
+    reload_requests: list[None] = []
 
     def record_and_finish(_ids: object) -> None:
-        asked.append(None)
+        reload_requests.append(None)
         this_node.missing_keys.reload_finished()
 
     this_node.missing_keys.ask = record_and_finish
     for _ in range(3):
         with pytest.raises(Unavailable, match="does not have"):
             await this_node.connections.put(new(), now=NOW)
-    assert len(asked) == 1
+    assert len(reload_requests) == 1
 
 
 async def test_other_writes_run_while_a_key_is_requested(
@@ -61,11 +61,11 @@ async def test_other_writes_run_while_a_key_is_requested(
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 4 * PATIENCE_S)
     this_node, other_node = await open_test_store(KEY), await open_test_store(OTHER, KEY)
     await other_node.rotation.rotate(lambda _done, _all: None)
-    asked = asyncio.Event()
-    this_node.missing_keys.ask = lambda _ids: asked.set()
+    request_arrived = asyncio.Event()
+    this_node.missing_keys.ask = lambda _ids: request_arrived.set()
     waiting = asyncio.create_task(this_node.connections.put(new(), now=NOW))
     async with asyncio.timeout(PATIENCE_S):
-        await asked.wait()
+        await request_arrived.wait()
         await this_node.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
     assert not this_node.data_keys._allowing.locked(), "writes that need no new data key do not wait either"
     assert not waiting.done()
@@ -91,13 +91,13 @@ async def test_unusable_data_key_is_logged_once_a_minute(
 
 
 async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = 1000.0, list[float]()
+    now, reload_requests = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()
     assert not await missing.request_reload({"a"}), "there is no process that could reload"
 
     def ask(_ids: object) -> None:
-        asked.append(now)
+        reload_requests.append(now)
         missing.reload_finished()
 
     missing.ask = ask
@@ -107,25 +107,25 @@ async def test_reload_is_requested_with_growing_pauses(monkeypatch: pytest.Monke
     for _ in range(300):
         now += 1
         await missing.request_reload({"a"})
-    assert asked[:5] == [1000, 1000, 1000 + FIRST_PAUSE_S, 1000 + 3 * FIRST_PAUSE_S, 1000 + 7 * FIRST_PAUSE_S]
-    assert len(asked) < 12
+    assert reload_requests[:5] == [1000, 1000, 1000 + FIRST_PAUSE_S, 1000 + 3 * FIRST_PAUSE_S, 1000 + 7 * FIRST_PAUSE_S]
+    assert len(reload_requests) < 12
 
 
 async def test_concurrent_requests_share_one_reload() -> None:
-    missing, asked = MissingKeys(), list[None]()
-    missing.ask = lambda _ids: asked.append(None)
+    missing, reload_requests = MissingKeys(), list[None]()
+    missing.ask = lambda _ids: reload_requests.append(None)
     waiting = [asyncio.create_task(missing.request_reload({name})) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
     missing.reload_finished()
     assert await asyncio.gather(*waiting) == [True, True, True]
-    assert len(asked) == 1
+    assert len(reload_requests) == 1
 
 
 async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", 0.05)
-    missing, asked = MissingKeys(), list[None]()
-    missing.ask = lambda _ids: asked.append(None)
+    missing, reload_requests = MissingKeys(), list[None]()
+    missing.ask = lambda _ids: reload_requests.append(None)
     first = asyncio.create_task(missing.request_reload({"a"}))
     await asyncio.sleep(0)
     monkeypatch.setattr("gateway.store.data_keys.RESPONSE_S", PATIENCE_S)
@@ -137,7 +137,7 @@ async def test_late_reload_serves_requests_that_still_wait(monkeypatch: pytest.M
     await asyncio.sleep(0)
     missing.reload_finished()
     assert await asyncio.gather(second, third) == [True, True]
-    assert len(asked) == 2
+    assert len(reload_requests) == 2
 
 
 async def test_wait_for_a_reload_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,16 +20,16 @@ async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pyt
     seen, _ = await store.connections.put(new(), now=NOW)
     for ref in others:
         await store.connections.put(new(ref=ref), now=NOW)
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     bind = CompiledStatement.bind
 
     def record_statement(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append((statement, parameters))
+        statements.append((statement, parameters))
 
     def record_bound(compiled: CompiledStatement, parameters: Any) -> Any:
         statement, arguments = bind(compiled, parameters)
-        asked.append((statement, tuple(arguments)))
+        statements.append((statement, tuple(arguments)))
         return statement, arguments
 
     monkeypatch.setattr(CompiledStatement, "bind", record_bound)
@@ -49,7 +49,7 @@ async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pyt
 
     plans = []
     async with store.transactions.read() as db:
-        for statement, parameters in asked:
+        for statement, parameters in statements:
             if statement.startswith(("SELECT", "UPDATE", "DELETE")):
                 plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
                 plans.append((statement, [step[3] for step in plan]))

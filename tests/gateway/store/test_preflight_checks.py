@@ -47,9 +47,9 @@ def test_database_without_one_of_its_tables_is_refused() -> None:
 def test_listed_columns_exist() -> None:
     for sealed in SEALED:
         columns = metadata.tables[sealed.table].columns
-        named = {sealed.column, sealed.key, sealed.row, "environment"}
-        named |= {sealed.version} if isinstance(sealed.version, str) else set()
-        assert named <= set(columns.keys()), sealed
+        column_names = {sealed.column, sealed.key, sealed.row, "environment"}
+        column_names |= {sealed.version} if isinstance(sealed.version, str) else set()
+        assert column_names <= set(columns.keys()), sealed
         assert columns[sealed.key].primary_key, "a rotation reads the rows in the order of this column"
 
 

@@ -36,8 +36,8 @@ class Keys:
         return web.json_response({"error": {"message": "API key <b>invalid</b> or revoked"}}, status=401)
 
     async def _session(self, request: web.Request) -> web.Response:
-        asked = await request.json()
-        if asked.get("secret") != "open sesame":
+        body = await request.json()
+        if body.get("secret") != "open sesame":
             return web.json_response({"message": "Unknown user or wrong secret"}, status=401)
         return web.json_response({"token": "two-step-token", "expires_in": 3600})
 

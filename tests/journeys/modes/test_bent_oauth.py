@@ -15,7 +15,7 @@ CLIENT = {"client_id": "our client", "client_secret": "our secret"}
 async def test_parameters_have_the_providers_names_in_every_request(
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     async def authorize(request: web.Request) -> web.Response:
         query = dict(request.query)
@@ -25,8 +25,8 @@ async def test_parameters_have_the_providers_names_in_every_request(
         raise web.HTTPFound(f"{query['redirect_uri']}?auth_code=c-1&state={query['state']}")
 
     async def token(request: web.Request) -> web.Response:
-        asked.append(await request.json())
-        data = {"access_token": f"a-{len(asked)}", "refresh_token": f"r-{len(asked)}", "expires_in": 60_000}
+        requests.append(await request.json())
+        data = {"access_token": f"a-{len(requests)}", "refresh_token": f"r-{len(requests)}", "expires_in": 60_000}
         return web.json_response({"code": 0, "data": {**data, "open_id": "o-1"}})
 
     fake_provider.on("/authorize", authorize)
@@ -51,25 +51,25 @@ async def test_parameters_have_the_providers_names_in_every_request(
     )
     status, html = await connect(gateway)
     assert status == 200, html
-    assert asked[0].keys() >= {"client_key", "auth_code", "code_verifier"}
-    assert not asked[0].keys() & {"client_id", "code", "redirect_uri"}
+    assert requests[0].keys() >= {"client_key", "auth_code", "code_verifier"}
+    assert not requests[0].keys() & {"client_id", "code", "redirect_uri"}
     connection_id = await only_id(gateway)
     advance_clock(61)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     connection = await gateway.json("GET", path)
-    assert (connection["credentials"]["access_token"], asked[1]["renew_with"]) == ("a-2", "r-1")
+    assert (connection["credentials"]["access_token"], requests[1]["renew_with"]) == ("a-2", "r-1")
     assert connection["connection_config"]["data.open_id"] == "o-1"
 
 
 async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
-    asked: list[dict[str, str]] = []
+    requests: list[dict[str, str]] = []
 
     async def exchange(request: web.Request) -> web.Response:
         assert request.method == "GET"
-        asked.append(dict(request.query))
-        return web.json_response({"access_token": f"long-{len(asked)}", "expires_in": 3600})
+        requests.append(dict(request.query))
+        return web.json_response({"access_token": f"long-{len(requests)}", "expires_in": 3600})
 
     fake_provider.on("/token", exchange)
     gateway = await start(
@@ -84,7 +84,7 @@ async def test_a_valid_access_token_is_exchanged_if_there_are_no_refresh_tokens(
     await import_connection(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
     advance_clock(3600 - 100)  # within the refresh window, because only a valid token can be exchanged
     await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-    assert asked[0] == {
+    assert requests[0] == {
         "grant_type": "fb_exchange_token",
         "fb_exchange_token": "short",
         "client_id": "our client",
@@ -114,10 +114,10 @@ async def test_a_single_page_consent_gets_the_request_after_its_client_side_rout
 
 
 async def test_given_settings_choose_the_alternative_of_a_url(fake_provider: FakeProvider, start: Any) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def token(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        requests.append(request.path)
         return web.json_response({"access_token": "t", "expires_in": 60})
 
     async def api(request: web.Request) -> web.Response:
@@ -142,4 +142,4 @@ async def test_given_settings_choose_the_alternative_of_a_url(fake_provider: Fak
     ):
         await import_connection(gateway, credentials=credentials, connection_config=config)
         async with gateway.call_proxy("c1") as response:
-            assert (asked[-1], (await response.json())["path"]) == (token_path, path)
+            assert (requests[-1], (await response.json())["path"]) == (token_path, path)

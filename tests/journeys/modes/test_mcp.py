@@ -62,14 +62,14 @@ class Server:
         return web.json_response(self.metadata, status=200 if self.metadata else 404)
 
     async def register(self, request: web.Request) -> web.Response:
-        asked = await request.json()
+        metadata = await request.json()
         if self.sdk is not None:
-            registered = self.sdk.register(asked)
-            self.clients[registered["client_id"]] = asked
+            registered = self.sdk.register(metadata)
+            self.clients[registered["client_id"]] = metadata
             return web.json_response(registered, status=201)
         client = f"client-{len(self.clients) + 1}"
-        self.clients[client] = asked
-        response = {"client_id": client, **asked}
+        self.clients[client] = metadata
+        response = {"client_id": client, **metadata}
         if self.secret:
             response |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
         return web.json_response(response, status=201)

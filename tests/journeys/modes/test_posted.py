@@ -190,10 +190,10 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(fake_provider: Fa
 async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(
     fake_provider: FakeProvider, start: Any
 ) -> None:
-    asked: list[dict[str, str]] = []
+    requests: list[dict[str, str]] = []
 
     async def sts(request: web.Request) -> web.Response:
-        asked.append({k: str(v) for k, v in (await request.post()).items()})
+        requests.append({k: str(v) for k, v in (await request.post()).items()})
         return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>", content_type="text/xml")
 
     fake_provider.on("/sts", sts)
@@ -209,7 +209,7 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     assert (status, external in response["error"]["message"]) == (400, True)
     await post(gateway, "/auth/aws-sigv4", role)
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
-    assert [item["ExternalId"] == external for item in asked] == [True, True, False]
+    assert [item["ExternalId"] == external for item in requests] == [True, True, False]
     status, response = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
     assert response["error"]["payload"]["external_id"] == external, (
         "the external id belongs to the end user; the browser cannot choose another"

@@ -208,10 +208,10 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
     fake_provider: FakeProvider, start: Any, advance_clock: Any
 ) -> None:
     endpoint = Endpoint(fake_provider)
-    asked, go_on = asyncio.Event(), asyncio.Event()
+    request_arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def token(_: web.Request) -> web.Response:
-        asked.set()
+        request_arrived.set()
         await go_on.wait()
         return web.json_response({"access_token": "newer", "refresh_token": "newer refresh", "expires_in": 3600})
 
@@ -225,7 +225,7 @@ async def test_a_deletion_waits_for_a_refresh_so_that_no_new_token_outlives_the_
             return int(response.status)
 
     calling = asyncio.create_task(call())
-    await asked.wait()
+    await request_arrived.wait()
     deleting = asyncio.create_task(delete(gateway))
     for _ in range(20):
         await asyncio.sleep(0.01)

@@ -164,12 +164,12 @@ async def test_a_failed_exchange_creates_no_connection_and_shows_no_secret(fake_
 
 
 async def test_a_token_of_facebook_is_exchanged_immediately(fake_internet: Internet, start: Any) -> None:
-    asked: list[dict[str, str]] = []
+    requests: list[dict[str, str]] = []
 
     async def token(request: web.Request) -> web.Response:
         if request.method == "POST":
             return web.json_response({"access_token": "short", "expires_in": 5000})
-        asked.append(dict(request.query))
+        requests.append(dict(request.query))
         return web.json_response({"access_token": "long", "token_type": "bearer"})
 
     fake_internet.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
@@ -179,7 +179,7 @@ async def test_a_token_of_facebook_is_exchanged_immediately(fake_internet: Inter
     # the expiry of the short-lived token does not apply to the long-lived token
     assert "expires_at" not in item["credentials"]
     wanted = {"grant_type": "fb_exchange_token", "fb_exchange_token": "short"}
-    assert asked == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
+    assert requests == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
 
 
 @pytest.mark.parametrize(

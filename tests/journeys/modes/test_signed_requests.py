@@ -208,8 +208,8 @@ class Aws:
             sent,
         )
         assert found is not None, sent
-        key, named, names, _ = found.groups()
-        if key not in self.keys or named != service:
+        key, service_name, names, _ = found.groups()
+        if key not in self.keys or service_name != service:
             return "InvalidClientTokenId"
         secret, session = self.keys[key]
         if request.headers.get("X-Amz-Security-Token") != session:
@@ -222,7 +222,7 @@ class Aws:
         assert {"host", "x-amz-date"} <= set(names.split(";"))
         wanted = authorization(
             SigV4Keys(key, Secret(secret)),
-            Scope("eu-west-1", named),
+            Scope("eu-west-1", service_name),
             request.method,
             request.raw_path,
             fields,

@@ -50,12 +50,12 @@ async def test_if_several_connections_have_the_id_they_are_listed(
     await running.restart()
     await running.import_connection(tracker.grant())
     await running.import_connection(tracker.grant(), provider_config_key="second")
-    asked = tracker.calls["refresh_token"]
+    requests_before = tracker.calls["refresh_token"]
     for word in ("show", "why", "refresh"):
         result = await connections(config_file, word, "c1")
         assert result.exit_code == 1
         assert result.stderr.endswith("name one:\n  --integration second\n  --integration tracker\n")
-    assert tracker.calls["refresh_token"] == asked
+    assert tracker.calls["refresh_token"] == requests_before
     assert (await connections(config_file, "show", "--integration", "second", "c1")).exit_code == 0
 
 

@@ -41,8 +41,8 @@ def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         for flag, other in (("--port", "--sandbox-port"), ("--sandbox-port", "--port")):
-            asked = [flag, port, other, "0", "--state", str(tmp_path / "state"), "--json"]
-            result = CliRunner().invoke(demo, asked)
+            arguments = [flag, port, other, "0", "--state", str(tmp_path / "state"), "--json"]
+            result = CliRunner().invoke(demo, arguments)
             assert result.exit_code == 1
             assert result.stderr.splitlines() == [
                 f"Error: port {port} is in use; choose another port with {flag} (0 picks a free port)"

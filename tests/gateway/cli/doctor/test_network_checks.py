@@ -139,10 +139,10 @@ async def test_a_provider_that_cannot_be_reached_is_found(
 async def test_clock_is_compared_with_providers(
     config_file: ConfigFile, running: RunningGateway, ahead_s: int, level: str
 ) -> None:
-    asked = []
+    requests = []
 
     async def response_with_date(request: web.Request) -> web.Response:
-        asked.append((request.method, request.path, request.headers.get("Authorization")))
+        requests.append((request.method, request.path, request.headers.get("Authorization")))
         provider_time = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
         return web.Response(headers={"Date": format_datetime(provider_time, usegmt=True)})
 
@@ -152,7 +152,7 @@ async def test_clock_is_compared_with_providers(
         config_file.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
         result = await config_file.report()
     assert result.levels("clock") == {level}
-    assert asked == [("HEAD", "/", None)], "each origin gets one request, without a credential"
+    assert requests == [("HEAD", "/", None)], "each origin gets one request, without a credential"
     if ahead_s:
         seconds, direction = re.findall(r"clock is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, direction) == (True, "ahead of" if ahead_s > 0 else "behind")

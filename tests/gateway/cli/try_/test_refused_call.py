@@ -56,10 +56,10 @@ def test_connection_that_needs_reauthorization_is_reported_with_the_link(
 
 def test_a_printed_command_names_the_configuration_that_was_used() -> None:
     fault = GatewayError(424, "reconnect_needed", "The provider refused.", request_id="r-1")
-    named = ConnectionPath("jira", "user 1", "/x")
+    call_path = ConnectionPath("jira", "user 1", "/x")
     for file, option in ((None, ""), (Path("gateway.yaml"), ""), (Path("a b/gateway.yaml"), " -c 'a b/gateway.yaml'")):
         target = replace(TARGET, file=file)
-        lines = explain_refusal(Stub(None), fault, named, target).lines  # type: ignore[arg-type]
+        lines = explain_refusal(Stub(None), fault, call_path, target).lines  # type: ignore[arg-type]
         (command,) = [line for line in lines if "connections why" in line]
         assert command.endswith(f"connections why{option} --integration jira 'user 1'")
 
