@@ -78,7 +78,7 @@ class WholeResponses:
             )
         except NotFound:
             return False
-        return self._request.policy.fits(row.tags)
+        return self._request.policy.allows_tags(row.tags)
 
     async def _fetch_again(self, uri: str, sent: RepeatableCall) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)

@@ -113,7 +113,7 @@ def create(file: Path, environment: str | None, as_json: bool, **options: object
         env = select_environment(runtime, environment)
         requested = _requested_key(options)
         text, key = await runtime.issuer.create(requested, env, "gateway keys create")
-        warnings = key_warnings(wish, env, runtime.generation, UNLIMITED)
+        warnings = key_warnings(requested, env, runtime.generation, UNLIMITED)
         try:
             _print_key(text, key, runtime, warnings, as_json=as_json)
         except OSError as fault:

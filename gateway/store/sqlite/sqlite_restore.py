@@ -210,7 +210,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     )
     deleted = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
-        return None, back, gone, deleted
+        return None, back, deleted_count, deleted
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
@@ -230,7 +230,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, back, gone, deleted
+    return taken, back, deleted_count, deleted
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
