@@ -17,6 +17,7 @@ from gateway.errors import Unavailable
 from gateway.store import Store
 from gateway.store.sqlite.group_commit import MAX_WRITES_PER_COMMIT
 from gateway.store.transactions import FenceFailed
+from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, StoreOpener, new
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -196,14 +197,22 @@ async def test_write_that_ends_the_transaction_fails_no_other_write(store: Store
 async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
-    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.5)
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", PATIENCE_S)
     await store.connections.put(new(), now=NOW)
     commits.clear()
+    loop = asyncio.get_running_loop()
+    now = loop.time
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        def release_lock() -> None:
+            """Release the lock, and set the clock forward, so that the wait for the lock was longer than `HOLDS_S`."""
+            other.execute("ROLLBACK")
+            monkeypatch.setattr(loop, "time", lambda: now() + 2 * PATIENCE_S)
+
         async with hold_writes(store) as tasks:
             tasks += [put(store, f"c{n}") for n in range(5)]
             other.execute("BEGIN IMMEDIATE")
-            asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
+            loop.call_later(0.3, release_lock)
     assert all(task.result()[1] for task in tasks)
     assert len(commits) == 2, "one commit for the write that they waited for, and one for all of them"
 
