@@ -34,7 +34,8 @@ async def keyed_gateway(running: RunningGateway, tracker: Tracker) -> RunningGat
         }
         write_entry(running.folder, name, entry)
         running.document["environments"]["dev"]["integrations"][name] = {"provider": name}
-    running.document["environments"]["dev"]["webhook_url"] = f"{tracker.url}/events"
+    # not at the provider: while an event is sent there, no idle connection could be left for the fast path
+    running.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/events"
     await running.restart()
     tracker.refusal = 401
     await connect(running, tracker)
