@@ -219,11 +219,11 @@ class PostgresServer:
 
 
 async def waiting_for_lock(url: str, count: int = 1) -> None:
-    """Return as soon as `count` connections of the database at `url` wait for a lock. Fails after 30 s."""
+    """Return as soon as `count` connections of the database at `url` wait for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     db = await asyncpg.connect(url)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while await db.fetchval(query) < count:
                 await asyncio.sleep(0.01)
     finally:

@@ -369,7 +369,8 @@ async def test_leases_of_a_claim_that_commits_during_the_shutdown_are_released(
     await event_gateway.stop()
     assert receiver.taken == []
     await event_gateway.start()
-    await receiver.wait_until(lambda: receiver.taken, within_s=10)  # before the lease would expire
+    within_s = delivery.LEASE.total_seconds() / 2  # before the lease would expire
+    await receiver.wait_until(lambda: receiver.taken, within_s=within_s)
 
 
 async def test_message_that_cannot_be_built_is_retried_and_given_up(
