@@ -204,6 +204,7 @@ def _record_exchange(request: web.Request, timing: CallTiming, status: int, byte
             attempts=timing.attempts,
             trace=request.get(TRACE),
             tool=request.get(TOOL),
+            dry_run=(options := request.get(PROXY_OPTIONS)) is not None and options.dry_run,
         )
     )
 

@@ -178,7 +178,9 @@ def _cells(stored: "StoredOperation") -> Sequence[str]:
     key = "" if operation.key_id is None else str(operation.key_id)
     ms = f"{operation.duration_ms:.0f}"
     at = f"{operation.at:%m-%d %H:%M:%S}.{operation.at.microsecond // 1000:03}"
-    what = operation.path or (operation.detail or {}).get("what", "") or operation.host
+    detail = operation.detail or {}
+    what = operation.path or detail.get("what", "") or operation.host
+    status = f"{operation.status or ''}{' dry run' if detail.get('dry_run') else ''}"
     return (
         at,
         operation.kind,
@@ -186,7 +188,7 @@ def _cells(stored: "StoredOperation") -> Sequence[str]:
         key,
         operation.method,
         what,
-        str(operation.status or ""),
+        status,
         ms,
         operation.error_code or "",
         operation.request_id,

@@ -312,6 +312,7 @@ def as_line(exchange: ExchangeRecord) -> str:
         + (f', "key_id": {exchange.key_id}' if exchange.key_id is not None else "")
         + (f', "trace_id": "{trace_id}"' if (trace_id := trace_id_in(exchange.traceparent)) is not None else "")
         + (f', "tool": {_text(exchange.tool)}' if exchange.tool is not None else "")
+        + (', "dry_run": true' if exchange.dry_run else "")
         + (f', "error": {_text(exchange.error_code)}}}' if exchange.error_code else "}")
     )
 

@@ -89,8 +89,10 @@ def call_operation(exchange: ExchangeRecord) -> Operation:
     )
 
 
-def call_detail(exchange: ExchangeRecord) -> Mapping[str, str] | None:
-    """Return the `detail` of a call: the name of the MCP tool that made it."""
+def call_detail(exchange: ExchangeRecord) -> Mapping[str, Any] | None:
+    """Return the `detail` of a call: the name of the MCP tool that made it, and whether it was a dry run."""
+    if exchange.dry_run:
+        return {"dry_run": True} if exchange.tool is None else {"tool": exchange.tool, "dry_run": True}
     return None if exchange.tool is None else {"tool": exchange.tool}
 
 

@@ -188,7 +188,8 @@ class ExchangeRecord(NamedTuple):
     request is not a proxied call. `key_id`: the id of the minted key. `traceparent`: as the caller sent it (W3C Trace
     Context §3.2). `rule`: the rule of the key that allowed the call, or the reason for the refusal. `attempts`: number
     of requests sent to the provider. `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool
-    that made the call, a tool of the gateway or of the provider.
+    that made the call, a tool of the gateway or of the provider. `dry_run`: whether the caller asked for a dry run, so
+    that nothing was sent.
     """
 
     # The class is a tuple, because tuples are cheap to create and every request creates one.
@@ -215,3 +216,4 @@ class ExchangeRecord(NamedTuple):
     attempts: int = 1
     trace: CallTrace | None = None
     tool: str | None = None
+    dry_run: bool = False

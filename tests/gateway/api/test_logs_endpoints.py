@@ -85,6 +85,15 @@ async def test_log_names_the_rule_that_allowed_or_refused_a_call(running: Runnin
     assert (refused["rule"], refused["error"], refused["status"], refused["attempts"]) == ("rules", "forbidden", 403, 0)
 
 
+async def test_a_dry_run_is_logged_as_a_call_that_was_not_sent(running: RunningGateway, tracker: Tracker) -> None:
+    await running.import_connection(tracker.grant())
+    assert await call(running, **{"X-Request-Id": "sent"}) == 200
+    assert await call(running, **{"X-Request-Id": "dry", "Gateway-Dry-Run": "true"}) == 200
+    entries = {entry["request_id"]: entry for entry in await wait_for_operations(running, "?kind=call", least=2)}
+    assert (entries["sent"]["detail"], entries["sent"]["attempts"]) == (None, 1)
+    assert (entries["dry"]["detail"], entries["dry"]["attempts"]) == ({"dry_run": True}, 0)
+
+
 async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: RunningGateway, tracker: Tracker) -> None:
     await running.import_connection(import_expired(tracker))
     assert await call(running, **{"X-Request-Id": "waited"}) == 200

@@ -53,6 +53,13 @@ async def test_rows_are_printed_newest_first(with_records: ConfigFile) -> None:
     ]
 
 
+async def test_a_dry_run_is_marked_as_such(running: RunningGateway, with_records: ConfigFile) -> None:
+    await running.runtime.store.call_log.add_many([operation(4, detail={"dry_run": True}, attempts=0)])
+    _, dry, *others = (await logs(with_records)).stdout.splitlines()
+    assert " 200 dry run " in dry
+    assert not any("dry run" in line for line in others)
+
+
 async def test_each_filter_selects_its_records_also_as_json(with_records: ConfigFile) -> None:
     for words, ids in (
         (("--failed",), ["r2"]),

@@ -34,6 +34,14 @@ async def test_call_page_shows_all_operations_of_its_request(running: RunningGat
             await console.page(path, expect=404)
 
 
+async def test_the_list_marks_dry_runs(running: RunningGateway) -> None:
+    rows = [operation(1, detail={"dry_run": True}, attempts=0), operation(2, detail={"tool": "get"}), operation(3)]
+    await running.runtime.store.call_log.add_many(rows)
+    async with at_console(running) as console:
+        page = await console.page("/dev/calls?kind=call")
+    assert page.count(">dry run<") == 1
+
+
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_error_for_a_wrong_filter_names_it(shared_gateway: RunningGateway, query: str) -> None:

@@ -296,6 +296,7 @@ WHOLE_LINE = {
     "key_id": 7,
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
     "tool": 'get_"issue"',
+    "dry_run": True,
     "error": "cut",
 }
 WHOLE_RECORD = ExchangeRecord(
@@ -313,6 +314,7 @@ WHOLE_RECORD = ExchangeRecord(
     bytes_out=700,
     error_code="cut",
     tool='get_"issue"',
+    dry_run=True,
     gateway_ms=0.1,
     token_ms=2.0,
     upstream_ms=1.23456,
@@ -331,7 +333,7 @@ WHOLE_RECORD = ExchangeRecord(
         ),
         ({"error_code": None, "token_ms": 0.0, "upstream_ms": None}, {"error", "token_ms", "upstream_ms"}),
         ({"key_id": None, "traceparent": "no trace"}, {"key_id", "trace_id"}),
-        ({"tool": None}, {"tool"}),
+        ({"tool": None, "dry_run": False}, {"tool", "dry_run"}),
     ],
 )
 def test_a_line_has_its_members_in_order_without_unknown_ones(changes: dict[str, Any], left_out: set[str]) -> None:
