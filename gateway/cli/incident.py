@@ -28,7 +28,7 @@ MAX_ROWS: Final = 10_000
 @click.option("--integration", metavar="ID", help="Report the use of this integration's credentials.")
 @click.option(
     "--key",
-    type=RowId(),
+    type=RowId(shown_by="gateway keys list"),
     metavar="NUMBER",
     help="Report what this minted key and the keys that it minted did.",
 )

@@ -36,7 +36,12 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--integration", metavar="ID", help="Only this integration.")
 @click.option("--connection", metavar="ID", help="Only this connection; it may be deleted.")
 @click.option("--end-user", metavar="ID", help="Only connections of this end user.")
-@click.option("--key", type=RowId(), metavar="NUMBER", help="Only calls with the minted key of this id.")
+@click.option(
+    "--key",
+    type=RowId(shown_by="gateway keys list"),
+    metavar="NUMBER",
+    help="Only calls with the minted key of this id.",
+)
 @click.option("--status", metavar="STATUS", help="Only this status, such as 404, or class, such as 4xx.")
 @click.option("--failed", is_flag=True, help="Only failures: an error code, or a status from 400.")
 @click.option("--code", metavar="CODE", help="Only this error code.")

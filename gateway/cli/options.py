@@ -34,19 +34,21 @@ class Span(click.ParamType[timedelta]):
 class RowId(click.ParamType[int]):
     """The id of a row in the database, `least` or more.
 
-    A number with too many digits is refused, because it does not fit into the database's column.
+    A number with too many digits is refused, because it does not fit into the database's column. `shown_by`: the command
+    that lists the ids; it is added to the error, because users give a name instead of an id.
     """
 
     name = "number"
 
-    def __init__(self, least: int = 1) -> None:
+    def __init__(self, least: int = 1, shown_by: str = "") -> None:
         self._least = least
+        self._hint = f"; `{shown_by}` shows the ids" if shown_by else ""
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         match = whole_number(str(value))
         if match is None or match < self._least:
             self.fail(
-                f"{value!r} must be a whole number, {self._least} or more, of at most {MAX_ID_DIGITS} digits",
+                f"{value!r} must be a whole number, {self._least} or more, of at most {MAX_ID_DIGITS} digits{self._hint}",
                 param,
                 ctx,
             )

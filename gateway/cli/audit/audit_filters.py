@@ -28,7 +28,12 @@ OPTIONS = (
     click.option("--environment", metavar="NAME", help="Only this environment."),
     click.option("--integration", metavar="ID", help="Only this integration."),
     click.option("--connection", metavar="ID", help="Only this connection; it may be deleted."),
-    click.option("--key", type=RowId(), metavar="NUMBER", help="Only actions with the minted key of this id."),
+    click.option(
+        "--key",
+        type=RowId(shown_by="gateway keys list"),
+        metavar="NUMBER",
+        help="Only actions with the minted key of this id.",
+    ),
     click.option("--end-user", metavar="ID", help="Only actions for this end user; needs --environment."),
 )
 

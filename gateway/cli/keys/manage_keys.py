@@ -93,7 +93,12 @@ class Tag(click.ParamType[tuple[str, str]]):
 @click.option(
     "--capability", is_flag=True, help="Create a URL for one connection, used as a base URL without a key in a header."
 )
-@click.option("--replaces", type=RowId(), metavar="KEY", help="The id of the key that the new key replaces.")
+@click.option(
+    "--replaces",
+    type=RowId(shown_by="gateway keys list"),
+    metavar="KEY",
+    help="The id of the key that the new key replaces.",
+)
 @click.option(
     "--overlap",
     type=Span(),
@@ -251,7 +256,7 @@ def _time_text(at: datetime | None) -> str:
 @click.command()
 @config_file
 @environment
-@click.argument("ids", nargs=-1, required=True, type=RowId(), metavar="KEY...")
+@click.argument("ids", nargs=-1, required=True, type=RowId(shown_by="gateway keys list"), metavar="KEY...")
 @as_json
 def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: bool) -> None:
     """Revoke each KEY, given by its id, and all keys that it minted. Exits 1 if a key does not exist.

@@ -195,6 +195,11 @@ def test_rules_that_can_match_have_no_warning(file: Path, rule: str) -> None:
         (["create", "x", "--expires", "soon"], "30d"),
         (["create", "x", "--tag", "red"], "NAME=VALUE"),
         (["revoke", "7"], "there is no key 7"),
+        (
+            ["revoke", "agent"],
+            "'agent' must be a whole number, 1 or more, of at most 18 digits; `gateway keys list` shows",
+        ),
+        (["create", "x", "--replaces", "agent"], "`gateway keys list` shows the ids"),
         (["revoke", "99999999999999999999"], "must be a whole number, 1 or more, of at most 18 digits"),
         (["create", "x", "--replaces", "99999999999999999999"], "of at most 18 digits"),
     ],
