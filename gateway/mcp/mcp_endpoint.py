@@ -74,7 +74,7 @@ async def response_to(message: AgentMessage) -> McpResponse:
     if caller.access is None:
         raise Forbidden(
             "forbidden",
-            "A key of gateway.yaml has no limits, so agents may not use it. Give the agent an API key with rules.",
+            f"A key of gateway.yaml has no limits, so agents may not use it. Create a key with rules: {CREATE_KEY}.",
             payload=rule_and_fix("key", f"Create a key for the agent: {CREATE_KEY}."),
         )
     if not rpc.accepts_json(head.accept):

@@ -74,6 +74,9 @@ async def test_the_mcp_endpoint_refuses_a_key_of_gateway_yaml(gateway: AgentGate
     key = gateway.running.headers["Authorization"].removeprefix("Bearer ")
     status, body = await gateway.send_message(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
+    assert body["error"]["message"].endswith(
+        "Create a key with rules: gateway keys create, or POST /environment/api-keys."
+    )
 
 
 async def test_a_long_list_is_searched(gateway: AgentGateway) -> None:
