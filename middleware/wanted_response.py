@@ -8,6 +8,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.catalog.pagination import InvalidPagination, PaginationOptions, paging_schemes
 from gateway.connections.opened import OpenedConnection
+from gateway.errors import InvalidRequest, Issue
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import BODY_BOUND_FIELDS
@@ -167,9 +168,10 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         if len(expression) > MAX_SELECT_CHARS:
             raise wrong_header(SELECT_HEADER, f"has more than {MAX_SELECT_CHARS} characters")
         try:
-            select = parse_expression(expression)
+            select = parse_expression(expression, SELECT_HEADER)
         except UnusableExpression as fault:
-            raise wrong_header(SELECT_HEADER, f"cannot be used: {fault}".rstrip(".")) from fault
+            issue = Issue("invalid_format", str(fault), (SELECT_HEADER.lower(),))
+            raise InvalidRequest("invalid_headers", issue.message, errors=[issue]) from fault
     limit_bytes = MAX_RESPONSE_BYTES
     if max_bytes:
         if not _BYTES.fullmatch(max_bytes) or not MIN_RESPONSE_BYTES <= int(max_bytes) <= MAX_RESPONSE_BYTES:

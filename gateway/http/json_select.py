@@ -33,8 +33,11 @@ class UnusableExpression(ValueError):
     """The expression cannot be parsed, costs too much, or does not fit the response. The message gives the reason."""
 
 
-def parse_expression(expression: str) -> ParsedResult:
-    """Parse a JMESPath expression. Raises UnusableExpression if the expression is invalid or too expensive."""
+def parse_expression(expression: str, name: str = "'select'") -> ParsedResult:
+    """Parse a JMESPath expression. `name`: what the caller sent the expression as, for error messages.
+
+    Raises UnusableExpression if the expression is invalid or too expensive.
+    """
     try:
         parsed = Parser().parse(expression)
         size, step_count = growth(parsed.parsed), steps(parsed.parsed)
@@ -42,12 +45,12 @@ def parse_expression(expression: str) -> ParsedResult:
         raise
     except (JMESPathError, RecursionError, ValueError) as fault:
         raise UnusableExpression(
-            f"'select' is not a JMESPath expression: {_syntax_fault(fault)}. For example: {EXAMPLE}"
+            f"{name} is not a JMESPath expression: {_syntax_fault(fault)}. For example: {EXAMPLE}"
         ) from fault
     if size > MAX_GROWTH:
-        raise UnusableExpression("'select' repeats what it selects too often; select fewer members, or in fewer steps.")
+        raise UnusableExpression(f"{name} repeats what it selects too often; select fewer members, or in fewer steps.")
     if step_count > MAX_NODES:
-        raise UnusableExpression("'select' has too many steps; select in fewer of them.")
+        raise UnusableExpression(f"{name} has too many steps; select in fewer of them.")
     return parsed
 
 
@@ -81,9 +84,7 @@ def growth(node: dict[str, Any]) -> int:
     if kind == "function_expression" and node["value"] == "to_string":
         product = TO_STRING_GROWTH
     if kind == "function_expression" and node["value"] == "join" and children and children[0]["type"] != "literal":
-        raise UnusableExpression(
-            "In 'select', the first argument of join must be text in quotes, as in join(', ', names)."
-        )
+        raise UnusableExpression("The first argument of join must be text in quotes, as in join(', ', names).")
     for size in inner:
         product = min(product * size, MAX_GROWTH + 1)
     return product

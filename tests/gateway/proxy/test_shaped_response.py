@@ -115,6 +115,14 @@ async def test_an_invalid_shape_header_is_refused_before_anything_is_sent(
     assert gateway.provider.calls == []
 
 
+async def test_a_refused_expression_is_reported_with_the_name_of_the_header(gateway: AgentGateway) -> None:
+    status, _, body = await call_search(gateway, Gateway_Select="data[.name")
+    (issue,) = json.loads(body)["error"]["errors"]
+    reason = "unexpected '.' at column 5. For example: issues[].{key: key, state: fields.status.name}"
+    assert (status, issue["path"]) == (400, ["gateway-select"])
+    assert issue["message"] == f"Gateway-Select is not a JMESPath expression: {reason}"
+
+
 @pytest.mark.parametrize("wish", [{"Gateway_Select": "a"}, {"Gateway_Max_Bytes": "20000"}])
 async def test_a_response_of_100_mb_is_not_read_to_its_end(gateway: AgentGateway, wish: dict[str, str]) -> None:
     sent = 0
