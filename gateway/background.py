@@ -1,16 +1,18 @@
-"""Background tasks.
+"""Background tasks, and work that continues if its caller is cancelled.
 
-If a task fails, the failure is logged immediately, and the code that started the task continues.
+If a background task fails, the failure is logged immediately, and the code that started the task continues.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
@@ -47,3 +49,27 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 def _log_failure(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("background_task_failed", task=task.get_name(), exc_info=fault)
+
+
+class ShieldedTasks:
+    """Runs work that must not stop between two steps: a client that disconnects cancels the task of its request."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`. If the caller is cancelled, `work` continues."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._on_done)
+        return await asyncio.shield(task)
+
+    async def close(self, within_s: float = 15) -> None:
+        """Wait for work in progress, at most `within_s` seconds."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=within_s)
+
+    def _on_done(self, task: "asyncio.Task[Any]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks the exception as retrieved if the caller was cancelled

@@ -290,6 +290,8 @@ async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> Non
         end.push_async_callback(runtime.refresher.close)
         end.push_async_callback(runtime.deleter.close)
         end.push_async_callback(runtime.api_integrations.close)
+        end.push_async_callback(runtime.session_connections.close)
+        end.push_async_callback(runtime.typed_credentials.close)
         end.push_async_callback(runtime.flows.close)
         end.push_async_callback(runtime.live.close)
 

@@ -6,13 +6,11 @@ for the callback is stored: token URL, PKCE verifier and settings. Therefore nob
 callback (RFC 9700 §4.4). The auth mode builds the requests to the provider.
 """
 
-import asyncio
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from multidict import MultiMapping
@@ -36,6 +34,7 @@ from gateway.authorization.results import (
     reconnect_mismatch_error,
 )
 from gateway.authorization.session_connections import SessionConnections
+from gateway.background import ShieldedTasks
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.connections.refused_scopes import scopes_to_request
@@ -138,7 +137,7 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._exchanging: set[asyncio.Task[ConnectedResult | SiteChoice]] = set()
+        self._tasks = ShieldedTasks()
         self._outcome_reporter = OutcomeReporter(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
@@ -321,9 +320,15 @@ class Flows:
         end user must choose. Raises CallbackFailed with a text for the end user. If another browser started the flow,
         the flow is not used up, so that the other browser can still finish.
         """
-        callback = CallbackRequest(request_id, query)
+        # In its own task, because the state is used up before the exchange: a browser that disconnects must not end the
+        # authorization in between.
+        return await self._tasks.run(self._finish(query, cookies, CallbackRequest(request_id, query)))
+
+    async def _finish(
+        self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
+    ) -> ConnectedResult | SiteChoice:
         returned = await self._consume_flow(query, cookies, callback)
-        return await self._run_shielded(returned.flow, returned.pending, self._exchange(returned, query), callback)
+        return await self._report_result(returned.flow, returned.pending, self._exchange(returned, query), callback)
 
     async def _consume_flow(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
@@ -377,6 +382,11 @@ class Flows:
     ) -> ConnectedResult | SiteChoice:
         """Return the connection for the chosen site. Raises CallbackFailed. If the site is unknown, the flow is not
         used up, so that the end user can choose again."""
+        return await self._tasks.run(self._choose(token, site_id, cookies, CallbackRequest(request_id)))
+
+    async def _choose(
+        self, token: str, site_id: str, cookies: Mapping[str, str], callback: CallbackRequest
+    ) -> ConnectedResult | SiteChoice:
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending_authorization(flow)
         if flow is None or pending is None:
@@ -391,7 +401,7 @@ class Flows:
         try:
             _, mode, context = self._load_context(flow, pending)
         except (CallbackFailed, NotFound) as fault:
-            await self._outcome_reporter.failure(flow, pending, fault, CallbackRequest(request_id))
+            await self._outcome_reporter.failure(flow, pending, fault, callback)
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise failed_callback(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
@@ -399,9 +409,7 @@ class Flows:
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = ReturnedFlow(flow, mode, context, chosen)
-        return await self._run_shielded(
-            flow, pending, self._grants.connect(returned, granted), CallbackRequest(request_id)
-        )
+        return await self._report_result(flow, pending, self._grants.connect(returned, granted), callback)
 
     def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
@@ -416,34 +424,24 @@ class Flows:
             AuthContext(provider, integration, pending.config, public_url=self._current.generation.public_url),
         )
 
-    async def _run_shielded(
+    async def _report_result(
         self,
         flow: Flow,
         pending: PendingAuthorization,
         work: Coroutine[Any, Any, ConnectedResult | SiteChoice],
         callback: CallbackRequest,
     ) -> ConnectedResult | SiteChoice:
-        # The exchange runs in its own task. The state is used up, so a browser that disconnects now must not cancel the
-        # exchange.
-        exchanging = asyncio.create_task(self._outcome_reporter.report_result(flow, pending, work, callback))
-        self._exchanging.add(exchanging)
-        exchanging.add_done_callback(partial(self._exchange_ended, flow.session_digest))
         try:
-            return await asyncio.shield(exchanging)
+            result = await self._outcome_reporter.report_result(flow, pending, work, callback)
         except (InvalidRequest, Forbidden, UpstreamFailed) as fault:
             raise failed_callback(flow, fault) from fault
-
-    def _exchange_ended(self, session_digest: str, task: "asyncio.Task[ConnectedResult | SiteChoice]") -> None:
-        self._exchanging.discard(task)
-        if task.cancelled() or task.exception() is not None:  # reading the exception avoids a warning
-            return
-        if isinstance(task.result(), ConnectedResult):
-            self._outcomes.attempts.succeed(session_digest)
+        if isinstance(result, ConnectedResult):
+            self._outcomes.attempts.succeed(flow.session_digest)
+        return result
 
     async def close(self, within_s: float = 15) -> None:
         """Wait until authorizations in progress have finished, at most `within_s` seconds."""
-        if self._exchanging:
-            await asyncio.wait(set(self._exchanging), timeout=within_s)
+        await self._tasks.close(within_s)
 
     # ── the stored flow, and the cookie of its browser ────────────────────────────────────────────────────────────────
 

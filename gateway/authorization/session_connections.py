@@ -7,6 +7,7 @@ complete a pending connection within `LIFETIME`, the gateway deletes it and revo
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +15,7 @@ import structlog
 
 from gateway import clock
 from gateway.authorization.outcomes import Outcomes
+from gateway.background import ShieldedTasks
 from gateway.connections.create import Creator, missing_connection_error
 from gateway.connections.delete import Revoker
 from gateway.connections.verify import check_same_account
@@ -45,6 +47,8 @@ class SessionConnections:
         self._creator = creator
         self._outcomes = outcomes
         self._revoker = revoker
+        self._tasks = ShieldedTasks()
+        self._closed = False
 
     async def store(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
@@ -78,7 +82,24 @@ class SessionConnections:
         Raises InvalidRequest if the session has no code challenge, or if the connection to reconnect is gone or belongs
         to another account. Raises NotFound if the integration is gone, and Forbidden for a wrong verifier. Raises
         Conflict if no connection is pending, or if several connections are pending.
+
+        If the caller is cancelled, the work continues, so that every completed connection is reported, and every
+        dropped grant is revoked.
         """
+        return await self._tasks.run(self._complete(session, pending, code_verifier))
+
+    async def close(self, within_s: float = 15) -> None:
+        """Wait for work in progress, at most `within_s` seconds. Expired connections that are left wait for the next
+        start."""
+        self._closed = True
+        await self._tasks.close(within_s)
+
+    async def _complete(
+        self,
+        session: ConnectSession | None,
+        pending: Sequence[PendingConnection],
+        code_verifier: Secret,
+    ) -> list[ConnectionRef]:
         wanted = next(
             (connection.code_challenge for connection in pending), session.code_challenge if session else None
         )
@@ -109,10 +130,18 @@ class SessionConnections:
         return done
 
     async def expire(self) -> None:
-        """Delete pending connections that were not completed in time, and revoke their grants."""
-        while some := await self._store.pending.expire(clock.now()):
-            for connection in some:
+        """Delete pending connections that were not completed in time, and revoke their grants.
+
+        If the caller is cancelled, the revocation of a connection that is already deleted continues.
+        """
+        await self._tasks.run(self._expire())
+
+    async def _expire(self) -> None:
+        async with aclosing(self._store.pending.expire(clock.now())) as expired:
+            async for connection in expired:
                 await self._report_dropped(connection, EXPIRED_MESSAGE, "pending_connection_expired")
+                if self._closed:
+                    return
 
     async def _complete_one(self, pending: PendingConnection, new: NewConnection) -> bool:
         """Complete a pending connection. Return True if the connection is completed, even by another call. Return False

@@ -10,6 +10,7 @@ from gateway.auth import modes
 from gateway.authorization.connect_sessions import check_connection_limit, connection_settings
 from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.session_connections import SessionConnections
+from gateway.background import ShieldedTasks
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, settings_for_reconnect
 from gateway.errors import Code, GatewayError, InvalidRequest, Issue, UpstreamFailed
@@ -32,6 +33,7 @@ class TypedCredentialConnector:
         self._creator = creator
         self._session_connections = session_connections
         self._outcomes = outcomes
+        self._tasks = ShieldedTasks()
 
     async def connect(
         self,
@@ -48,9 +50,25 @@ class TypedCredentialConnector:
 
         Raises the errors of `Creator.prepare`; the path of each issue begins with the field's name or with ``params``.
         Callers that poll the session also get the connection or the error. After too many failures of the session,
-        TooManyRequests is raised, which these callers do not get.
+        TooManyRequests is raised, which these callers do not get. If the caller is cancelled, the work continues, so
+        that a stored connection is always reported.
         """
         self._outcomes.attempts.add(session)
+        return await self._tasks.run(self._connect_and_report(session, integration, typed, params, request_id, browser))
+
+    async def close(self, within_s: float = 15) -> None:
+        """Wait for connections in progress, at most `within_s` seconds."""
+        await self._tasks.close(within_s)
+
+    async def _connect_and_report(
+        self,
+        session: ConnectSession,
+        integration: Integration,
+        typed: Mapping[str, Any],
+        params: Mapping[str, str],
+        request_id: str,
+        browser: str | None,
+    ) -> Connection | PendingConnection:
         outcome = Outcome(
             environment=session.environment,
             session_digest=session.digest,

@@ -19,6 +19,7 @@ from gateway.auth.context import AuthContext
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_responses import safe_text
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
+from gateway.background import ShieldedTasks
 from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
 from gateway.generation import CurrentGeneration
@@ -121,7 +122,7 @@ class Deleter:
         self._current = current
         self._live = live
         self._revoker = revoker
-        self._running: set[asyncio.Task[ConnectionDeletion | None]] = set()
+        self._tasks = ShieldedTasks()
 
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
@@ -132,20 +133,11 @@ class Deleter:
 
         The deletion continues if the caller is cancelled.
         """
-        task = asyncio.create_task(self._delete(ref, at_provider, integration))
-        self._running.add(task)
-        task.add_done_callback(self._on_done)
-        return await asyncio.shield(task)
+        return await self._tasks.run(self._delete(ref, at_provider, integration))
 
     async def close(self, within_s: float = 15) -> None:
         """Wait for deletions in progress, at most `within_s` seconds."""
-        if self._running:
-            await asyncio.wait(set(self._running), timeout=within_s)
-
-    def _on_done(self, task: "asyncio.Task[ConnectionDeletion | None]") -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # marks the exception as retrieved if the caller was cancelled
+        await self._tasks.close(within_s)
 
     async def _delete(
         self, ref: ConnectionRef, at_provider: bool, integration: Integration | None

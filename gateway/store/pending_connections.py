@@ -4,9 +4,10 @@ A pending connection is stored as sealed JSON. Lists do not contain it, and call
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import RowMapping, and_, delete, insert, select, update
@@ -90,7 +91,7 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-MAX_REMOVED_ROWS: Final = 100
+ROWS_PER_QUERY: Final = 100
 Check = Callable[[Connection | None], None]
 
 
@@ -223,24 +224,25 @@ class PendingStore:
 
         return await self._transactions.write(write)
 
-    async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove at most `MAX_REMOVED_ROWS` expired rows, the oldest first.
+    async def expire(self, now: datetime) -> AsyncGenerator[PendingConnection, None]:
+        """Remove the expired rows, the oldest first. Yield each removed connection that was not completed, before the
+        next row is removed: an error must not hide a connection that is already removed.
 
-        Returns the removed connections that were not completed. If several nodes do this at the same time, each
-        connection is returned on only one node.
+        If several nodes do this at the same time, each connection is yielded on only one node.
         """
         over = pending_connections.c.expires_at <= now
         oldest = (
-            select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(MAX_REMOVED_ROWS)
+            select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(ROWS_PER_QUERY)
         )
-        expired: list[PendingConnection] = []
-        async with self._transactions.read() as db:
-            rows = (await db.execute(oldest)).mappings().all()
-        for row in rows:
-            removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
-            if removed and row["sealed"] is not None and (pending := await self._decrypt_or_none(row)) is not None:
-                expired.append(pending)
-        return expired
+        while True:
+            async with self._transactions.read() as db:
+                rows = (await db.execute(oldest)).mappings().all()
+            for row in rows:
+                removed = await self._transactions.write(partial(_remove, row=row))
+                if removed and row["sealed"] is not None and (pending := await self._decrypt_or_none(row)) is not None:
+                    yield pending
+            if len(rows) < ROWS_PER_QUERY:
+                return
 
     async def _decrypt_or_none(self, row: RowMapping) -> PendingConnection | None:
         content: dict[str, Any] = {}

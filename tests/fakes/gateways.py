@@ -1,5 +1,6 @@
 """A gateway for tests: the real application on the gateway's own runner, on a free port, in this process."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from gateway.runtime import RUNTIME, Runtime
 from gateway.server.fast_path import FastPath
 from gateway.server.runner import GatewayServer
 from tests.fakes.migrated import create_database
+from tests.fakes.patience import PATIENCE_S
 
 SECRET_KEY = "sk-test-0123456789abcdef"
 ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
@@ -100,6 +102,16 @@ class RunningGateway:
         names = {"Provider-Config-Key": options.pop("integration", "tracker"), "Connection-Id": connection_id}
         headers = {**self.headers, **names, **options.pop("headers", {})}
         return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
+
+    async def disconnect(self, call: "asyncio.Task[Any]") -> None:
+        """Cancel the request `call`, and wait until the server has noticed that the client is gone."""
+        server = self.runner.server if self.runner is not None else None
+        assert isinstance(server, GatewayServer)
+        before = len(server.connections)
+        call.cancel()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(server.connections) >= before:
+                await asyncio.sleep(0.01)
 
     async def import_connection(self, grant: Mapping[str, Any], connection_id: str = "c1", **extra: Any) -> Any:
         """Import a connection of integration `tracker` with the tokens of this token endpoint response."""

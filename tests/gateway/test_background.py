@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from gateway.background import beside, end_background, start_background
+from gateway.background import ShieldedTasks, beside, end_background, start_background
 
 
 async def test_background_task_ends_with_its_block() -> None:
@@ -50,3 +50,24 @@ async def test_cancelled_tasks_are_not_logged_as_failures() -> None:
         await end_background(tasks)
     assert all(task.cancelled() for task in tasks)
     assert logged == []
+
+
+async def test_shielded_work_continues_if_its_caller_is_cancelled_and_close_waits_for_it() -> None:
+    tasks, may_end, ended = ShieldedTasks(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await may_end.wait()
+        ended.set()
+        raise RuntimeError("that nobody gets")
+
+    caller = asyncio.create_task(tasks.run(work()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+    closing = asyncio.create_task(tasks.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert ended.is_set()

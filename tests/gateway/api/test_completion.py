@@ -11,7 +11,10 @@ from sqlalchemy import text
 from gateway import clock
 from gateway.client import AsyncClient, code_challenge, new_code_verifier
 from gateway.records.connection import Account
+from gateway.store import pending_connections
+from gateway.store.database_faults import DatabaseUnavailable
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.held_calls import hold_after
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_connect_endpoints import connect, create_reconnect, create_session
@@ -275,6 +278,82 @@ async def test_connection_not_completed_in_time_is_deleted_and_its_grant_revoked
     assert "10 minutes" in response["error"]["message"]
     assert await listed_connections(running) == []
     assert was_revoked(tracker)
+
+
+async def test_grant_is_revoked_although_the_next_expired_connection_cannot_be_removed(
+    running: RunningGateway, tracker: Tracker, advance_clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await declare_revocation(running, tracker)
+    sessions = [await create_session(running, **WITH_CHALLENGE) for _ in range(2)]
+    for session in sessions:
+        await walk_flow(running, session["token"])
+    advance_clock(601)
+    remove, removed = pending_connections._remove, list[Any]()
+
+    async def remove_one(*args: Any, **options: Any) -> bool:
+        if removed:
+            raise DatabaseUnavailable("it does not respond")
+        removed.append(args)
+        return await remove(*args, **options)
+
+    monkeypatch.setattr(pending_connections, "_remove", remove_one)
+    with pytest.raises(DatabaseUnavailable):
+        await running.runtime.session_connections.expire()
+    assert was_revoked(tracker)
+    errors = [(await poll(running, session)).get("error") for session in sessions]
+    assert sorted(error["type"] for error in errors if error) == ["state_err"]
+
+
+async def test_grant_is_revoked_although_the_gateway_stops_after_the_connection_was_removed(
+    running: RunningGateway, tracker: Tracker, advance_clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await declare_revocation(running, tracker)
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
+    advance_clock(601)
+    has_removed, go_on = hold_after(monkeypatch, pending_connections, "_remove")
+    expiring = asyncio.create_task(running.runtime.session_connections.expire())
+    await has_removed.wait()
+    expiring.cancel()
+    await asyncio.wait({expiring})
+    closing = asyncio.create_task(running.runtime.session_connections.close())
+    go_on.set()
+    await closing
+    assert was_revoked(tracker)
+    assert (await poll(running, session))["error"]["type"] == "state_err"
+
+
+async def test_completion_is_reported_although_the_application_disconnects(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await create_session(running, **WITH_CHALLENGE)
+    await walk_flow(running, session["token"])
+    has_stored, go_on = hold_after(monkeypatch, running.runtime.store.pending, "complete")
+    call = asyncio.create_task(complete(running, session))
+    await has_stored.wait()
+    await running.disconnect(call)
+    go_on.set()
+    await wait_until_connected(running, session)
+
+
+async def test_typed_credential_is_reported_although_the_client_disconnects(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await declare_key_integration(running, tracker)
+    session = await create_session(running)
+    has_stored, go_on = hold_after(monkeypatch, running.runtime.store.connections, "put")
+    url = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    call = asyncio.ensure_future(running.http.post(url, json={"apiKey": "k1"}))
+    await has_stored.wait()
+    await running.disconnect(call)
+    go_on.set()
+    await wait_until_connected(running, session)
+
+
+async def wait_until_connected(running: RunningGateway, session: dict[str, Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await poll(running, session))["status"] != "connected":
+            await asyncio.sleep(0.01)
 
 
 async def test_grant_that_another_connection_may_use_is_not_revoked(

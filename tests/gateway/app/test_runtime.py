@@ -35,9 +35,13 @@ from gateway.refresh.auth_exchange import AuthDialogueRunner
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from tests.fakes.collector import collecting
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.held_calls import hold_after
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_completion import WITH_CHALLENGE, complete, declare_key_integration
+from tests.gateway.api.test_connect_endpoints import create_session
+from tests.gateway.api.test_credential_forms import walk_flow
 from tests.gateway.api.test_integrations import create_integration
 from tests.gateway.connections.conftest import advance_clock
 from tests.gateway.events.conftest import deliver_due_events, deliveries_of, event_gateway, receiver, settings
@@ -477,6 +481,42 @@ async def test_spans_that_wait_are_exported(event_gateway: RunningGateway, monke
     await event_gateway.start()
 
 
+async def test_running_completion_ends(
+    event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await create_session(event_gateway, **WITH_CHALLENGE)
+    await walk_flow(event_gateway, session["token"])
+    has_stored, go_on = hold_after(monkeypatch, event_gateway.runtime.store.pending, "complete")
+    completing = asyncio.create_task(complete(event_gateway, session))
+    await has_stored.wait()
+    await reload_gateway(event_gateway)
+    closing = asyncio.create_task(event_gateway.runtime.session_connections.close())
+    await asyncio.sleep(0)
+    assert not closing.done(), "a stop waits for it"
+    go_on.set()
+    await completing
+    await closing
+
+
+async def test_typed_credential_that_is_being_stored_is_stored(
+    event_gateway: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await declare_key_integration(event_gateway, tracker)
+    session = await create_session(event_gateway)
+    has_stored, go_on = hold_after(monkeypatch, event_gateway.runtime.store.connections, "put")
+    url = f"{event_gateway.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    typing = asyncio.ensure_future(event_gateway.http.post(url, json={"apiKey": "k1"}))
+    await has_stored.wait()
+    await reload_gateway(event_gateway)
+    closing = asyncio.create_task(event_gateway.runtime.typed_credentials.close())
+    await asyncio.sleep(0)
+    assert not closing.done(), "a stop waits for it"
+    go_on.set()
+    async with await typing as response:
+        assert response.status == 200
+    await closing
+
+
 async def test_public_keys_of_providers_stay_cached(event_gateway: RunningGateway) -> None:
     keys = event_gateway.runtime.webhook_keys
     known = FetchedKeys(clock.monotonic(), {"k": "pem"})
@@ -508,6 +548,8 @@ SURVIVES: Final[dict[str, Test]] = {
     "flows": test_authorization_in_progress_creates_its_connection,
     "links": test_connect_link_is_not_created_again,
     "deleter": test_running_deletion_completes,
+    "session_connections": test_running_completion_ends,
+    "typed_credentials": test_typed_credential_that_is_being_stored_is_stored,
     "api_integrations": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_retried_and_running_deliveries_arrive_once,
     "webhook_keys": test_public_keys_of_providers_stay_cached,
@@ -516,7 +558,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "reloading": test_two_simultaneous_reloads_run_one_after_another,
     "serving": test_announced_stop_stays_announced,
 }
-HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_credentials", "exchange"})
+HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "exchange"})
 REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
 
 

@@ -1,5 +1,6 @@
 """Authorizations: those that the previous version began are completed, and those that fail are reported."""
 
+import asyncio
 import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +15,9 @@ from gateway.records.connecting import FlowOptions
 from gateway.store.pending_authorizations import _flow_address
 from gateway.store.tables import flow_results, flows
 from tests.fakes.gateways import RunningGateway, write_entry
+from tests.fakes.held_calls import hold_after
 from tests.fakes.pages import BROWSER
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 # The members of a flow that the first version stored. Members that were added later have a default.
@@ -201,3 +204,44 @@ async def test_finished_authorizations_do_not_count(
     for _ in range(3):
         async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as response:
             assert response.status == 200, await response.text()
+
+
+async def listed_connections(running: RunningGateway) -> list[Any]:
+    connections: list[Any] = (await running.json("GET", "/connections"))["connections"]
+    return connections
+
+
+async def wait_for_connection(running: RunningGateway) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await listed_connections(running):
+            await asyncio.sleep(0.01)
+
+
+async def test_browser_that_disconnects_when_the_flow_was_used_up_gets_its_connection(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consent = await start_flow(running)
+    has_consumed, go_on = hold_after(monkeypatch, running.runtime.store.flows, "consume")
+    back = asyncio.ensure_future(running.http.get(consent, headers=BROWSER))
+    await has_consumed.wait()
+    await running.disconnect(back)
+    go_on.set()
+    await wait_for_connection(running)
+
+
+async def test_browser_that_disconnects_when_the_choice_was_used_up_gets_its_connection(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.document["environments"]["dev"]["integrations"]["tracker"]["site_selection"] = "ask"
+    await running.restart()
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    async with running.http.get(begin) as response:
+        token = re.search(r'name="token" value="([^"]+)"', await response.text())
+    assert token is not None
+    has_consumed, go_on = hold_after(monkeypatch, running.runtime.store.flows, "consume")
+    form = {"token": token[1], "site": "cloud-2"}
+    chosen = asyncio.ensure_future(running.http.post(f"{running.url}/oauth/site", data=form))
+    await has_consumed.wait()
+    await running.disconnect(chosen)
+    go_on.set()
+    await wait_for_connection(running)

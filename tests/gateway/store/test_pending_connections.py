@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+from contextlib import aclosing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import text
@@ -12,6 +14,7 @@ from gateway.errors import Forbidden, InvalidRequest
 from gateway.records.connecting import ConnectSession, PendingConnection, SessionTerms
 from gateway.records.connection import Account, Connection, EndUser, Lifespan, NewConnection, RefreshFailure
 from gateway.store import Store
+from gateway.store.database_faults import DatabaseUnavailable
 from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
 
 SOON = NOW + timedelta(minutes=10)
@@ -41,6 +44,10 @@ def allow_any(_there: Connection | None) -> None:
 
 async def add(store: Store, connection: NewConnection = FULL, terms: SessionTerms = TERMS) -> PendingConnection:
     return (await store.pending.add(connection, terms, expires_at=SOON, reconnects=False))[0]
+
+
+async def expire(store: Store, now: datetime) -> list[PendingConnection]:
+    return [connection async for connection in store.pending.expire(now)]
 
 
 async def session(store: Store, max_connections: int | None = 1) -> None:
@@ -83,7 +90,7 @@ async def test_completing_stores_the_connection_once(open_test_store: StoreOpene
     assert stores[1].open(connection.credential) == FULL.credential
     (completed,) = await stores[1].pending.find_by_session("d1", now=NOW)
     assert (completed.uid, completed.new) == (added.uid, None)
-    assert await stores[0].pending.expire(SOON) == []
+    assert await expire(stores[0], SOON) == []
     assert await stores[0].pending.find_by_session("d1", now=NOW) == []
 
 
@@ -185,8 +192,8 @@ async def test_expired_pending_connection_is_removed_by_one_node(open_test_store
     assert await connections_made(stores[0]) == 1
     assert await stores[0].pending.find_by_session("d1", now=SOON) == []
     assert await stores[0].pending.complete(added, now=SOON, check=allow_any) is None
-    assert await stores[0].pending.expire(NOW) == []
-    expired = await asyncio.gather(*(store.pending.expire(SOON) for store in stores))
+    assert await expire(stores[0], NOW) == []
+    expired = await asyncio.gather(*(expire(store, SOON) for store in stores))
     assert sorted(expired, key=len) == [[], [added]]
     assert await connections_made(stores[0]) == 0, "the session may connect again"
     assert await stores[0].connections.get(REF) is None
@@ -248,12 +255,31 @@ async def test_unreadable_pending_connection_is_left_out(store: Store) -> None:
     added = await add(store)
     await store.transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
     assert await store.pending.find_by_session("d1", now=NOW) == []
-    assert await store.pending.expire(SOON) == []
+    assert await expire(store, SOON) == []
     assert not await store.pending.drop(added)
 
 
-async def test_pending_connections_are_removed_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.pending_connections.MAX_REMOVED_ROWS", 2)
-    for n in range(3):
-        await add(store, new(REF._replace(connection_id=f"c{n}")))
-    assert [len(await store.pending.expire(SOON)) for _ in range(3)] == [2, 1, 0]
+async def test_all_expired_pending_connections_are_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.pending_connections.ROWS_PER_QUERY", 2)
+    for n in range(5):
+        added = await add(store, new(REF._replace(connection_id=f"c{n}")))
+        if n < 3:
+            await store.pending.complete(added, now=NOW, check=allow_any)
+    expired = await expire(store, SOON)
+    assert [connection.ref.connection_id for connection in expired] == ["c3", "c4"]
+    assert await expire(store, SOON) == []
+
+
+async def test_connection_that_is_removed_is_returned_although_the_next_cannot_be_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = [await add(store, new(REF._replace(connection_id=f"c{n}"))) for n in range(2)]
+    returned = []
+    async with aclosing(store.pending.expire(SOON)) as expired:
+        returned.append(await anext(expired))
+        with monkeypatch.context() as away:
+            away.setattr(store.transactions, "write", Mock(side_effect=DatabaseUnavailable("it does not respond")))
+            with pytest.raises(DatabaseUnavailable):
+                await anext(expired)
+    returned += await expire(store, SOON)
+    assert sorted(returned, key=lambda connection: connection.ref) == added
