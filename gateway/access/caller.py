@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import CREATE_KEY, rule_and_fix
 from gateway.access.scopes import EVERYTHING
-from gateway.background import start_background
+from gateway.background import ShieldedTasks, start_background
 from gateway.errors import Forbidden, GatewayError, TooManyRequests
 from gateway.records.access import Environment, MintedKey
 from gateway.records.audit import AuditActor
@@ -73,6 +73,7 @@ class Meter:
         self._spent_at = 0.0
         self._refill_lock = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
+        self._reservations = ShieldedTasks()
 
     def count_against_rate(self) -> RateState | None:
         """Count one call and return the new state of the rate limit; None if the key has no rate.
@@ -154,6 +155,10 @@ class Meter:
             self._refilling = None
 
     async def _reserve_part(self) -> None:
+        """Reserve a part. If the call that needs it is cancelled, the part stays for the next calls."""
+        await self._reservations.run(self._reserve())
+
+    async def _reserve(self) -> None:
         part = await self._reserve_calls(MAX_RESERVED)
         self._reserved += part
         self._refill_at = part // 2 if part >= MIN_CALLS_FOR_AHEAD else -1
@@ -166,6 +171,7 @@ class Meter:
         """
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
+        await self._reservations.close()
         if self._reserved and clock.monotonic() - self._spent_at >= idle_s:
             unspent, self._reserved = self._reserved, 0
             await self._reserve_calls(-unspent)

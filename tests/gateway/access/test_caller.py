@@ -48,6 +48,21 @@ async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -
     assert budget.left == 100_000 - 5001
 
 
+async def test_part_that_a_cancelled_call_has_reserved_is_not_lost() -> None:
+    budget = Budget(2000)
+    # A write of the store continues if its caller is cancelled.
+    meter = Meter(None, 2000, lambda limit: asyncio.shield(budget.reserve_calls(limit)))
+    budget.open.clear()
+    call = asyncio.create_task(meter.count_against_budget())
+    await run_loop()
+    call.cancel()
+    await asyncio.wait({call})
+    budget.open.set()
+    await meter.count_against_budget()
+    await meter.return_unspent()
+    assert budget.left == 1999
+
+
 async def test_small_budget_is_reserved_only_when_needed() -> None:
     budget = Budget(30)
     meter = budget.meter()
