@@ -17,12 +17,11 @@ import structlog
 from gateway import clock
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.delete import ConnectionDeletion, Deleter
-from gateway.errors import GatewayError
+from gateway.errors import exc_info_of
 from gateway.generation import CurrentGeneration
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
-from gateway.vault import VaultError
 
 MAX_CONCURRENT_DELETIONS: Final = 8  # connections of one integration that are deleted at the same time
 RESUME_EVERY_S: Final = 600.0
@@ -127,8 +126,9 @@ async def resume_deletions_regularly(integrations: ApiIntegrations) -> None:
     while True:
         try:
             await integrations.resume_deletions()
-        except (GatewayError, VaultError) as fault:
-            log.warning("integration_not_ended", detail=str(fault), again_in_s=RESUME_EVERY_S)
+        except Exception as fault:  # after any failure, because the next run can succeed
+            details = {"detail": str(fault), "again_in_s": RESUME_EVERY_S}
+            log.warning("integration_not_ended", **details, exc_info=exc_info_of(fault))
         await asyncio.sleep(RESUME_EVERY_S)
 
 
