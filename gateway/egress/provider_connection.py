@@ -102,7 +102,7 @@ class RequestUpload:
     def _write(self, *parts: bytes) -> None:
         """Write the parts together with the head, if it is not sent yet.
 
-        Not with `writelines`: asyncio's version does not pause the upload before Python 3.12.9 and 3.13.2
+        Not with ``writelines``: asyncio's version does not pause the upload before Python 3.12.9 and 3.13.2
         (CVE-2024-12254).
         """
         head, self._head = self._head, b""

@@ -40,6 +40,12 @@ def tls_contexts(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContex
     return server, ssl.create_default_context(cafile=str(file))
 
 
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+
+
 class Identity(NamedTuple):
     """A certificate and its private key, both as PEM."""
 
@@ -69,6 +75,13 @@ def issue_identity(
     )
     if host:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+    # Python 3.13 checks chains strictly (RFC 5280 §4.2.1.1 to §4.2.1.3), so it needs these extensions.
+    issuer_key = (issuer[1] if issuer else key).public_key()
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    if issuer is None:
+        usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
+        builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
     certificate = builder.sign(issuer[1] if issuer else key, hashes.SHA256())
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
