@@ -171,7 +171,7 @@ async def test_a_connection_that_the_key_no_longer_reaches_has_no_kept_response(
     key = await gateway.key("POST /base/v1/search as search", limits={"tags": {"team": "red"}})
     (link,) = [b for b in (await gateway.call(key, "search"))["content"] if b["type"] == "resource_link"]
     assert "contents" in await gateway.request_result(key, "resources/read", uri=link["uri"])
-    at = "/connections/c1?provider_config_key=lane"
+    at = "/connections/c1?provider_config_key=acme"
     if change == "tags":
         await gateway.running.json("PATCH", at, json={"tags": {"team": "blue"}}, expect=200)
     else:
