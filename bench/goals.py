@@ -39,7 +39,7 @@ def goals(result: Result) -> list[Goal]:
         Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "up"), at_least=True),
         Goal("growth of memory in a download, MiB", 32.0, ours.stream("down", "grown_mib") if ours else None),
         Goal("growth of memory in an upload, MiB", 32.0, ours.stream("up", "grown_mib") if ours else None),
-        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.idle_mib / ours.processes if ours else None),
+        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.worker_mib if ours else None),
         Goal("start to the first proxied response, s", 2.0, ours.start_s if ours else None),
         Goal("CPU a request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))),
     ]

@@ -12,7 +12,11 @@ MANY: Final = 32  # connections under load
 
 @dataclass(slots=True)
 class Row:
-    """All results of one contender. `loads`: number of connections ▸ one load per round. `skipped`: what failed."""
+    """All results of one contender.
+
+    `idle_mib`: resident memory of all its processes, in MiB. `worker_mib`: resident memory of its largest process.
+    `loads`: number of connections ▸ one load per round. `skipped`: what failed.
+    """
 
     name: str
     title: str
@@ -21,7 +25,7 @@ class Row:
     starts_s: list[float] = field(default_factory=list)
     starts_cpu_s: list[float] = field(default_factory=list)
     idle_mib: float = 0.0
-    processes: int = 1
+    worker_mib: float = 0.0
     loads: dict[int, list[Load]] = field(default_factory=dict)
     down: list[Stream] = field(default_factory=list)
     up: list[Stream] = field(default_factory=list)

@@ -122,7 +122,7 @@ def _running_contenders(
             row, pids = rows[server.name], server.pids()
             row.starts_s.append(server.start_s)
             row.starts_cpu_s.append(server.start_cpu_s)
-            row.idle_mib, row.processes = proc.rss_mib(pids), len(pids)
+            row.idle_mib, row.worker_mib = proc.rss_mib(pids), max(proc.rss_mib([pid]) for pid in pids)
         yield servers
 
 

@@ -49,7 +49,9 @@ def test_short_run_measures_the_gateway_and_aiohttp(tmp_path: Path) -> None:
         assert row["up"][0]["mib_per_second"] > 0
         assert len(row["event_delays_ms"]) == 3
         assert row["idle"]["connections"] == 20
-        assert row["idle_mib"] > 0
+        assert 0 < row["worker_mib"] <= row["idle_mib"]
+    gateway = body["rows"][1]
+    assert gateway["worker_mib"] < gateway["idle_mib"], "the parent process is not the worker"
     page = (tmp_path / "results.md").read_text()
     assert "aiohttp + ClientSession" in page
     assert str(ROOT) not in page
