@@ -239,7 +239,7 @@ def _without_prefix(fields: Fields, hop_by_hop: frozenset[str]) -> Fields:
     """
     sent_names: dict[str, str] = {}
     for name, _ in fields:
-        if _request_kind(name) == _PREFIXED:
+        if name.lower().startswith(PROXY_PREFIX):
             sent_name = name[len(PROXY_PREFIX) :]
             normalized = normalized_name(sent_name)
             if is_token(sent_name) and not (
@@ -252,7 +252,7 @@ def _without_prefix(fields: Fields, hop_by_hop: frozenset[str]) -> Fields:
     replaced = {normalized_name(sent_name) for sent_name in sent_names.values()}
     passing: Fields = []
     for name, value in fields:
-        if _request_kind(name) != _PREFIXED:
+        if not name.lower().startswith(PROXY_PREFIX):
             if normalized_name(name) not in replaced:
                 passing.append((name, value))
         elif name in sent_names:

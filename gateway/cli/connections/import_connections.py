@@ -398,9 +398,7 @@ def import_connections(
     if peer_url is not None:
         feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
-        secret_inputs.read_secret(
-            "key", "--key", key_env, key_file
-        )  # reports a mistake in these options; the key itself is not used
+        secret_inputs.read_secret("key", "--key", key_env, key_file)  # only to report a mistake in these options
         passphrase = (passphrase_env, passphrase_file)
         feed = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
 

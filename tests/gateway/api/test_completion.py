@@ -334,6 +334,7 @@ async def test_completion_is_reported_although_the_application_disconnects(
     await running.disconnect(call)
     go_on.set()
     await wait_until_connected(running, session)
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_typed_credential_is_reported_although_the_client_disconnects(
@@ -348,6 +349,7 @@ async def test_typed_credential_is_reported_although_the_client_disconnects(
     await running.disconnect(call)
     go_on.set()
     await wait_until_connected(running, session)
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
 
 
 async def wait_until_connected(running: RunningGateway, session: dict[str, Any]) -> None:

@@ -227,6 +227,7 @@ async def test_browser_that_disconnects_when_the_flow_was_used_up_gets_its_conne
     await running.disconnect(back)
     go_on.set()
     await wait_for_connection(running)
+    assert len(await listed_connections(running)) == 1
 
 
 async def test_browser_that_disconnects_when_the_choice_was_used_up_gets_its_connection(

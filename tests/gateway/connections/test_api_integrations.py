@@ -19,3 +19,4 @@ async def test_deletions_are_resumed_after_a_failure_of_any_kind(monkeypatch: py
         async with asyncio.timeout(PATIENCE_S):
             while resume.await_count < 2:
                 await asyncio.sleep(0.01)
+    assert resume.await_count >= 2

@@ -102,6 +102,14 @@ async def wait_for_stored_failure(running: RunningGateway) -> None:
             await asyncio.sleep(0.01)
 
 
+async def fail(refresh: "asyncio.Task[Any]", tracker: Tracker) -> None:
+    """Let a refresh fail, because the token endpoint is not available."""
+    tracker.response = UNAVAILABLE
+    tracker.hold.set()
+    await asyncio.wait({refresh})
+    assert refresh.exception() is not None
+
+
 async def test_a_background_refresh_that_failed_is_tried_again_at_the_time_of_the_failure(
     running: RunningGateway, tracker: Tracker, advance_clock: Any
 ) -> None:
@@ -128,10 +136,7 @@ async def test_a_scheduled_refresh_starts_later_if_another_refresh_runs_at_its_t
             await asyncio.sleep(0.01)
     advance_clock(LIFETIME_S - 5)
     running.runtime.live.sweep()
-    tracker.response = UNAVAILABLE
-    tracker.hold.set()
-    await asyncio.wait({other})
-    assert other.exception() is not None
+    await fail(other, tracker)
     tracker.response = None
     advance_clock(MAX_FIRST_WAIT_S)
     await wait_for_new_token(running)
@@ -146,10 +151,7 @@ async def test_a_call_during_a_refresh_that_fails_schedules_the_next_refresh(
     other = running.runtime.refresher.start(await running.runtime.live.read_row(REF))
     async with running.call_proxy("c1") as response:
         assert response.status == 200
-    tracker.response = UNAVAILABLE
-    tracker.hold.set()
-    await asyncio.wait({other})
-    assert other.exception() is not None
+    await fail(other, tracker)
     tracker.response = None
     advance_clock(LIFETIME_S - 5)
     await wait_for_new_token(running)
@@ -161,10 +163,7 @@ async def test_a_call_with_a_token_whose_refresh_failed_schedules_the_next_attem
     tracker.ttl_s = LIFETIME_S
     await running.import_connection(tracker.grant())
     advance_clock(LIFETIME_S - 5)
-    tracker.response = UNAVAILABLE
-    other = running.runtime.refresher.start(await running.runtime.live.read_row(REF))
-    await asyncio.wait({other})
-    assert other.exception() is not None
+    await fail(running.runtime.refresher.start(await running.runtime.live.read_row(REF)), tracker)
     async with running.call_proxy("c1") as response:
         assert response.status == 200
     assert tracker.calls["refresh_token"] == 1

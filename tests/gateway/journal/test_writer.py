@@ -118,6 +118,7 @@ async def test_file_that_cannot_be_removed_does_not_fail_the_release_of_its_last
     folder.write_text("a file, so that no path below it can be removed")
     writer.release("first")
     await writer.close()
+    assert len(list((tmp_path / "moved").glob("*.journal"))) == 2, "the recovery removes them later"
 
 
 async def test_call_is_not_recorded_but_sent_if_a_full_file_cannot_be_removed(tmp_path: Path) -> None:

@@ -382,8 +382,8 @@ async def test_a_tracestate_in_a_body_cannot_forward_the_key(
     fast: MessageSender, chain: MessageSender, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(fast_path, "KNOWN_S", 3600.0)
-    for way in (fast, chain):
-        way.gateway.provider.responding = received_fields
+    for sender in (fast, chain):
+        sender.gateway.provider.responding = received_fields
     key = KEY if path == "/mcp" else ""
     secret = KEY if key else CAPABILITY
 
