@@ -136,15 +136,15 @@ def _report(restored: "RestoreResult") -> dict[str, object]:
         "connections": restored.connections,
         "kept": str(restored.kept) if restored.kept else None,
         "credentials_taken_over": restored.taken_over,
-        "deleted_since_and_back": restored.back,
-        "made_since_and_gone": restored.gone,
+        "deleted_since_and_back": restored.restored_count,
+        "made_since_and_gone": restored.removed_count,
         "restored_connections": [
             {
                 "environment": ref.environment,
                 "provider_config_key": ref.integration_id,
                 "connection_id": ref.connection_id,
             }
-            for ref in restored.deleted
+            for ref in restored.restored
         ],
     }
 
@@ -165,18 +165,18 @@ def _warnings(done: "RestoreResult") -> list[str]:
         warnings.append(
             "Minted keys that were revoked after the backup work again. List them with `gateway keys list`, and revoke them."
         )
-    if done.gone:
+    if done.removed_count:
         warnings.append(
-            f"Created after the backup, and only in the replaced database: {counted(done.gone, 'connection')}."
+            f"Created after the backup, and only in the replaced database: {counted(done.removed_count, 'connection')}."
         )
-    if done.back:
+    if done.restored_count:
         warnings.append(
-            f"Deleted after the backup and restored by it: {counted(done.back, 'connection')}. Delete again with "
+            f"Deleted after the backup and restored by it: {counted(done.restored_count, 'connection')}. Delete again with "
             "`gateway connections delete`:"
         )
         warnings += [
-            f"  {ref.integration_id}/{ref.connection_id} in environment '{ref.environment}'" for ref in done.deleted
+            f"  {ref.integration_id}/{ref.connection_id} in environment '{ref.environment}'" for ref in done.restored
         ]
-        if done.back > len(done.deleted):
-            warnings.append(f"  and {done.back - len(done.deleted):,} more")
+        if done.restored_count > len(done.restored):
+            warnings.append(f"  and {done.restored_count - len(done.restored):,} more")
     return warnings

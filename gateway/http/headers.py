@@ -163,6 +163,7 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 SERVICE_WORKER: Final = "service-worker"
+_OF_ONE_HOP: Final = HOP_BY_HOP | FRAMING
 OWN_COOKIES: Final = ("gw-", "__host-gw-")  # cookies of the gateway's own pages; a provider must not set them
 _MIN_KEY_CHARS: Final = 16  # minimum length of a secret key in gateway.yaml
 _VALID_FOR_CODED_BYTES: Final = frozenset(
@@ -221,7 +222,7 @@ def _request_kind(name: str) -> int:
         kind = _SERVICE_WORKER
     elif normalized == "connection":
         kind = _CONNECTION
-    elif normalized in HOP_BY_HOP or normalized in FRAMING or normalized == "authorization":
+    elif normalized in _OF_ONE_HOP or normalized == "authorization":
         kind = _DROPPED
     elif name.lower().startswith(PROXY_PREFIX):
         kind = _PREFIXED
@@ -243,10 +244,7 @@ def _without_prefix(fields: Fields, hop_by_hop: frozenset[str]) -> Fields:
             sent_name = name[len(PROXY_PREFIX) :]
             normalized = normalized_name(sent_name)
             if is_token(sent_name) and not (
-                normalized in HOP_BY_HOP
-                or normalized in hop_by_hop
-                or normalized in FRAMING
-                or is_for_gateway(normalized)
+                normalized in _OF_ONE_HOP or normalized in hop_by_hop or is_for_gateway(normalized)
             ):
                 sent_names[name] = sent_name
     replaced = {normalized_name(sent_name) for sent_name in sent_names.values()}
@@ -352,7 +350,7 @@ def _kind(name: str) -> int:
     normalized = normalized_name(name)
     if normalized == "connection":
         kind = _CONNECTION
-    elif normalized in HOP_BY_HOP or normalized in FRAMING or _is_site_wide(normalized):
+    elif normalized in _OF_ONE_HOP or _is_site_wide(normalized):
         kind = _DROPPED
     elif normalized in ("set-cookie", "set-cookie2"):
         kind = _COOKIE

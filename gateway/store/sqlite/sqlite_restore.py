@@ -39,7 +39,7 @@ from gateway.vault import Keyring
 # How SQLite locks its file (os.h of sqlite.org): in WAL mode, every open connection locks a byte of this range.
 LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
-MAX_DELETED: Final = 1000  # maximum number of connections that a restore names
+MAX_NAMED: Final = 1000  # maximum number of connections that a restore names
 # The columns of a credential and of its refreshes, without the data that the application stores with a connection.
 OF_THE_CREDENTIAL: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
@@ -57,9 +57,9 @@ class RestoreResult:
     """The result of a restore.
 
     `at`: the time of the backup; None if unknown. `connections`: the number of connections after the restore. `kept`:
-    the new path of the replaced database; None if there was no database. `back`: the number of connections that had
-    been deleted after the backup and now exist again. `gone`: the number of connections that had been created after the
-    backup and no longer exist. `deleted`: the first `MAX_DELETED` connections that `back` counts.
+    the new path of the replaced database; None if there was no database. `restored`: the connections that had been
+    deleted after the backup and now exist again, at most `MAX_NAMED`. `restored_count`: the number of all of them.
+    `removed_count`: the number of connections that had been created after the backup and no longer exist.
 
     `taken_over`: the number of connections whose newer credential was taken from the replaced database. None if there
     was no database, if the database could not be read, or with `exactly`.
@@ -69,9 +69,9 @@ class RestoreResult:
     connections: int
     kept: Path | None
     taken_over: int | None
-    back: int
-    gone: int
-    deleted: tuple[ConnectionRef, ...] = ()
+    restored_count: int
+    removed_count: int
+    restored: tuple[ConnectionRef, ...] = ()
 
 
 def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> RestoreResult:
@@ -90,17 +90,17 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
             at = _prepare_copy(backup, fresh, keyring, step)
             _write_wal_into_file(path)
             with _exclusive_file_lock(path) as lock:
-                taken, back, gone, deleted = _merge(fresh, path, lock, keyring, exactly=exactly)
+                taken, restored_count, removed_count, restored = _merge(fresh, path, lock, keyring, exactly=exactly)
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _add_to_histories(db, at)
-                    write_entry(db, _entry(backup, at, taken, back, gone))
+                    write_entry(db, _entry(backup, at, taken, restored_count, removed_count))
                 kept = _keep_replaced_file(path)
                 give_to_owner_of(path if kept else path.parent, fresh)
                 put(fresh, path, over=True)
         finally:
             fresh.unlink(missing_ok=True)
-    return RestoreResult(at, connections, kept, taken, back, gone, deleted)
+    return RestoreResult(at, connections, kept, taken, restored_count, removed_count, restored)
 
 
 def _prepare_copy(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
@@ -155,7 +155,7 @@ def _exclusive_file_lock(path: Path) -> Iterator[int | None]:
 
 
 _Merged = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
-"""`taken_over`, `back`, `gone` and `deleted` of `RestoreResult`."""
+"""`taken_over`, `restored_count`, `removed_count` and `restored` of `RestoreResult`."""
 _NOTHING_MERGED: Final[_Merged] = (None, 0, 0, ())
 
 
@@ -199,18 +199,18 @@ def _copy_through(descriptor: int, target: Path) -> None:
 
 def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     """Take over, in one transaction, the credentials with the same or a newer version, and their data keys."""
-    deleted_count = _count(
+    removed_count = _count(
         db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)"
     )
-    restored = "FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)"
-    back = _count(db, f"SELECT count(*) {restored}")
+    from_restored = "FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)"
+    restored_count = _count(db, f"SELECT count(*) {from_restored}")
     rows = db.execute(
-        f"SELECT environment, integration_id, connection_id {restored} ORDER BY id LIMIT ?",
-        (MAX_DELETED,),
+        f"SELECT environment, integration_id, connection_id {from_restored} ORDER BY id LIMIT ?",
+        (MAX_NAMED,),
     )
-    deleted = tuple(ConnectionRef(*row) for row in rows)
+    restored = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
-        return None, back, deleted_count, deleted
+        return None, restored_count, removed_count, restored
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
@@ -230,7 +230,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, back, deleted_count, deleted
+    return taken, restored_count, removed_count, restored
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
@@ -250,9 +250,15 @@ def _end_keys(db: sqlite3.Connection) -> None:
     )
 
 
-def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int, gone: int) -> AuditEntry:
+def _entry(
+    backup: Path, at: datetime | None, taken_over: int | None, restored_count: int, removed_count: int
+) -> AuditEntry:
     """Return the entry for the audit trail. The entry follows the last record in the backup."""
-    counts = {"credentials_taken_over": taken_over, "deleted_since_and_back": back, "made_since_and_gone": gone}
+    counts = {
+        "credentials_taken_over": taken_over,
+        "deleted_since_and_back": restored_count,
+        "made_since_and_gone": removed_count,
+    }
     detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 

@@ -136,8 +136,14 @@ async def test_restore_brings_back_the_backup_and_keeps_the_replaced_file(
     await put(store, "later", "k")
     await store.close()
     done = await restore_copy(copy, path)
-    assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (backup_result.at, 2, 1, 1, 0)
-    assert done.deleted == (REF._replace(connection_id="deleted"),)
+    assert (done.at, done.connections, done.restored_count, done.removed_count, done.taken_over) == (
+        backup_result.at,
+        2,
+        1,
+        1,
+        0,
+    )
+    assert done.restored == (REF._replace(connection_id="deleted"),)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = await open_test_store()
     assert await stored_key(again, "kept") == await stored_key(again, "deleted") == "k"
