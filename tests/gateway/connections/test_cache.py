@@ -9,11 +9,10 @@ from aiohttp import web
 from gateway.connections import cache
 from gateway.records.connection import ConnectionRef
 from gateway.refresh import backoff
-from gateway.store.database_faults import DatabaseUnavailable
-from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.held_calls import hold_after
 from tests.fakes.patience import PATIENCE_S
+from tests.fakes.refused_writes import refuse_writes
 from tests.fakes.tracker import Tracker
 
 REF = ConnectionRef("dev", "tracker", "c1")
@@ -74,14 +73,8 @@ async def test_a_background_refresh_that_the_store_could_not_record_is_tried_aga
 ) -> None:
     await import_and_call(running, tracker)
     monkeypatch.setattr(cache, "RETRY_S", 0.05)
-    refused: list[Any] = []
-
-    async def raise_crowded(*_: Any, **__: Any) -> Any:
-        refused.append(DatabaseUnavailable(CROWDED))
-        raise refused[-1]
-
     with monkeypatch.context() as full:
-        full.setattr(running.runtime.store.transactions, "write", raise_crowded)
+        refused = refuse_writes(full, running.runtime.store)
         advance_clock(LIFETIME_S - 5)
         async with asyncio.timeout(PATIENCE_S):
             while not refused or running.runtime.refresher.under_way(REF):

@@ -14,11 +14,10 @@ from gateway import clock, config
 from gateway.app import generations
 from gateway.errors import InvalidRequest
 from gateway.refresh import schedule
-from gateway.store.database_faults import DatabaseUnavailable
-from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import closed_port
+from tests.fakes.refused_writes import refuse_writes
 from tests.fakes.tracker import Tracker
 
 REF = ("dev", "tracker", "c1")
@@ -259,14 +258,8 @@ async def test_valid_token_is_used_while_the_store_refuses_writes(
 ) -> None:
     await running.import_connection(tracker.grant())
     advance_clock(3600 - 30)
-    refused: list[Any] = []
-
-    async def raise_crowded(*_: Any, **__: Any) -> Any:
-        refused.append(DatabaseUnavailable(CROWDED))
-        raise refused[-1]
-
     with monkeypatch.context() as full:
-        full.setattr(running.runtime.store.transactions, "write", raise_crowded)
+        refused = refuse_writes(full, running.runtime.store)
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
             async with asyncio.timeout(PATIENCE_S):
