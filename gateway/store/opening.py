@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 from collections.abc import Collection
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,10 +14,12 @@ from gateway.store.backend import Backend
 from gateway.store.data_keys import DataKeys, UnreadableSecrets
 from gateway.store.database_faults import refused_start
 from gateway.store.failover import Failover
-from gateway.store.migrations import REVISIONS, schema_revision
+from gateway.store.migrations import REVISIONS, create_tables, schema_revision
 from gateway.store.preflight import POSTGRES
 from gateway.store.store import Store
 from gateway.vault import Keyring, Vault, VaultError
+
+UPGRADE: Final = "gateway.store.migrations.upgrade"
 
 
 async def open_store(
@@ -69,10 +72,14 @@ async def _migrate(backend: Backend) -> None:
         revision = await db.run_sync(schema_revision)
     if revision == REVISIONS[-1]:
         return
-    alembic = await asyncio.to_thread(importlib.import_module, "gateway.store.migrations.upgrade")
+    if revision is not None:  # Alembic is imported only for an upgrade, and not within a transaction
+        await asyncio.to_thread(importlib.import_module, UPGRADE)
 
-    async def upgrade(db: AsyncConnection) -> None:
+    async def create_or_upgrade(db: AsyncConnection) -> None:
         await db.execute(select(1))  # begins the transaction, which takes SQLite's write lock
-        await db.run_sync(alembic.upgrade)
+        if await db.run_sync(schema_revision) is None:  # another process may have created the tables meanwhile
+            await db.run_sync(create_tables)
+        else:
+            await db.run_sync(importlib.import_module(UPGRADE).upgrade)
 
-    await backend.alone(upgrade)
+    await backend.alone(create_or_upgrade)

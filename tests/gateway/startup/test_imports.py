@@ -8,7 +8,6 @@ import pytest
 
 import gateway
 from tests.fakes.gateways import ENCRYPTION_KEY
-from tests.fakes.migrated import create_database
 
 START = "from gateway.startup.imports import skip_unused_modules; skip_unused_modules(); "
 WEB = (
@@ -72,7 +71,6 @@ def test_idle_gateway_has_loaded_no_unused_module(tmp_path: Path, console: str) 
         'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
     )
     command = [sys.executable, "-c", SERVING, str(tmp_path / "gateway.yaml")]
-    create_database(tmp_path / "gateway.db")  # creating the tables imports Alembic, which imports much more
     ran = subprocess.run([*command, *UNUSED], capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
@@ -122,7 +120,13 @@ print([name for name in sys.argv[2:] if name in sys.modules])
     [
         (
             "sqlite",
-            ["asyncpg", "sqlalchemy.dialects.postgresql", "gateway.store.postgres.postgres_backend", "sqlalchemy.orm"],
+            [
+                "asyncpg",
+                "sqlalchemy.dialects.postgresql",
+                "gateway.store.postgres.postgres_backend",
+                "sqlalchemy.orm",
+                "alembic",
+            ],
         ),
         ("postgresql", ["aiosqlite", "gateway.store.sqlite.sqlite_backend", "sqlalchemy.orm", "alembic"]),
     ],
@@ -131,8 +135,6 @@ def test_a_worker_loads_only_the_driver_of_its_store(
     kind: str, unused: list[str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/gateway.db" if kind == "sqlite" else request.getfixturevalue("database")
-    if kind == "sqlite":  # creating the tables imports Alembic, which imports much more
-        create_database(tmp_path / "gateway.db")
     command = [sys.executable, "-c", START + STORE, url, *unused]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")

@@ -240,7 +240,6 @@ STARTER = """
 import asyncio, sys
 from gateway.store import open_store
 from gateway.vault import Keyring
-import gateway.store.migrations.upgrade
 
 async def main():
     store = await open_store(sys.argv[1], Keyring([bytes.fromhex(sys.argv[2])]), environments={"dev", "prod"})
