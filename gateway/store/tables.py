@@ -1,5 +1,6 @@
 """The schema. A test checks that the migrations build the same schema."""
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     UniqueConstraint,
     false,
@@ -61,12 +63,22 @@ def environment_name() -> Column[Any]:
     return Column("environment", Text, ForeignKey("environments.name"), nullable=False)
 
 
+_order = itertools.count()
+
+
+def index(name: str, *columns: str, where: TextClause | None = None) -> Index:
+    """Return an index of the rows that meet the condition `where`; None means all rows.
+
+    The indexes of a table are listed in the order in which the revisions create them, because SQLite chooses by that
+    order between indexes that suit a query equally well. `create_tables` reads the order, and applies the condition to
+    PostgreSQL. With `postgresql_where` here, every worker on SQLite would load PostgreSQL's dialect, 2 MB.
+    """
+    return Index(name, *columns, sqlite_where=where, info={"order": next(_order)})
+
+
 def index_where_not_null(name: str, column: str, *columns: str) -> Index:
     """Return an index that contains only the rows in which `column` is not null."""
-    condition = text(f"{column} IS NOT NULL")
-    # `create_tables` applies the condition to PostgreSQL. Here, `postgresql_where` would load its dialect, 2 MB, in
-    # every worker on SQLite.
-    return Index(name, *columns, sqlite_where=condition)
+    return index(name, *columns, where=text(f"{column} IS NOT NULL"))
 
 
 # ── Environments, and their data keys.
@@ -90,7 +102,7 @@ data_keys = Table(
     Column("seals_reserved", BigInteger, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     UniqueConstraint("id", name="data_keys_by_id"),
-    Index("data_keys_by_environment", "environment", "number"),
+    index("data_keys_by_environment", "environment", "number"),
     sqlite_autoincrement=True,
 )
 
@@ -155,18 +167,18 @@ connections = Table(
     Column("refused_scopes", Json),  # the scopes that the API demanded with a 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
-    Index("connections_by_age", "environment", "created_at", "id"),
-    Index("connections_by_integration", "integration_id", "environment", "created_at", "id"),
-    Index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
-    Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
-    Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
-    Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
+    index("connections_by_age", "environment", "created_at", "id"),
+    index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
+    index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
+    index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
+    index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
     index_where_not_null("connections_by_end", "dies_at", "environment", "dies_at", "id"),
-    Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
-    index_where_not_null("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
-    Index("connections_by_trouble", "environment", "created_at", "id", sqlite_where=IN_TROUBLE),
     index_where_not_null("connections_by_lease", "lease_until", "lease_until"),
     index_where_not_null("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
+    index_where_not_null("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
+    index("connections_by_token_end", "expires_at", "id", where=UNSETTLED),
+    index("connections_by_trouble", "environment", "created_at", "id", where=IN_TROUBLE),
+    index("connections_by_integration", "integration_id", "environment", "created_at", "id"),
     sqlite_autoincrement=True,  # ids are never reused, so that a list's cursor stays valid
 )
 
@@ -177,7 +189,7 @@ connection_tags = Table(
     Column("connection", RowId, ForeignKey("connections.id", ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    Index("connection_tags_by_value", "key", "value", "connection"),
+    index("connection_tags_by_value", "key", "value", "connection"),
 )
 
 connection_history = Table(
@@ -190,7 +202,7 @@ connection_history = Table(
     Column("state_before", Text),
     Column("reason", Text, nullable=False),
     Column("detail", Text),
-    Index("connection_history_by_connection", "connection", "id"),
+    index("connection_history_by_connection", "connection", "id"),
     sqlite_autoincrement=True,  # ids are never reused: the order of the ids is the order of the events
 )
 
@@ -241,8 +253,8 @@ keys = Table(
     Column("revoked_at", UtcTime),
     Column("last_used_at", UtcTime),
     UniqueConstraint("digest", name="keys_by_digest"),
-    Index("keys_by_environment", "environment", "id"),
-    Index("keys_by_parent", "parent_id"),
+    index("keys_by_environment", "environment", "id"),
+    index("keys_by_parent", "parent_id"),
     sqlite_autoincrement=True,  # ids are never reused: a removed key must not become another key's parent
 )
 
@@ -271,9 +283,9 @@ connect_sessions = Table(
     Column("code_challenge", Text),
     Column("return_url", Text),
     Column("return_state", Text),
-    Index("connect_sessions_by_connection", "environment", "connection_id"),
-    Index("connect_sessions_by_expiry", "expires_at"),
-    Index("connect_sessions_by_key", "environment", "key_id", "expires_at"),
+    index("connect_sessions_by_connection", "environment", "connection_id"),
+    index("connect_sessions_by_expiry", "expires_at"),
+    index("connect_sessions_by_key", "environment", "key_id", "expires_at"),
 )
 
 flows = Table(
@@ -287,7 +299,7 @@ flows = Table(
     Column("session_digest", Text, nullable=False),
     Column("expires_at", UtcTime, nullable=False),
     Column("details", LargeBinary, nullable=False),
-    Index("flows_by_expiry", "expires_at"),
+    index("flows_by_expiry", "expires_at"),
 )
 
 pending_connections = Table(
@@ -302,8 +314,8 @@ pending_connections = Table(
     Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
     Column("expires_at", UtcTime, nullable=False),
     Column("sealed", LargeBinary),  # null: the connection is completed
-    Index("pending_connections_by_session", "session_digest"),
-    Index("pending_connections_by_expiry", "expires_at"),
+    index("pending_connections_by_session", "session_digest"),
+    index("pending_connections_by_expiry", "expires_at"),
 )
 
 flow_results = Table(
@@ -322,9 +334,9 @@ flow_results = Table(
     Column("error_desc", Text),
     Column("code", Text),
     Column("at", UtcTime, nullable=False),
-    Index("flow_results_by_session", "session_digest", "id"),
-    Index("flow_results_by_flow", "flow_digest"),
-    Index("flow_results_by_age", "at"),
+    index("flow_results_by_session", "session_digest", "id"),
+    index("flow_results_by_age", "at"),
+    index("flow_results_by_flow", "flow_digest"),
     sqlite_autoincrement=True,
 )
 
@@ -369,13 +381,13 @@ deliveries = Table(
     Column("status", Integer),  # the HTTP status of the last response
     Column("detail", Text),
     Column("ended_at", UtcTime),
-    Index("deliveries_by_outbox", "outbox"),
-    Index("deliveries_by_message", "message_id"),
-    Index("deliveries_by_connection", "environment", "connection_id", "id"),
+    index("deliveries_by_outbox", "outbox"),
+    index("deliveries_by_message", "message_id"),
+    index("deliveries_by_connection", "environment", "connection_id", "id"),
     index_where_not_null("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
-    index_where_not_null("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
     index_where_not_null("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
     index_where_not_null("deliveries_by_end", "ended_at", "state", "ended_at"),
+    index_where_not_null("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
     sqlite_autoincrement=True,  # ids are never reused: the order of the ids is the order of the events
 )
 
@@ -399,7 +411,7 @@ webhooks_seen = Table(
     metadata,
     Column("digest", Text, primary_key=True),
     Column("at", UtcTime, nullable=False),
-    Index("webhooks_seen_by_age", "at"),
+    index("webhooks_seen_by_age", "at"),
 )
 
 
@@ -422,7 +434,7 @@ request_log = Table(
     Column("bytes_in", BigInteger, nullable=False),
     Column("bytes_out", BigInteger, nullable=False),
     Column("error_code", Text),
-    Index("request_log_by_age", "at"),
+    index("request_log_by_age", "at"),
     sqlite_autoincrement=True,
 )
 
@@ -461,9 +473,9 @@ audit_records = Table(
     Column("connection_id", Text, nullable=False),
     Column("end_user", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Index("audit_records_by_time", "at"),
-    Index("audit_records_by_action", "action", "sequence"),
-    Index("audit_records_by_connection", "connection_id", "sequence"),
+    index("audit_records_by_time", "at"),
+    index("audit_records_by_action", "action", "sequence"),
+    index("audit_records_by_connection", "connection_id", "sequence"),
     index_where_not_null("audit_records_by_key", "key_id", "key_id", "sequence"),
 )
 
@@ -513,8 +525,8 @@ credential_uses = Table(
     Column("connection_id", Text, primary_key=True),
     Column("calls", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
-    Index("credential_uses_by_connection", "environment", "connection_id", "hour"),
-    Index("credential_uses_by_hour", "hour"),
+    index("credential_uses_by_connection", "environment", "connection_id", "hour"),
+    index("credential_uses_by_hour", "hour"),
     sqlite_with_rowid=False,
 )
 

@@ -53,7 +53,7 @@ async def test_connect_call_expire_call_again_restart_call_again(
     assert refreshes >= 1
 
     await gateway_server.restart()
-    assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
+    assert await _status_after_refresh(gateway_server, headers) == 200
     await _wait_until_expired(gateway_server, django_idp, connected_id)
     await gateway_server.restart()
     status, response = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
@@ -198,6 +198,20 @@ async def _wait_until_expired(gateway: GatewayServer, idp: DjangoIdp, connection
     expires_at = datetime.fromisoformat(details["credentials"]["expires_at"])
     await idp.wait_until_dead(gateway.session, details["credentials"]["access_token"])
     await asyncio.sleep((expires_at - datetime.now(UTC)).total_seconds())
+
+
+async def _status_after_refresh(gateway: GatewayServer, headers: dict[str, str]) -> int:
+    """Call, and return the status. If it is 403, call once more: a refresh in the background during the call has
+    revoked the token that the call carries (see `_wait_until_expired`), and the next call waits for the new token.
+    """
+
+    async def status() -> int:
+        sent = {"Authorization": f"Bearer {gateway.secret_key}", **headers}
+        async with gateway.session.get(f"{gateway.url}{WHOAMI}", headers=sent) as response:
+            return response.status
+
+    first = await status()
+    return await status() if first == 403 else first
 
 
 async def _wait_until_refused_by_gateway(

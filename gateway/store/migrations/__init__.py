@@ -11,6 +11,7 @@ Always true: a released revision is never changed. A gateway can open the store 
 """
 
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, column, inspect, select, table
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gateway.store.preflight_checks import REVISIONS, VERSION_TABLE
 from gateway.store.tables import metadata
@@ -32,11 +33,12 @@ def create_tables(db: Connection) -> None:
     Without Alembic, which would import 160 modules for it, 13 MB, in a process that never needs them again. The
     version table is the one that Alembic itself creates.
     """
-    if db.dialect.name == "postgresql":
-        for index in (index for each in metadata.tables.values() for index in each.indexes):
-            # `tables` states conditions for SQLite only, because naming PostgreSQL there loads its dialect everywhere
-            index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
-    metadata.create_all(db, checkfirst=False)
+    for created in metadata.sorted_tables:
+        db.execute(CreateTable(created))
+        for index in sorted(created.indexes, key=lambda index: index.info["order"]):
+            if db.dialect.name == "postgresql":
+                index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
+            db.execute(CreateIndex(index))
     name = "version_num"
     key = PrimaryKeyConstraint(name, name=f"{VERSION_TABLE}_pkc")
     version = Table(VERSION_TABLE, MetaData(), Column(name, String(32), nullable=False), key)
