@@ -84,6 +84,9 @@ async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Await
     config, _ = await asyncio.to_thread(_load_and_check, file)
     import os
 
+    from gateway.startup.imports import skip_unused_modules
+
+    skip_unused_modules()
     from gateway.observe import logs
     from gateway.store import open_store
     from gateway.vault import Keyring
@@ -163,6 +166,9 @@ def run(
 async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", **options: bool) -> int:
     import os
 
+    from gateway.startup.imports import skip_unused_modules
+
+    skip_unused_modules()
     from gateway.app.generations import check_configuration
     from gateway.app.lifetime import open_runtime
     from gateway.integrations.declared import examine_catalog
