@@ -75,7 +75,7 @@ class FastPathHandover(NamedTuple):
             self.outcome.close()
 
 
-# ── Signs UPSTREAM for one attempt if the connection's auth mode signs requests.
+# ── Signs `request[UPSTREAM]` for one attempt if the connection's auth mode signs requests.
 
 MAX_COLLECTED_BYTES: Final = 16 * 1024 * 1024  # services that require a hash of the body accept no larger body
 
@@ -97,9 +97,11 @@ async def collect_body(request: web.Request, upload: CallerBody) -> None:
             close=True,
         )
     if members is not None:
-        put = members.add_to_body
+        add_members = members.add_to_body
         upload.replace(
-            put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(request[CALLER].share, put, kind, body)
+            add_members(kind, body)
+            if len(body) <= INLINE_BYTES
+            else await off_loop(request[CALLER].share, add_members, kind, body)
         )
 
 
@@ -192,30 +194,33 @@ class Attempts:
                     raise
                 continue
             try:
-                more = allows_another_attempt(exchange.status, retries=self._retries_left)
-                again = more and await self._after_response(exchange)
+                attempt_allowed = allows_another_attempt(exchange.status, retries=self._retries_left)
+                send_again = attempt_allowed and await self._after_response(exchange)
             except BaseException:  # an error while waiting for a newer token, a time limit, or a disconnected caller
                 exchange.close()
                 raise
-            if not again:
+            if not send_again:
                 self.refused_scopes = refused_scopes(exchange.status, exchange.headers)
                 if self.refused_scopes is None:  # a 403 for missing scopes does not reject the credential
                     self._record_outcome(exchange.status)
                 return exchange
 
     async def _send(self) -> ProviderExchange:
-        before = self._outcome_of_fast_path()
-        if before is not None and not isinstance(before, ConnectionLost):
-            return self._adopt_fast_path_attempt(before)
+        fast_path_outcome = self._outcome_of_fast_path()
+        if fast_path_outcome is not None and not isinstance(fast_path_outcome, ConnectionLost):
+            return self._adopt_fast_path_attempt(fast_path_outcome)
         origin_limits = self._origin_limits
         probe = False if origin_limits.try_acquire() else await origin_limits.acquire()
         outcome: Outcome = "unknown"
         self._count_attempt()
-        attempt = None if self._trace is None else self._trace_attempt(self._trace, again=before is not None)
+        attempt = None if self._trace is None else self._trace_attempt(self._trace, again=fast_path_outcome is not None)
         try:
             await sign(self._request, self._upload)
             exchange = await self._generation.egress.send(
-                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
+                self._request[UPSTREAM],
+                self._upload.body(),
+                upgrade=self._upgrade,
+                replaced=fast_path_outcome is not None,
             )
             outcome = "responded"
             if attempt is not None:
@@ -242,17 +247,17 @@ class Attempts:
         self.count += 1
         self._timing.attempts += 1
 
-    def _adopt_fast_path_attempt(self, before: ProviderExchange | Exception) -> ProviderExchange:
+    def _adopt_fast_path_attempt(self, fast_path_outcome: ProviderExchange | Exception) -> ProviderExchange:
         """Return the response to the first attempt, which the fast path has made. Raise the fault if it failed."""
         self._count_attempt()
-        first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
-        if isinstance(before, Exception):
-            if first is not None:
-                first.end(error=error_type(before))
-            raise before
-        if first is not None:
-            first.end(status=before.status, peer=before.peer)
-        return before
+        first_trace = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
+        if isinstance(fast_path_outcome, Exception):
+            if first_trace is not None:
+                first_trace.end(error=error_type(fast_path_outcome))
+            raise fast_path_outcome
+        if first_trace is not None:
+            first_trace.end(status=fast_path_outcome.status, peer=fast_path_outcome.peer)
+        return fast_path_outcome
 
     def _trace_attempt(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
         """Return the trace of the attempt that begins now.
@@ -271,8 +276,8 @@ class Attempts:
 
         The time that the fast path spent is added to the time of this exchange.
         """
-        take = getattr(self._request.protocol, "take_handover", None)
-        handover: FastPathHandover | None = take() if take is not None and self.count == 0 else None
+        take_handover = getattr(self._request.protocol, "take_handover", None)
+        handover: FastPathHandover | None = take_handover() if take_handover is not None and self.count == 0 else None
         if handover is None:
             return None
         self._timing.began -= handover.spent_s
@@ -282,8 +287,8 @@ class Attempts:
             self._upload.kept = False
             self._request.content.total_bytes = handover.received
         self._upload.waiting = handover.by_caller
-        moved = handover.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
-        if moved and self._may_repeat(sent=getattr(handover.outcome, "sent", True)):
+        base_changed = handover.opened.base != self._request[CONNECTION].base  # the base URL was changed meanwhile
+        if base_changed and self._may_repeat(sent=getattr(handover.outcome, "sent", True)):
             close = getattr(handover.outcome, "close", None)
             if close is not None:
                 close()
@@ -294,10 +299,10 @@ class Attempts:
     async def _after_fault(self, fault: EgressError | ExchangeTimeout) -> bool:
         """Return whether to send the request again after this fault. Before a retry, wait until the retry is due."""
         if isinstance(fault, EgressError):
-            repeats, sent = fault.is_provider_failure, fault.sent
+            may_help, sent = fault.is_provider_failure, fault.sent
         else:
-            repeats, sent = not self._upload.waiting and not fault.total, True
-        return repeats and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
+            may_help, sent = not self._upload.waiting and not fault.total, True
+        return may_help and self._may_repeat(sent=sent) and await self._wait_for_retry(None)
 
     async def _after_response(self, exchange: ProviderExchange) -> bool:
         """Return whether to send the request again instead of passing this response on.
@@ -322,19 +327,19 @@ class Attempts:
 
         If the request may not be sent again, start a refresh for the next request.
         """
-        refreshes, sent = self._runtime.live.early_refreshes, self._sent_with or self._request[CONNECTION]
+        refreshes, sent_connection = self._runtime.live.early_refreshes, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
             self._recorded = True
-            refreshing = refreshes.start(sent)  # helps the next request
+            refreshing = refreshes.start(sent_connection)  # helps the next request
             if self.at_own_api:
                 path = self._request[UPSTREAM].target.partition("?")[0]
-                refreshing.add_done_callback(partial(self._record_refusal_later, sent, path))
+                refreshing.add_done_callback(partial(self._record_refusal_later, sent_connection, path))
             return False
-        if self._request[CONNECTION].connection.version > sent.connection.version:
+        if self._request[CONNECTION].connection.version > sent_connection.connection.version:
             return True  # the token was refreshed during the fast path's attempt; the request carries the newer token
         with self._watch.suspend_silence_limit(), self._timing.waiting_for_token():
-            newer = await refreshes.newer_than(sent)
+            newer = await refreshes.newer_than(sent_connection)
         if newer is None:
             return False
         self._place(newer)
@@ -353,7 +358,7 @@ class Attempts:
                 rejections.record_acceptance(ref)
 
     def _record_refusal_later(
-        self, sent: OpenedConnection, path: str, refresh: "asyncio.Task[OpenedConnection | None]"
+        self, sent_connection: OpenedConnection, path: str, refresh: "asyncio.Task[OpenedConnection | None]"
     ) -> None:
         """Record a 401 as a refusal of the credential, if the refresh after the 401 returned no newer token.
 
@@ -363,8 +368,8 @@ class Attempts:
         if refresh.cancelled() or refresh.exception() is not None:
             return
         newer = refresh.result()
-        if newer is None or newer.connection.version <= sent.connection.version:
-            self._runtime.live.rejections.record_refusal(sent, 401, path)
+        if newer is None or newer.connection.version <= sent_connection.connection.version:
+            self._runtime.live.rejections.record_refusal(sent_connection, 401, path)
 
     @property
     def at_own_api(self) -> bool:

@@ -73,10 +73,10 @@ class CallerBody:
         self.keep_bytes = limit_bytes
         if (self._request.content_length or 0) > limit_bytes:
             return None
-        at = 0
-        while await self._piece(at):
+        index = 0
+        while await self._piece(index):
             self._watch.record_progress()
-            at += 1
+            index += 1
             if not self.kept:
                 return None
         return b"".join(self._kept_pieces)
@@ -92,28 +92,28 @@ class CallerBody:
         held_up = self._turn is not None and self._turn.locked()
         if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
             return None
-        whole = b"".join((*self._kept_pieces, rest := content.read_nowait()))
-        self._keep(rest)
-        return whole
+        body = b"".join((*self._kept_pieces, unread := content.read_nowait()))
+        self._keep(unread)
+        return body
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        for at in count():
-            piece = await self._piece(at)
+        for index in count():
+            piece = await self._piece(index)
             if not piece:
                 return
             self._watch.record_progress()
             yield piece
             self._watch.record_progress()
 
-    async def _piece(self, at: int) -> bytes:
-        """Return piece number `at` of the body; empty bytes mark the end. Each piece is read from the caller once."""
-        if at < len(self._kept_pieces):
-            return self._kept_pieces[at]
+    async def _piece(self, index: int) -> bytes:
+        """Return the body's piece number `index`; empty bytes mark the end. Each piece is read from the caller once."""
+        if index < len(self._kept_pieces):
+            return self._kept_pieces[index]
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:  # an attempt that was given up might still hold the lock
-            if at < len(self._kept_pieces):
-                return self._kept_pieces[at]
+            if index < len(self._kept_pieces):
+                return self._kept_pieces[index]
             piece = await self._take()
             self._keep(piece)
             return piece
@@ -129,10 +129,10 @@ class CallerBody:
     async def _take(self) -> bytes:
         self.waiting = True
         self._watch.caller_idle_s = self._limits.body_idle_s
-        since = clock.monotonic()
+        began = clock.monotonic()
         try:
             piece = await self._request.content.readany()
-            self._waited_s += clock.monotonic() - since
+            self._waited_s += clock.monotonic() - began
             self._received += len(piece)
             if piece:
                 self._check_pace()
@@ -160,8 +160,8 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
     """
     if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
         return None
-    slow = f"The request body arrived too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
-    return InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
+    message = f"The request body arrived too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
+    return InvalidRequest("invalid_body", f"{message} (server.limits.upload_bytes_per_s).", close=True)
 
 
 def arrives_inflated(request: web.Request) -> bool:

@@ -44,7 +44,7 @@ from gateway.runtime import RUNTIME, generation_of
 
 @needs(PROXY, limits=True)
 async def forward(request: web.Request) -> web.StreamResponse:
-    """Send UPSTREAM with the caller's body, and pass the response on, whatever its status.
+    """Send `request[UPSTREAM]` with the caller's body, and pass the response on, whatever its status.
 
     Raises a GatewayError if there is no response to pass on. After the response has begun, a failure closes the
     caller's connection.

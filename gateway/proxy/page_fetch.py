@@ -82,11 +82,11 @@ class PageAttempts(Attempts):
         return await super()._wait_for_retry(requested_wait_s, exchange)
 
     def _wait_s(self, requested_wait_s: float | None) -> float | None:
-        chance = random.random()  # noqa: S311 (spreads load only)
+        jitter = random.random()  # noqa: S311 (spreads load only)
         return wait_s(
             requested_wait_s,
             self._retried + 1,
-            chance,
+            jitter,
             waited_s=self._waited_s,
             max_wait_s=MAX_WAIT_S,
             all_s=ALL_WAITS_S,
@@ -126,7 +126,7 @@ class PageReader:
             self._reserved.shrink(size)
 
     async def page(self, exchange: ProviderExchange | None = None) -> tuple[bytearray | None, Fields]:
-        """Return the decoded page that UPSTREAM requests (None for a 204), and the header fields of its response.
+        """Return the decoded page (None for a 204) that `request[UPSTREAM]` requests, and the response's header fields.
 
         `exchange`: the page's response if it has already begun; None requests the page. If a response breaks off, the
         page is requested again. Raises EgressError, CodingError, ExchangeTimeout, GatewayError.
@@ -189,12 +189,12 @@ class PageReader:
                 "page_unreadable", f"The provider's response has the unsupported Content-Encoding {coding}."
             )
         decoder = Decoder()
-        coded = decoder.start(coding)
+        is_coded = decoder.start(coding)
         content = bytearray()
-        counted = False
+        memory_reserved = False
         while piece := await exchange.read():
             self._watch.record_progress()
-            for part in decoder.feed(piece) if coded else (piece,):
+            for part in decoder.feed(piece) if is_coded else (piece,):
                 content += part
                 if len(content) > limit_bytes:
                     raise UpstreamFailed(
@@ -202,10 +202,10 @@ class PageReader:
                         f"One page of the provider has more than {limit_bytes} bytes. Request smaller pages, with its "
                         "own parameter or with 'Gateway-Paginate: all; limit=…'.",
                     )
-                if len(content) > INLINE_BYTES and not counted:
-                    counted = True
-                    whole = PAGE_BYTES if coded or exchange.length is None else exchange.length
-                    await self._reserve(min(whole, PAGE_BYTES))
+                if len(content) > INLINE_BYTES and not memory_reserved:
+                    memory_reserved = True
+                    page_bytes = PAGE_BYTES if is_coded or exchange.length is None else exchange.length
+                    await self._reserve(min(page_bytes, PAGE_BYTES))
         decoder.finish()
         self.holds(COPIES_IN_MEMORY * len(content))
         return content

@@ -117,10 +117,10 @@ async def _pass_pages(
     reader: PageReader,
     listed: PostedList | None,
 ) -> None:
-    run = _PagedCall(request, reader, upload, listed)
+    paged_call = _PagedCall(request, reader, upload, listed)
     first_request = request[UPSTREAM]
     try:
-        page = await run.first(first)
+        page = await paged_call.first(first)
     except (GatewayError, *BROKEN) as fault:
         error = _caller_error(fault, request, upload, watch)
         error.headers[ATTEMPTS] = str(reader.attempts)
@@ -133,22 +133,22 @@ async def _pass_pages(
             await response.write(batch)
             watch.record_progress()
             await clock.give_way()  # a write that need not wait lets no other task run
-        run.record_passed(page)
-        following = page.next
-        if following is None or run.enough:
+        paged_call.record_passed(page)
+        next_position = page.next
+        if next_position is None or paged_call.enough:
             break
         if request[PAGING].marks:
-            await response.write(line_of(MARK, run.progress(following)))
+            await response.write(line_of(MARK, paged_call.progress(next_position)))
         del page  # frees the memory of the page
         try:
-            page = await run.following(following)
+            page = await paged_call.following(next_position)
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
-            run.fault = _caller_error(fault, request, upload, watch)
+            paged_call.fault = _caller_error(fault, request, upload, watch)
             break
     request[UPSTREAM] = first_request  # the call log shows the request for the first page
-    await response.write(line_of(TRAILER, run.trailer(following)))
+    await response.write(line_of(TRAILER, paged_call.trailer(next_position)))
     await response.write_eof()
-    response.broke_off = None if run.fault is None else run.fault.code
+    response.broke_off = None if paged_call.fault is None else paged_call.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
@@ -199,8 +199,8 @@ class _PagedCall:
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
         opened = request[CONNECTION] = live.peek(ref) or await live.open_connection(*ref)
-        before = request[UPSTREAM]
-        upstream = replace(before, headers=CIMultiDict(before.headers), base_path=self._base_path)
+        previous = request[UPSTREAM]
+        upstream = replace(previous, headers=CIMultiDict(previous.headers), base_path=self._base_path)
         for name in _CONDITIONS:
             upstream.headers.popall(name, None)
         try:
@@ -246,20 +246,20 @@ class _PagedCall:
     ) -> PageResult:
         upstream = self._request[UPSTREAM]
         body = None if self._listed is None else self._listed.now
-        at = PageUrl(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
+        page_url = PageUrl(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
         schemes = self._paging.schemes if position is None else [position.scheme]
         if content is None:
             return PageResult(NO_RECORDS, schemes[0], None)
-        large, share = len(content) > INLINE_BYTES, self._request[CALLER].share
-        if not large:
-            page = parse_page(content, headers, schemes, at)
+        is_large, share = len(content) > INLINE_BYTES, self._request[CALLER].share
+        if not is_large:
+            page = parse_page(content, headers, schemes, page_url)
         else:
-            page = await off_loop(share, parse_page, content, headers, schemes, at)
+            page = await off_loop(share, parse_page, content, headers, schemes, page_url)
             content.clear()  # no longer needed, because the records are slices of the parsed text
             self.reader.holds(len(page.records.text))
         digest = ""
         if page.paging.type == "offset" and page.records.hold_objects:
-            digest = await off_loop(share, lambda: page.records.digest) if large else page.records.digest
+            digest = await off_loop(share, lambda: page.records.digest) if is_large else page.records.digest
         return self._check_next_page(page, digest)
 
     def _check_next_page(self, page: PageResult, digest: str) -> PageResult:
@@ -304,10 +304,10 @@ async def _check(caller: Caller, upstream: UpstreamRequest, opened: OpenedConnec
         await caller.access.meter.count_against_budget()
 
 
-def _repeated_page(why: str) -> UpstreamFailed:
+def _repeated_page(reason: str) -> UpstreamFailed:
     return UpstreamFailed(
         "next_page_refused",
-        f"The provider returned the same page again: {why}. Check how this list is paged, and set that in "
+        f"The provider returned the same page again: {reason}. Check how this list is paged, and set that in "
         "Gateway-Paginate.",
     )
 

@@ -34,7 +34,7 @@ class PostedList:
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Change the body of `upload`, so that it requests the first page that PAGING asks for.
+    """Change the body of `upload`, so that it requests the first page of `request[PAGING]`.
 
     Return None if the list is not requested by POST. Raises BodyTooLarge, and InvalidRequest ``invalid_headers`` if the
     body or the resume cursor does not match the request.
@@ -55,10 +55,10 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     except ValueError as fault:
         raise _invalid_header(PAGINATE, str(fault)) from fault
     listed = PostedList(body, first_body(body, paging.schemes, paging.limit))
-    start = paging.start
-    if start is not None and start.body_digest != listed.digest:
+    start_position = paging.start
+    if start_position is not None and start_position.body_digest != listed.digest:
         raise _invalid_header(PAGINATE_FROM, "belongs to another request; send the body of the first request")
-    upload.replace(listed.now if start is None else listed.at(start))
+    upload.replace(listed.now if start_position is None else listed.at(start_position))
     return listed
 
 

@@ -46,8 +46,8 @@ OF_THE_WHOLE: Final = (
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
     """Return whether the caller requests a part of this response. Errors, redirects and ranges are not changed."""
-    ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
-    return ok and SHAPE in request and request.method != hdrs.METH_HEAD
+    has_whole_body = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
+    return has_whole_body and SHAPE in request and request.method != hdrs.METH_HEAD
 
 
 async def shaped_response(
@@ -64,11 +64,11 @@ async def shaped_response(
         raise _cannot_shape(f"is a stream ({kind}), which has no end to wait for", "stream")
     held_response = HeldResponse(request, watch)
     try:
-        whole = await held_response.read(body)
+        whole_body = await held_response.read(body)
         if LISTED_TOOLS in request:
-            whole = await remove_forbidden_tools(request, whole)
-        arguments = kind, whole, shape.select, shape.max_bytes
-        if needs_thread(whole, shape.select):
+            whole_body = await remove_forbidden_tools(request, whole_body)
+        arguments = kind, whole_body, shape.select, shape.max_bytes
+        if needs_thread(whole_body, shape.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
             shaped = shaped_body(*arguments)
@@ -76,11 +76,11 @@ async def shaped_response(
             raise _cannot_shape(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
             raise _cannot_shape("is not JSON, so Gateway-Select cannot be used", "not_json")
-        if not shaped.is_text and shape.select is None and len(whole) <= shape.max_bytes:
-            content, as_it_is = whole, True
+        if not shaped.is_text and shape.select is None and len(whole_body) <= shape.max_bytes:
+            content, as_it_is = whole_body, True
         elif not shaped.is_text:
             raise _cannot_shape(
-                f"has {counted(len(whole), 'byte')} of {kind or 'an unknown type'}, which cannot be cut",
+                f"has {counted(len(whole_body), 'byte')} of {kind or 'an unknown type'}, which cannot be cut",
                 "too_large",
             )
         else:
@@ -93,24 +93,24 @@ async def shaped_response(
     if not as_it_is:
         response.headers[hdrs.CONTENT_TYPE] = "application/json"
     if not shaped.whole and shaped.is_text:
-        response.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
+        response.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole_body), 'byte')}")
     response.length_of(content)
     return with_gateway_fields(response, request, attempts), content
 
 
-async def remove_forbidden_tools(request: web.Request, whole: bytes) -> bytes:
+async def remove_forbidden_tools(request: web.Request, body: bytes) -> bytes:
     """Remove the tools that the caller's key does not allow from a list of tools. Raises MalformedResponse."""
     tools = request[LISTED_TOOLS]
-    arguments = whole, tools.shows
-    if len(whole) <= min(INLINE_BYTES, tools.inline_bytes):
+    arguments = body, tools.shows
+    if len(body) <= min(INLINE_BYTES, tools.inline_bytes):
         return filtered_json(*arguments)
     return await off_loop(request[CALLER].share, filtered_json, *arguments)
 
 
-def _cannot_shape(what: str, reason: str) -> UpstreamFailed:
+def _cannot_shape(problem: str, reason: str) -> UpstreamFailed:
     payload: dict[str, Any] = {"reason": reason}
     return UpstreamFailed(
-        "answer_not_shaped", f"The provider's response {what}. The request was sent.", payload=payload
+        "answer_not_shaped", f"The provider's response {problem}. The request was sent.", payload=payload
     )
 
 
@@ -138,11 +138,11 @@ class HeldResponse:
                     )
             if len(content) > INLINE_BYTES and self._reserved is None:
                 await self._reserve()
-            following = await body.next()
+            next_parts = await body.next()
             self._watch.record_progress()
-            if following is None:
+            if next_parts is None:
                 break
-            parts = following
+            parts = next_parts
         return bytes(content)
 
     def release(self) -> None:
@@ -190,8 +190,10 @@ class FilteredEvents:
             return None
         part = next(self._parts, None)
         if part is not None:
-            dear = self._filter.needs_thread(part)
-            return iter((await off_loop(self._share, self._filter.feed, part) if dear else self._filter.feed(part),))
+            needs_thread = self._filter.needs_thread(part)
+            return iter(
+                (await off_loop(self._share, self._filter.feed, part) if needs_thread else self._filter.feed(part),)
+            )
         self._parts = await self._body.next()
         if self._parts is not None:
             return iter(())
