@@ -255,9 +255,9 @@ class Egress:
         )
         try:
             async with _limit(timeout_s):
-                fresh = once and replaceable(method, has_body=body is not None)
-                sent = None if body is None else Body(_single_piece(body), len(body), whole=body)
-                exchange = await self.send(request, sent, replaced=fresh)
+                new_connection = once and replaceable(method, has_body=body is not None)
+                request_body = None if body is None else Body(_single_piece(body), len(body), whole=body)
+                exchange = await self.send(request, request_body, replaced=new_connection)
                 try:
                     content = await read_whole(exchange, request.origin, limit_bytes)
                 finally:
@@ -362,11 +362,11 @@ async def _limit(timeout_s: float) -> AsyncIterator[None]:
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
-        over = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
+        deadline = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
         try:
             yield
         finally:
-            over.cancel()
+            deadline.cancel()
 
 
 async def _single_piece(body: bytes) -> AsyncIterator[bytes]:

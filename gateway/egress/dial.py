@@ -61,10 +61,10 @@ class NameResolver:
             look_up.add_done_callback(lambda done: self._look_up_ended(key, done))
         return look_up
 
-    def _look_up_ended(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+    def _look_up_ended(self, key: tuple[str, int], look_up: asyncio.Future[list[str]]) -> None:
         del self._pending[key]
-        if not done.cancelled():
-            done.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception
+        if not look_up.cancelled():
+            look_up.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception
 
     def close(self) -> None:
         """End the threads, and cancel look-ups that have not started. A later look-up makes new threads."""

@@ -79,14 +79,14 @@ def is_public(address: IPAddress) -> bool:
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
-def _not_public(host: str, port: int, text: str, address: IPAddress | None) -> str:
-    """Return the message for `host`, which resolves to the forbidden address `text`."""
-    resolves = "" if host == text else f" resolves to {text}, which"
+def _not_public(host: str, port: int, resolved: str, address: IPAddress | None) -> str:
+    """Return the message for `host`, which resolves to the forbidden address `resolved`."""
+    resolves = "" if host == resolved else f" resolves to {resolved}, which"
     message = f"{host} port {port}{resolves} is not a public address."
     if address is None:
         return f"{message} An address with a zone cannot be allowed in egress.allow."
-    allowed = without_ipv6_prefix(address)
-    entry = f"{allowed}/32:{port}" if allowed.version == 4 else f"[{allowed}/128]:{port}"
+    plain_address = without_ipv6_prefix(address)
+    entry = f"{plain_address}/32:{port}" if plain_address.version == 4 else f"[{plain_address}/128]:{port}"
     return f'{message} To allow it, add "{entry}" to egress.allow in gateway.yaml.'
 
 
@@ -130,8 +130,8 @@ class Guard:
 
     def _is_allowed(self, address: IPAddress, port: int) -> bool:
         return any(
-            (allowed.port is None or allowed.port == port)
-            and allowed.network.version == address.version
-            and address in allowed.network
-            for allowed in self._allow
+            (allowed_range.port is None or allowed_range.port == port)
+            and allowed_range.network.version == address.version
+            and address in allowed_range.network
+            for allowed_range in self._allow
         )

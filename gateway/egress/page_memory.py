@@ -111,9 +111,9 @@ class PageMemory:
 
     def _release(self, key: Hashable, size: int) -> None:
         self.reserved -= size
-        remaining = self._bytes_by_key[key] - size
-        if remaining:
-            self._bytes_by_key[key] = remaining
+        bytes_left = self._bytes_by_key[key] - size
+        if bytes_left:
+            self._bytes_by_key[key] = bytes_left
         else:
             del self._bytes_by_key[key]
         self._admit()
@@ -139,17 +139,17 @@ class PageMemory:
             key = self._next_key()
             if key is None:
                 return
-            first = self._queues[key][0]
-            if first.admitted.done():  # the call has just been cancelled
-                self._unqueue(key, first)
+            next_call = self._queues[key][0]
+            if next_call.admitted.done():  # the call has just been cancelled
+                self._unqueue(key, next_call)
                 continue
-            if self.reserved + first.size > self.limit_bytes():
+            if self.reserved + next_call.size > self.limit_bytes():
                 return
-            self._unqueue(key, first)
-            self.reserved += first.size
+            self._unqueue(key, next_call)
+            self.reserved += next_call.size
             self.peak = max(self.peak, self.reserved)
-            self._bytes_by_key[key] = self._bytes_by_key.get(key, 0) + first.size
-            first.admitted.set_result(None)
+            self._bytes_by_key[key] = self._bytes_by_key.get(key, 0) + next_call.size
+            next_call.admitted.set_result(None)
 
     def _next_key(self) -> Hashable | None:
         """Return the key that gets memory next, or None.

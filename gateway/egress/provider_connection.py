@@ -81,14 +81,14 @@ class RequestUpload:
         self._task.cancel()
 
     async def _send(self) -> None:
-        sent, length = 0, self._body.length
+        sent_bytes, length = 0, self._body.length
         async for piece in self._body.pieces:
             if not piece:
                 continue
-            sent += len(piece)
+            sent_bytes += len(piece)
             if length is None:
                 self._write(b"%x\r\n" % len(piece), piece, b"\r\n")
-            elif sent > length:
+            elif sent_bytes > length:
                 raise BodyLengthMismatch
             else:
                 self._write(piece)
@@ -96,7 +96,7 @@ class RequestUpload:
                 await self._drain()
         if length is None:
             self._write(b"0\r\n\r\n")
-        elif sent != length:
+        elif sent_bytes != length:
             raise BodyLengthMismatch
 
     def _write(self, *parts: bytes) -> None:

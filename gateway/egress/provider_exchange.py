@@ -200,10 +200,10 @@ class ResponseReader:
             self.feed(rest)
 
     def _read_counted_body(self, data: bytes) -> None:
-        remaining = self._body_bytes_left = self._body_bytes_left - len(data)
-        self._listener.body_arrived(data if remaining >= 0 else data[:remaining])
-        if remaining <= 0:
-            self._end(data[remaining:] if remaining else b"")
+        bytes_left = self._body_bytes_left = self._body_bytes_left - len(data)
+        self._listener.body_arrived(data if bytes_left >= 0 else data[:bytes_left])
+        if bytes_left <= 0:
+            self._end(data[bytes_left:] if bytes_left else b"")
 
     def _read_chunked_body(self, data: bytes) -> None:
         chunks = self._chunked_decoder
