@@ -140,13 +140,13 @@ async def call_in_process(outer: AgentMessage, call: InProcessRequest, room: Roo
     outer.called = True
     began = clock.monotonic()
     on_fast_path = getattr(outer.protocol, "call_in_process", None)
-    fast: CollectedResponse | FastPathHandover | None = None
+    fast_path_result: CollectedResponse | FastPathHandover | None = None
     if on_fast_path is not None:
-        fast = await on_fast_path(call, room)
-    if isinstance(fast, CollectedResponse):
-        return fast
+        fast_path_result = await on_fast_path(call, room)
+    if isinstance(fast_path_result, CollectedResponse):
+        return fast_path_result
     async with asyncio.timeout(call.limit_s - (clock.monotonic() - began)):
-        return await _call_chain(outer, call, fast, room)
+        return await _call_chain(outer, call, fast_path_result, room)
 
 
 async def _call_chain(
@@ -161,16 +161,16 @@ async def _call_chain(
     assert task is not None
     message, payload = _message(call.method, call.mount + call.target, call.fields()), _payload(call.body, loop)
     request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
-    found = await outer.app.router.resolve(request)
-    found.add_app(outer.app)
-    found.freeze()
-    request._match_info = found
+    match_info = await outer.app.router.resolve(request)
+    match_info.add_app(outer.app)
+    match_info.freeze()
+    request._match_info = match_info
     request[REQUEST_ID], request[IN_PROCESS] = outer.request_id, True
     if call.tool is not None:
         request[TOOL] = call.tool
     trace, trace_id = current_trace.get(None), current_trace_id.get(None)
     try:
-        response = await found.handler(request)
+        response = await match_info.handler(request)
     finally:
         protocol.discard_handed()
         current_trace.set(trace)  # restores the trace of the outer request

@@ -47,23 +47,23 @@ class KeptResponses:
         if size > SHARE_BYTES:
             return None
         self._sweep()
-        while (own := self._shares.get(share)) is not None and own.size + size > SHARE_BYTES:
-            self._drop(next(iter(own.ids)))
+        while (key_share := self._shares.get(share)) is not None and key_share.size + size > SHARE_BYTES:
+            self._drop(next(iter(key_share.ids)))
         while self._kept and self.size + size > MAX_BYTES:
             self._drop(next(iter(self._kept)))
         response_id = secrets.token_urlsafe(16)
         self._kept[response_id] = KeptResponse(share, connection, media_type, body, clock.monotonic() + KEPT_S)
-        own = self._shares.setdefault(share, _Share())
-        own.ids[response_id] = None
-        own.size += size
+        key_share = self._shares.setdefault(share, _Share())
+        key_share.ids[response_id] = None
+        key_share.size += size
         self.size += size
         return response_id
 
     def get(self, share: str, response_id: str) -> KeptResponse | None:
         """Return the kept response; None if this key has no kept response with this id."""
         self._sweep()
-        found = self._kept.get(response_id)
-        return found if found is not None and found.share == share else None
+        response = self._kept.get(response_id)
+        return response if response is not None and response.share == share else None
 
     def _sweep(self) -> None:
         now = clock.monotonic()
@@ -71,13 +71,13 @@ class KeptResponses:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, response_id: str) -> None:
-        kept = self._kept.pop(response_id)
-        size, own = len(kept.body) + ENTRY_BYTES, self._shares[kept.share]
+        response = self._kept.pop(response_id)
+        size, key_share = len(response.body) + ENTRY_BYTES, self._shares[response.share]
         self.size -= size
-        own.size -= size
-        del own.ids[response_id]
-        if not own.ids:
-            del self._shares[kept.share]
+        key_share.size -= size
+        del key_share.ids[response_id]
+        if not key_share.ids:
+            del self._shares[response.share]
 
 
 @dataclass(slots=True)

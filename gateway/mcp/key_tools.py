@@ -72,11 +72,11 @@ class KeyTools:
 
     def cached_tools(self) -> KnownTools | None:
         """Return the cached tools; None if the generation or an API-managed integration has changed since."""
-        known, generation = _cache.get(self._request.policy), self._request.generation
-        if known is None or known.generation is not generation or known.changes != generation.integrations.changes:
+        cached, generation = _cache.get(self._request.policy), self._request.generation
+        if cached is None or cached.generation is not generation or cached.changes != generation.integrations.changes:
             return None
-        self._known = known
-        return known
+        self._known = cached
+        return cached
 
     def _find(self) -> KnownTools:
         policy, generation = self._request.policy, self._request.generation
@@ -88,14 +88,18 @@ class KeyTools:
         if known is not None and known.generation is generation and known.integrations == integrations:
             known.changes = changes
             return known
-        named = self._named_connections()
-        bases = self._bases(integrations, named)
+        named_connections = self._named_connections()
+        bases = self._bases(integrations, named_connections)
         known_of = cache(self._operations)
         places = {text: self._place(each, bases, known_of) for text, each in policy.operation_sets.items()}
         tools = {tool.name: self._with_cursor_argument(tool) for tool in tools_of(policy.rules, bases, places)}
         may_list = policy.allows(LIST_SCOPE)
-        candidates = dict.fromkeys(named, "") if named is not None and (not may_list or len(named) == 1) else {}
-        known = KnownTools(generation, changes, integrations, bases, tools, named, candidates, may_list)
+        candidates = (
+            dict.fromkeys(named_connections, "")
+            if named_connections is not None and (not may_list or len(named_connections) == 1)
+            else {}
+        )
+        known = KnownTools(generation, changes, integrations, bases, tools, named_connections, candidates, may_list)
         _cache[policy] = known
         return known
 
@@ -117,14 +121,20 @@ class KeyTools:
         ):
             return tool
         catalog = self._request.generation.catalog
-        providers = [each.provider for each in self._integrations if each.integration_id in tool.integrations]
+        providers = [
+            integration.provider
+            for integration in self._integrations
+            if integration.integration_id in tool.integrations
+        ]
         if not any(is_list(catalog.get(provider), tool.shown_path, tool.details) for provider in providers):
             return tool
         if any(argument.name == "cursor" for argument in tool.arguments):
             return tool
         return replace(tool, pages=True)
 
-    def _bases(self, integrations: Iterable[tuple[str, str]], named: Collection[str] | None) -> dict[str, str | None]:
+    def _bases(
+        self, integrations: Iterable[tuple[str, str]], named_connections: Collection[str] | None
+    ) -> dict[str, str | None]:
         """Return the path of the base URL, with placeholders, of each integration that the key can use.
 
         The path is None if a setting of the connection is the whole base URL.
@@ -132,7 +142,7 @@ class KeyTools:
         bases: dict[str, str | None] = {}
         for name, entry in integrations:
             if not self._request.policy.reaches_integration(name) or (
-                named and not any(connection.startswith(f"{name}/") for connection in named)
+                named_connections and not any(connection.startswith(f"{name}/") for connection in named_connections)
             ):
                 continue
             provider = self._request.generation.catalog.get(entry)
@@ -144,21 +154,21 @@ class KeyTools:
     def _place(
         self,
         operations: OperationSet,
-        reached: Collection[str],
-        known_of: Callable[[str], ProviderOperations | None],
+        allowed_ids: Collection[str],
+        find_operations: Callable[[str], ProviderOperations | None],
     ) -> OperationPlace:
-        """Return the integrations in `reached` with these operations, and the catalog's details of the operations."""
+        """Return the integrations in `allowed_ids` with these operations, and the catalog's details of them."""
         catalog = self._request.generation.catalog
-        fitting = [
-            each.integration_id
-            for each in self._integrations
-            if each.integration_id in reached
-            and (provider := catalog.get(each.provider)) is not None
+        integration_ids = [
+            integration.integration_id
+            for integration in self._integrations
+            if integration.integration_id in allowed_ids
+            and (provider := catalog.get(integration.provider)) is not None
             and host_and_path(provider) == (operations.host, operations.base)
         ]
-        known = known_of(operations.provider)
-        details = {} if known is None else operation_details(operations.rules, known)
-        return OperationPlace(tuple(fitting), operations.base, details)
+        known_operations = find_operations(operations.provider)
+        details = {} if known_operations is None else operation_details(operations.rules, known_operations)
+        return OperationPlace(tuple(integration_ids), operations.base, details)
 
     def _operations(self, provider: str) -> ProviderOperations | None:
         """Return the catalog's operations of a provider; None if the catalog has none, or their file is unreadable."""
@@ -170,15 +180,15 @@ class KeyTools:
     @property
     def choose(self) -> bool:
         """Whether a call must name its connection: True unless the key's limits name exactly one connection."""
-        named = self.named_connections()
-        return named is None or len(named) != 1
+        connections = self.named_connections()
+        return connections is None or len(connections) != 1
 
     def describe(self, tool: RuleTool | None) -> dict[str, Any]:
         """Return the description of the tool for `tools/list`. `tool`: None means `call_api`."""
-        named = self.named_connections() or ()
+        connections = self.named_connections() or ()
         if tool is None:
-            return call_api(self._request.policy.rules, named, choose=self.choose)
-        return tool_json(tool, named, choose=self.choose)
+            return call_api(self._request.policy.rules, connections, choose=self.choose)
+        return tool_json(tool, connections, choose=self.choose)
 
     def shown_tools(self) -> list[dict[str, Any]]:
         """Return the tools that `tools/list` shows."""
@@ -196,14 +206,14 @@ class KeyTools:
         names = next((limits.connections for limits in self._request.policy.limits if limits.connections), None)
         if names is None:
             return None
-        found: dict[str, None] = {}
+        connections: dict[str, None] = {}
         for name in names:
             integration, _, connection = name.partition("/")
-            every = [each.integration_id for each in self._integrations]
-            for integration_id in every if integration == ANY_INTEGRATION else [integration]:
+            environment_integrations = [listed_integration.integration_id for listed_integration in self._integrations]
+            for integration_id in environment_integrations if integration == ANY_INTEGRATION else [integration]:
                 if self._request.policy.reaches(integration_id, connection):
-                    found[f"{integration_id}/{connection}"] = None
-        return list(found)
+                    connections[f"{integration_id}/{connection}"] = None
+        return list(connections)
 
     async def candidates(self) -> dict[str, str] | None:
         """Return the connections that a call can use, each with a label.
@@ -212,13 +222,17 @@ class KeyTools:
         the provider's name of the account. The label is empty if it is unknown, if the key is not allowed to list
         connections, or if the key's limits name only one connection.
         """
-        known, policy = self.known_tools, self._request.policy
-        named, may_list = known.named, known.may_list
-        if named is not None and (not may_list or len(named) == 1):
-            return dict.fromkeys(named, "")
+        known_tools, policy = self.known_tools, self._request.policy
+        named_connections, may_list = known_tools.named, known_tools.may_list
+        if named_connections is not None and (not may_list or len(named_connections) == 1):
+            return dict.fromkeys(named_connections, "")
         if not may_list:
             return None
         filters = ListFilter(within=policy.limits, limit=MAX_CANDIDATES)
         rows = await self._request.runtime.store.connections.list(self._request.environment, filters)
         labels = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
-        return labels if named is None or policy.limits_tags else {name: labels.get(name, "") for name in named}
+        return (
+            labels
+            if named_connections is None or policy.limits_tags
+            else {name: labels.get(name, "") for name in named_connections}
+        )

@@ -108,29 +108,35 @@ def find_list(
         options = PaginationOptions(path, names, {})
         schemes = paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
         page_url = PageUrl(base.scheme, base.host, base.port, base.path + target, None)
-        turn = parse_page(body, fields, schemes, page_url)
+        page_result = parse_page(body, fields, schemes, page_url)
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
-    if not len(turn.records):
+    if not len(page_result.records):
         return None
-    return turn.paging.response_path or "", None if turn.next is None else _target(opened, target, turn.next, shown_at)
+    return page_result.paging.response_path or "", None if page_result.next is None else _target(
+        opened, target, page_result.next, shown_at
+    )
 
 
-def _target(opened: OpenedConnection, target: str, following: Position, shown_at: str) -> str | None:
+def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:
     base = opened.base
     # `parse_page_url` adds the port, as in `following.at`
-    if following.scheme.type == "link" and following.at.startswith(shown_base := parse_page_url(shown_at).url):
-        found = following.at.removeprefix(shown_base)
+    if next_position.scheme.type == "link" and next_position.at.startswith(shown_base := parse_page_url(shown_at).url):
+        next_target = next_position.at.removeprefix(shown_base)
     else:
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
         try:
-            point_at_page(request, following, {base.origin})
+            point_at_page(request, next_position, {base.origin})
         except (ForbiddenPageOrigin, ValueError):
             return None
         if request.origin != base.origin or not request.target.startswith(base.path):
             return None
-        found = request.target.removeprefix(base.path)
-    return found if found.startswith(("/", "?")) and len(found) <= MAX_TARGET_CHARS and found != target else None
+        next_target = request.target.removeprefix(base.path)
+    return (
+        next_target
+        if next_target.startswith(("/", "?")) and len(next_target) <= MAX_TARGET_CHARS and next_target != target
+        else None
+    )
 
 
 def items_at(value: Any, path: str) -> list[Any] | None:

@@ -226,13 +226,17 @@ async def _result(request: McpRequest) -> McpResult:
     if method in LISTS:
         return McpResult({LISTS[method]: []}, TOOLS_HOLD_MS)
     if method == "server/discover":
-        about: dict[str, Any] = {
+        server_facts: dict[str, Any] = {
             "supportedVersions": list(rpc.REVISIONS),
             "capabilities": CAPABILITIES,
             "instructions": INSTRUCTIONS,
         }
-        return McpResult(about, TOOLS_HOLD_MS)
+        return McpResult(server_facts, TOOLS_HOLD_MS)
     if method == "ping":
         return McpResult({})
-    about = {"protocolVersion": rpc.negotiate_revision(params), "capabilities": CAPABILITIES, "serverInfo": _server()}
-    return McpResult({**about, "instructions": INSTRUCTIONS})
+    server_facts = {
+        "protocolVersion": rpc.negotiate_revision(params),
+        "capabilities": CAPABILITIES,
+        "serverInfo": _server(),
+    }
+    return McpResult({**server_facts, "instructions": INSTRUCTIONS})

@@ -141,16 +141,16 @@ class McpReply:
 
     def content(self) -> bytes:
         """Return the body as JSON. A lone surrogate in a provider's text becomes a question mark."""
-        body, known = self.body or {}, self.structured_json
+        body, structured_json = self.body or {}, self.structured_json
         result = body.get("result")
         if result is None or STRUCTURED not in result:
             return compact_json(body)
         value = result.pop(STRUCTURED)  # written last, so that its known text can be used
-        before = compact_json(body)[:-2]
+        other_members = compact_json(body)[:-2]
         comma = b"," if result else b""
         result[STRUCTURED] = value
-        structured = compact_json(value) if known is None else known.encode("utf-8", "replace")
-        return b'%b%b"structuredContent":%b}}' % (before, comma, structured)
+        structured = compact_json(value) if structured_json is None else structured_json.encode("utf-8", "replace")
+        return b'%b%b"structuredContent":%b}}' % (other_members, comma, structured)
 
     @property
     def is_large(self) -> bool:
@@ -171,8 +171,8 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     message = _parse_body(body)
     routing = _routing(headers)
     if not isinstance(message, dict):
-        what = "a batch" if isinstance(message, list) else "no object"
-        raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message per request; this is {what}.")
+        kind = "a batch" if isinstance(message, list) else "no object"
+        raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message per request; this is {kind}.")
     if message.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\".")
     method, params = message.get("method"), message.get("params", {})
@@ -182,7 +182,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
         raise RpcError(INVALID_REQUEST, f"'method' must be text of at most {MAX_METHOD_CHARS} characters.")
     if routing:
-        _check_sent(routing, method, params)
+        _check_routing_headers(routing, method, params)
     if "id" not in message:
         _check_revision(routing.get(VERSION_HEADER))
         return RpcNotification(method)
@@ -229,8 +229,10 @@ def _read_modern_request(
     _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
     parameter = NAMED_BY.get(method)
     if parameter is not None and (value := params.get(parameter)) is not None:
-        sent = routing.get(NAME_HEADER)
-        _check_header(NAME_HEADER, None if sent is None else decoded_mcp_header(sent), value, f"params.{parameter}")
+        name_header = routing.get(NAME_HEADER)
+        _check_header(
+            NAME_HEADER, None if name_header is None else decoded_mcp_header(name_header), value, f"params.{parameter}"
+        )
     if version != MODERN:
         _raise_unsupported(version)
     if not isinstance(capabilities, dict):
@@ -238,7 +240,7 @@ def _read_modern_request(
     return RpcRequest(request_id, method, params, MODERN, capabilities)
 
 
-def _check_sent(routing: Mapping[str, str], method: str, params: Any) -> None:
+def _check_routing_headers(routing: Mapping[str, str], method: str, params: Any) -> None:
     """Check the headers that repeat the method and the name. Clients of every revision can send these headers."""
     if METHOD_HEADER in routing:
         _check_header(METHOD_HEADER, routing[METHOD_HEADER], method, "method")
@@ -248,9 +250,9 @@ def _check_sent(routing: Mapping[str, str], method: str, params: Any) -> None:
         _check_header(NAME_HEADER, decoded_mcp_header(routing[NAME_HEADER]), value, f"params.{parameter or 'name'}")
 
 
-def _check_header(header: str, sent: str | None, value: Any, where: str) -> None:
-    if sent is None or sent != value:
-        raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {where} in the body.")
+def _check_header(header: str, header_value: str | None, member_value: Any, member: str) -> None:
+    if header_value is None or header_value != member_value:
+        raise RpcError(HEADER_MISMATCH, f"The header {header} must have the same value as {member} in the body.")
 
 
 def _check_revision(header: str | None) -> None:
@@ -313,10 +315,10 @@ class _Ambiguous(ValueError):
 
 
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise _Ambiguous("an object has a member twice")
-    return made
+    return value
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -34,8 +34,8 @@ class McpRequest:
         The gateway writes this URL into response headers, in place of the provider's base URL.
         """
         outer = self.outer
-        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_capability else "proxy"
-        return f"{self.generation.public_url}/{at}"
+        path = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_capability else "proxy"
+        return f"{self.generation.public_url}/{path}"
 
     @property
     def trace(self) -> CallTrace | None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 WILDCARD: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
 MAX_STEPS: Final = 2_000_000
-_OF_TOKEN: Final = 4  # comparing a token costs this many steps; comparing a segment costs one step
+_STEPS_PER_TOKEN: Final = 4  # comparing a token costs this many steps; comparing a segment costs one step
 
 
 class Overlaps:
@@ -26,27 +26,29 @@ class Overlaps:
         """
         if first == second or self._left <= 0:
             return True
-        mine, theirs = first.split("/"), second.split("/")
-        for a, b in zip(mine, theirs, strict=False):
+        first_segments, second_segments = first.split("/"), second.split("/")
+        for first_segment, second_segment in zip(first_segments, second_segments, strict=False):
             self._left -= 1
-            if "**" in a or "**" in b:
+            if "**" in first_segment or "**" in second_segment:
                 return self._overlap(first, second)
-            if a != b and not self._segments_overlap(a, b):
+            if first_segment != second_segment and not self._segments_overlap(first_segment, second_segment):
                 return False
-        return len(mine) == len(theirs) or ("**" in (first + second) and self._overlap(first, second))
+        return len(first_segments) == len(second_segments) or (
+            "**" in (first + second) and self._overlap(first, second)
+        )
 
-    def _segments_overlap(self, a: str, b: str) -> bool:
-        mine, theirs = WILDCARD.search(a), WILDCARD.search(b)
-        if (mine and mine[0] == a) or (theirs and theirs[0] == b):
+    def _segments_overlap(self, first: str, second: str) -> bool:
+        first_wildcard, second_wildcard = WILDCARD.search(first), WILDCARD.search(second)
+        if (first_wildcard and first_wildcard[0] == first) or (second_wildcard and second_wildcard[0] == second):
             return True
-        return bool(mine or theirs) and self._overlap(a, b)
+        return bool(first_wildcard or second_wildcard) and self._overlap(first, second)
 
     def _overlap(self, first: str, second: str) -> bool:
         if self._left <= 0:
             return True
-        common, tokens = _overlap(first, second)
-        self._left -= _OF_TOKEN * tokens
-        return common
+        overlaps, tokens = _overlap(first, second)
+        self._left -= _STEPS_PER_TOKEN * tokens
+        return overlaps
 
 
 def may_overlap(first: str, second: str) -> bool:
@@ -66,54 +68,56 @@ class _Path(NamedTuple):
     """The path of a rule as tokens. Each character, ``*`` and ``**`` is a token.
 
     Sets of positions are numbers with one bit for each position. `wild`: the positions of both wildcards. `deep`: the
-    positions of ``**``. `of`: the positions of each character.
+    positions of ``**``. `by_character`: the positions of each character.
     """
 
     tokens: tuple[str, ...]
     wild: int
     deep: int
-    of: dict[str, int]
+    by_character: dict[str, int]
 
 
 def _overlap(first: str, second: str) -> tuple[bool, int]:
     """Return whether the two paths overlap, and the number of tokens of `first` that were compared.
 
-    After each token of `first`, `at` is a set of positions in `second`: up to each of these positions, `second` can
-    match the same text as `first` up to the token.
+    After each token of `first`, `positions` is a set of positions in `second`: up to each of these positions,
+    `second` can match the same text as `first` up to the token.
     """
-    left, right = _parse_path(first), _parse_path(second)
-    size, compared, at = len(right.tokens), 0, 1
-    everywhere, slashes = (1 << size) - 1, right.of.get("/", 0)
-    for piece in left.tokens:
+    first_path, second_path = _parse_path(first), _parse_path(second)
+    size, compared, positions = len(second_path.tokens), 0, 1
+    all_positions, slashes = (1 << size) - 1, second_path.by_character.get("/", 0)
+    for piece in first_path.tokens:
         compared += 1
         if piece == "**":
-            at = _spread(at, everywhere)
+            positions = _spread(positions, all_positions)
         elif piece == "*":
-            at = _spread(at, everywhere & ~slashes)
+            positions = _spread(positions, all_positions & ~slashes)
         else:
-            at = _spread(at, right.wild)
-            at = (at & right.of.get(piece, 0)) << 1 | at & (right.deep if piece == "/" else right.wild)
-        if not at:
+            positions = _spread(positions, second_path.wild)
+            positions = (positions & second_path.by_character.get(piece, 0)) << 1 | positions & (
+                second_path.deep if piece == "/" else second_path.wild
+            )
+        if not positions:
             return False, compared
-    return bool(_spread(at, right.wild) >> size & 1), compared
+    return bool(_spread(positions, second_path.wild) >> size & 1), compared
 
 
-def _spread(at: int, over: int) -> int:
-    """Return `at`, and each position that can be reached from `at` through positions in `over` only.
+def _spread(positions: int, passable: int) -> int:
+    """Return `positions`, and each position that can be reached from `positions` through positions in `passable` only.
 
-    One addition finds all these positions, because its carry runs through each sequence of positions in `over`.
+    One addition finds all these positions, because its carry runs through each sequence of positions in `passable`.
     """
-    return at | ((over + (at & over)) ^ over)
+    return positions | ((passable + (positions & passable)) ^ passable)
 
 
 @lru_cache(maxsize=1024)
 def _parse_path(path: str) -> _Path:
     tokens: list[str] = []
     end = 0
-    for place in WILDCARD.finditer(path):
-        tokens += path[end : place.start()]
-        tokens.append("**" if place[0] == "**" else "*")
-        end = place.end()
+    for wildcard in WILDCARD.finditer(path):
+        tokens += path[end : wildcard.start()]
+        tokens.append("**" if wildcard[0] == "**" else "*")
+        end = wildcard.end()
     tokens += path[end:]
     places: dict[str, int] = {}
     for number, token in enumerate(tokens):

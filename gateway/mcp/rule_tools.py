@@ -107,8 +107,8 @@ class OperationPlace:
 class _Names:
     """The names in use. Remembers the next number for each name, because a rule can have hundreds of arguments."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
+    def __init__(self, names: Iterable[str]) -> None:
+        self._taken = set(names)
         self._next: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -116,13 +116,13 @@ class _Names:
 
     def add(self, name: str) -> str:
         """Return `name`, with a number if `name` is already in use, and mark the result as in use."""
-        free, base = name[:_MAX_NAME_CHARS], name[: _MAX_NAME_CHARS - 4]
+        unique_name, base = name[:_MAX_NAME_CHARS], name[: _MAX_NAME_CHARS - 4]
         number = self._next.get(base, 2)
-        while free in self._taken:
-            free, number = f"{base}_{number}", number + 1
+        while unique_name in self._taken:
+            unique_name, number = f"{base}_{number}", number + 1
         self._next[base] = number
-        self._taken.add(free)
-        return free
+        self._taken.add(unique_name)
+        return unique_name
 
 
 def tools_of(
@@ -140,38 +140,38 @@ def tools_of(
     """
     if not rules:
         return []
-    made: list[RuleTool] = []
+    tools: list[RuleTool] = []
     overlaps = Overlaps()
-    taken = _Names({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
+    names = _Names({rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES)
     for rule in rules[-1]:
         methods = _methods(rule, rules[:-1], overlaps)
         if isinstance(rule, OperationRule):
             place = (places or {}).get(rule.text)
             if methods and place is not None and place.integrations:
-                made.append(_operation_tool(rule, place, taken))
+                tools.append(_operation_tool(rule, place, names))
             continue
         if rule.body is not None and rule.body.kind == "tools":
             continue
-        fitting = {
+        paths = {
             integration: path for integration, base in bases.items() if (path := below_base(rule, base)) is not None
         }
-        if not methods or not fitting:
+        if not methods or not paths:
             continue
-        path = next(iter(fitting.values()))
-        integrations = tuple(integration for integration, other in fitting.items() if other == path)
-        name = rule.name or _free_name(methods, path, taken)
-        made.append(RuleTool(name, rule, methods, path, integrations))
-    return made
+        path = next(iter(paths.values()))
+        integrations = tuple(integration for integration, tool_path in paths.items() if tool_path == path)
+        name = rule.name or _free_name(methods, path, names)
+        tools.append(RuleTool(name, rule, methods, path, integrations))
+    return tools
 
 
-def _operation_tool(rule: OperationRule, place: OperationPlace, taken: _Names) -> RuleTool:
-    first, *rest = _parts(rule.operation_path)
-    path = (f"{rule.path_prefix.removeprefix(place.base)}{first}", *rest)
+def _operation_tool(rule: OperationRule, place: OperationPlace, names: _Names) -> RuleTool:
+    first_part, *other_parts = _parts(rule.operation_path)
+    path = (f"{rule.path_prefix.removeprefix(place.base)}{first_part}", *other_parts)
     name = rule.name
-    if name in taken:  # in use by an operation of another provider, or by a rule
+    if name in names:  # in use by an operation of another provider, or by a rule
         name = f"{rule.name}_of_{place.integrations[0]}".lower()
     return RuleTool(
-        taken.add("_".join(WORD.findall(name))),
+        names.add("_".join(WORD.findall(name))),
         rule,
         (rule.method,),
         path,
@@ -196,7 +196,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
         segment = segments[0]
         if any(isinstance(part, PathArgument) and part.deep for part in segment):
             break  # ``**`` matches any number of segments, including those of the base URL
-        if not _may_be(segment, text):
+        if not _may_match(segment, text):
             return None
         segments.pop(0)
     return _join_segments(segments)
@@ -207,39 +207,39 @@ def _parts(path: str) -> tuple[str | PathArgument, ...]:
     """Return a rule's `path` as texts and arguments, each argument with a unique name."""
     parts: list[str | PathArgument] = []
     names = _Names(match[0].strip("{}") for match in WILDCARD.finditer(path) if match[0].startswith("{"))
-    at, before, word = 0, "", ""
+    end, segment_start, last_word = 0, "", ""
     for match in WILDCARD.finditer(path):
-        text = path[at : match.start()]
-        at = match.end()
+        text = path[end : match.start()]
+        end = match.end()
         if text:
             parts.append(text)
-        word = _last_word(word, before, text)
-        before = (before + text).rpartition("/")[2]
-        inside = bool(before) or path[at : at + 1] not in ("", "/")
+        last_word = _last_word(last_word, segment_start, text)
+        segment_start = (segment_start + text).rpartition("/")[2]
+        is_partial = bool(segment_start) or path[end : end + 1] not in ("", "/")
         deep = match[0] == "**"
         if match[0].startswith("{"):
             name = match[0].strip("{}")
         else:
-            name = names.add(_argument_name(word or "path", inside=inside, deep=deep))
-        parts.append(PathArgument(name, deep, optional=deep or inside))
-    if path[at:]:
-        parts.append(path[at:])
+            name = names.add(_argument_name(last_word or "path", is_partial=is_partial, deep=deep))
+        parts.append(PathArgument(name, deep, optional=deep or is_partial))
+    if path[end:]:
+        parts.append(path[end:])
     return tuple(parts)
 
 
-def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
+def _argument_name(word: str, *, is_partial: bool, deep: bool) -> str:
     name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
-    name = f"{name}_rest" if inside or deep else name
+    name = f"{name}_rest" if is_partial or deep else name
     return f"{name}_" if name in RESERVED_PLACEHOLDERS else name
 
 
-def _last_word(word: str, before: str, text: str) -> str:
+def _last_word(word: str, segment_start: str, text: str) -> str:
     """Return the last word of a path that ends with `text`.
 
-    `word`: the last word before `text`. `before`: the last segment of the path before `text`.
+    `word`: the last word before `text`. `segment_start`: the last segment of the path before `text`.
     """
     words: list[str] = WORD.findall(text)
-    if len(words) == 1 and WORD.match(text) and WORD.match(before[-1:]):
+    if len(words) == 1 and WORD.match(text) and WORD.match(segment_start[-1:]):
         return word + words[0]
     return words[-1] if words else word
 
@@ -251,11 +251,11 @@ def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathAr
         if isinstance(part, PathArgument):
             segment.append(part)
             continue
-        first, *others = part.split("/")
-        segment += [first] if first else []
-        for other in others:
+        first_text, *later_texts = part.split("/")
+        segment += [first_text] if first_text else []
+        for text in later_texts:
             yield segment
-            segment = [other] if other else []
+            segment = [text] if text else []
     yield segment
 
 
@@ -270,7 +270,7 @@ def _join_segments(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[st
     return tuple(merged)
 
 
-def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
+def _may_match(segment: Sequence[str | PathArgument], text: str) -> bool:
     """Return whether a rule's segment can match a segment of the base URL, in which ``${…}`` is any text."""
     if "${" in text:
         return True
@@ -278,7 +278,7 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
 
 
 def _methods(
-    rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]], overlaps: Overlaps
+    rule: KeyRule | OperationRule, parent_rules: Sequence[Sequence[KeyRule | OperationRule]], overlaps: Overlaps
 ) -> tuple[str, ...]:
     """Return the methods that a tool offers: the methods of the rule that every parent key can allow for such a path.
 
@@ -286,19 +286,19 @@ def _methods(
     agent.
     """
     methods = set(USUAL) if rule.methods is None else set(rule.methods) - NEVER
-    for rules in above:
-        missing = set(methods)
-        for other in rules:
-            shared = missing if other.methods is None else missing & other.methods
-            if shared and overlaps.may_overlap(rule.path_pattern, other.path_pattern):
-                missing = missing - shared
-        methods -= missing
+    for rules in parent_rules:
+        forbidden = set(methods)
+        for parent_rule in rules:
+            shared = forbidden if parent_rule.methods is None else forbidden & parent_rule.methods
+            if shared and overlaps.may_overlap(rule.path_pattern, parent_rule.path_pattern):
+                forbidden = forbidden - shared
+        methods -= forbidden
     methods = methods - _COMPANIONS or methods
     return tuple(sorted(methods, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
 
 
-def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: _Names) -> str:
+def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], names: _Names) -> str:
     """Return a name that is not in use, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
-    return taken.add("_".join((verb, *(word.lower() for word in words)))[:_MAX_NAME_CHARS])
+    return names.add("_".join((verb, *(word.lower() for word in words)))[:_MAX_NAME_CHARS])

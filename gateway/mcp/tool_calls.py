@@ -162,14 +162,14 @@ def _query(value: Any) -> str:
 
 def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
-        begins = quote(name, safe="[]")
+        encoded_name = quote(name, safe="[]")
         for item in value if isinstance(value, list) else [value]:
             if item is None:
                 continue
             if isinstance(item, (dict, list)):
                 raise UnfitArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.")
             text = item if isinstance(item, str) else json.dumps(item)
-            yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
+            yield f"{encoded_name}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
 
 def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
@@ -217,20 +217,20 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
     names no connection, exactly one must be possible, because the gateway never guesses. Otherwise, or if the named
     connection is malformed, raises UnfitArguments.
     """
-    fitting = [
+    connections = [
         name for name in candidates or () if call.integrations is None or name.partition("/")[0] in call.integrations
     ]
     if call.connection is not None:
-        integration, slash, connection = call.connection.partition("/")
-        if not slash or not integration or not connection or _AROUND.search(call.connection):
+        integration, separator, connection = call.connection.partition("/")
+        if not separator or not integration or not connection or _AROUND.search(call.connection):
             raise UnfitArguments(
-                f"'connection' must be INTEGRATION/CONNECTION. {_choice(fitting, candidates)}".rstrip()
+                f"'connection' must be INTEGRATION/CONNECTION. {_choice(connections, candidates)}".rstrip()
             )
         return call.connection
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise UnfitArguments(_choice(fitting, candidates))
+    if len(connections) == 1:
+        return connections[0]
+    if connections:
+        raise UnfitArguments(_choice(connections, candidates))
     if candidates is None:
         raise UnfitArguments(
             "Set 'connection' to INTEGRATION/CONNECTION. This key names none, and may not list them: that needs the "
@@ -239,10 +239,10 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
     raise UnfitArguments("This key has no connection for this call.")
 
 
-def _choice(fitting: Sequence[str], candidates: Mapping[str, str] | None) -> str:
+def _choice(connections: Sequence[str], candidates: Mapping[str, str] | None) -> str:
     """Return the sentence that names the connections, each with its label; empty if there are none."""
-    named = [
+    labeled = [
         f"{name} ({candidates[name][:MAX_LABEL_CHARS]})" if candidates and candidates[name] else name
-        for name in fitting[:50]
+        for name in connections[:50]
     ]
-    return f"Set 'connection' to one of {', '.join(named)}." if named else ""
+    return f"Set 'connection' to one of {', '.join(labeled)}." if labeled else ""

@@ -27,12 +27,12 @@ def annotations(methods: Iterable[str]) -> dict[str, bool]:
 
     Only a safe method (RFC 9110 §9.2.1) is certain to change nothing.
     """
-    sent = set(methods)
-    read_only = sent <= SAFE
+    method_set = set(methods)
+    read_only = method_set <= SAFE
     return {
         "readOnlyHint": read_only,
         "destructiveHint": not read_only,
-        "idempotentHint": sent <= IDEMPOTENT,
+        "idempotentHint": method_set <= IDEMPOTENT,
         "openWorldHint": True,
     }
 
@@ -119,9 +119,11 @@ def _shown_operation(
         properties["body"] = {"type": ["object", "array"]}
     if tool.pages:
         properties["cursor"] = _TEXT
-    fitting = [connection for connection in connections if _integration_id_of(connection) in tool.integrations]
-    if choose and len(fitting) != 1:
-        properties["connection"] = connection_schema(fitting)
+    usable_connections = [
+        connection for connection in connections if _integration_id_of(connection) in tool.integrations
+    ]
+    if choose and len(usable_connections) != 1:
+        properties["connection"] = connection_schema(usable_connections)
         required.append("connection")
     properties |= {"select": _TEXT, "max_bytes": {"type": "integer"}}
     schema: dict[str, Any] = {"type": "object", "properties": properties}
@@ -213,17 +215,17 @@ def tools_to_show(
         return [call_api(rules, connections, choose=choose)]
     if len(tools) <= MAX_LISTED:
         return [tool_json(tool, connections, choose=choose) for tool in tools]
-    named = [tool for tool in tools if isinstance(tool.rule, KeyRule) and tool.rule.name]
-    pinned = [tool_json(tool, connections, choose=choose) for tool in named[:MAX_PINNED]]
-    about = list_tools(tools)
-    room = MAX_CHARS - len(json.dumps([*pinned, *about]))
+    named_tools = [tool for tool in tools if isinstance(tool.rule, KeyRule) and tool.rule.name]
+    pinned = [tool_json(tool, connections, choose=choose) for tool in named_tools[:MAX_PINNED]]
+    search_tools = list_tools(tools)
+    chars_left = MAX_CHARS - len(json.dumps([*pinned, *search_tools]))
     for tool in (tool for tool in tools if tool.is_starter and len(pinned) < MAX_PINNED):
         starter = tool_json(tool, connections, choose=choose)
-        room -= len(json.dumps(starter)) + 2
-        if room < 0:
+        chars_left -= len(json.dumps(starter)) + 2
+        if chars_left < 0:
             break
         pinned.append(starter)
-    return [*pinned, *about]
+    return [*pinned, *search_tools]
 
 
 def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:

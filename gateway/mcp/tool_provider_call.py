@@ -60,18 +60,22 @@ class ResponseMemory:
 
 
 async def call_proxy(
-    request: McpRequest, sent: RepeatableCall, body: bytes | None, content_type: str | None, memory: ResponseMemory
+    request: McpRequest,
+    repeatable: RepeatableCall,
+    body: bytes | None,
+    content_type: str | None,
+    memory: ResponseMemory,
 ) -> CollectedResponse:
     """Make the call through ``/proxy`` or the capability URL, with the caller's own key.
 
     Raises NoPageMemory, and TimeoutError after `MAX_CALL_S`.
     """
-    call = provider_request(request, sent, body, content_type)
+    call = provider_request(request, repeatable, body, content_type)
     return await call_in_process(request.outer, call, memory.room)
 
 
 def provider_request(
-    request: McpRequest, sent: RepeatableCall, body: bytes | None, content_type: str | None
+    request: McpRequest, call: RepeatableCall, body: bytes | None, content_type: str | None
 ) -> InProcessRequest:
     """Return the request to ``/proxy`` or the capability URL, with the caller's own key."""
     outer = request.outer
@@ -88,11 +92,11 @@ def provider_request(
     traces = {} if traceparent is None else {TRACEPARENT: traceparent}
     if tracestate is not None:
         traces[TRACESTATE] = tracestate
-    integration, _, connection_id = sent.connection.partition("/")
+    integration, _, connection_id = call.connection.partition("/")
     return InProcessRequest(
-        sent.method,
+        call.method,
         outer.mount,
-        sent.target,
+        call.target,
         _without_key if outer.by_capability else outer.authorization,
         outer.head.user_agent,
         outer.head.head_id,
@@ -102,7 +106,7 @@ def provider_request(
         content_type,
         body,
         outer.request_id,
-        sent.tool,
+        call.tool,
         MAX_RESPONSE_BYTES,
         MAX_CALL_S,
     )

@@ -47,8 +47,8 @@ def provider_result(
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
     if select is None and not failed and shaped.whole and shaped.of_json:  # the usual response
-        usual = {"content": [text_block(shaped.text)], "isError": False, "structuredContent": shaped.value}
-        return ShapedResult(usual, False, shaped.text)  # `text` is `value` as compact JSON
+        tool_result = {"content": [text_block(shaped.text)], "isError": False, "structuredContent": shaped.value}
+        return ShapedResult(tool_result, False, shaped.text)  # `text` is `value` as compact JSON
     note = note_of(shaped, media_type, len(body), max_bytes)
     if select is not None and not failed and shaped.of_json and shaped.whole and shaped.value is None:
         note = SELECT_EMPTY
@@ -102,10 +102,10 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
         lines.append(f"{OPEN_LINK} {url}")
     elif "fix" in payload:
         lines.append(str(payload["fix"]))
-    shown = {**error, "status": status}
+    error_object = {**error, "status": status}
     return {
         "content": [text_block("\n".join(lines)[:MAX_MESSAGE_CHARS])],
-        "structuredContent": {"error": shown},
+        "structuredContent": {"error": error_object},
         "isError": True,
     }
 

@@ -64,8 +64,8 @@ class ToolRun:
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be text, and params.arguments an object.")
-        known, is_large = self._tools.known_tools, self._request.outer.is_large
-        tools = known.tools
+        known_tools, is_large = self._tools.known_tools, self._request.outer.is_large
+        tools = known_tools.tools
         by_call_tool = name in ARGUMENTS_ABOUT_TOOLS
         if by_call_tool:
             if (result := self._response_about_tools(name, arguments, tools)) is not None:
@@ -78,7 +78,7 @@ class ToolRun:
                 self._request.trace.mcp.tool = name
             call = await self._call(tool, arguments) if is_large else self._call_now(tool, arguments)
             select = None if call.select is None else parse_expression(call.select)
-            candidates: Mapping[str, str] | None = known.candidates
+            candidates: Mapping[str, str] | None = known_tools.candidates
             if call.connection is None and not candidates:
                 candidates = await self._tools.candidates()
             connection = chosen_connection(call, candidates)
@@ -100,23 +100,23 @@ class ToolRun:
         Return None, without any effect, if something must be awaited first, or if the call is unusual or has a fault.
         Then use `result`.
         """
-        name, arguments, known = params.get("name"), params.get("arguments", {}), self._tools.cached_tools()
-        if known is None or "requestState" in params:
+        name, arguments, known_tools = params.get("name"), params.get("arguments", {}), self._tools.cached_tools()
+        if known_tools is None or "requestState" in params:
             return None
-        tool = known.tools.get(name) if isinstance(name, str) else None
+        tool = known_tools.tools.get(name) if isinstance(name, str) else None
         if tool is None or not isinstance(arguments, dict):
             return None
         try:
             call = call_of_rule(tool, arguments)
             select = None if call.select is None else parse_expression(call.select)
-            chosen = known.chosen.get(tool.name) if call.connection is None else None
+            chosen = known_tools.chosen.get(tool.name) if call.connection is None else None
             if chosen is None:
-                if call.connection is None and not known.candidates:
+                if call.connection is None and not known_tools.candidates:
                     return None
-                named = chosen_connection(call, known.candidates)
-                chosen = named, self._ref(named)
+                connection_name = chosen_connection(call, known_tools.candidates)
+                chosen = connection_name, self._ref(connection_name)
                 if call.connection is None:
-                    known.chosen[tool.name] = chosen
+                    known_tools.chosen[tool.name] = chosen
             connection, ref = chosen
             if not self._is_placed(tool, call, ref):
                 return None
@@ -141,8 +141,8 @@ class ToolRun:
             raise UnfitArguments(
                 "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
             )
-        sent = RepeatableCall(call.method, page.target, connection, name)
-        return PreparedCall(replace(call, target=page.target), sent, select, _Lists(page, page_facts))
+        repeatable = RepeatableCall(call.method, page.target, connection, name)
+        return PreparedCall(replace(call, target=page.target), repeatable, select, _ListPosition(page, page_facts))
 
     def _response_about_tools(
         self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]
@@ -151,16 +151,16 @@ class ToolRun:
 
         Return None for a valid `call_tool`: then the caller runs the tool that the arguments name.
         """
-        if unknown := set(arguments) - set(valid := ARGUMENTS_ABOUT_TOOLS[name]):
-            return failure(f"Unknown argument '{min(unknown)[:64]}'. Valid arguments: {', '.join(valid)}.")
+        if unknown_names := set(arguments) - set(valid_names := ARGUMENTS_ABOUT_TOOLS[name]):
+            return failure(f"Unknown argument '{min(unknown_names)[:64]}'. Valid arguments: {', '.join(valid_names)}.")
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > MAX_QUERY_CHARS:
                 return failure(f"'query' must be text of at most {MAX_QUERY_CHARS} characters.")
-            found = matching_tools(list(tools.values()), query)
-            lines = [f"{tool.name}: {tool.summary}" for tool in found[:MAX_FOUND]] or [NOTHING_FOUND]
-            if len(found) > MAX_FOUND:
-                lines.append(f"{MAX_FOUND} of {len(found)} tools are shown. Search with more specific words.")
+            matches = matching_tools(list(tools.values()), query)
+            lines = [f"{tool.name}: {tool.summary}" for tool in matches[:MAX_FOUND]] or [NOTHING_FOUND]
+            if len(matches) > MAX_FOUND:
+                lines.append(f"{MAX_FOUND} of {len(matches)} tools are shown. Search with more specific words.")
             return {"content": [text_block("\n".join(lines))], "isError": False}
         tool_name = arguments.get("name")
         if not isinstance(tool_name, str):
@@ -168,11 +168,17 @@ class ToolRun:
         if name == "describe_tool":
             if tool_name not in tools:
                 return failure(_unknown_tool(tool_name, tools, "Use find_tools to search this key's tools."))
-            about = self._tools.describe(tools[tool_name])
-            return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
-        inner = arguments.get("arguments", {})
+            description = self._tools.describe(tools[tool_name])
+            return {
+                "content": [text_block(json.dumps(description))],
+                "structuredContent": description,
+                "isError": False,
+            }
+        tool_arguments = arguments.get("arguments", {})
         return (
-            None if isinstance(inner, dict) and "arguments" in arguments else failure("'arguments' must be an object.")
+            None
+            if isinstance(tool_arguments, dict) and "arguments" in arguments
+            else failure("'arguments' must be an object.")
         )
 
     def _ref(self, connection: str) -> ConnectionRef:
@@ -219,11 +225,15 @@ class ToolRun:
         path = below_base(tool.rule, opened.shown_base_path.strip("/")) if opened is not None else tool.path
         if path is None or path == tool.path:
             return call
-        named = {argument.name for argument in tool.arguments}
-        named -= {part.name for part in path if not isinstance(part, str)}
-        rest = {name: value for name, value in arguments.items() if name not in named}
-        placed = replace(tool, path=path)
-        return await self._call(placed, rest) if self._request.outer.is_large else self._call_now(placed, rest)
+        stale_names = {argument.name for argument in tool.arguments}
+        stale_names -= {part.name for part in path if not isinstance(part, str)}
+        kept_arguments = {name: value for name, value in arguments.items() if name not in stale_names}
+        placed_tool = replace(tool, path=path)
+        return (
+            await self._call(placed_tool, kept_arguments)
+            if self._request.outer.is_large
+            else self._call_now(placed_tool, kept_arguments)
+        )
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
         """Build the call of a tool in a thread, because the arguments are large. Raises UnfitArguments.
@@ -237,8 +247,8 @@ class ToolRun:
         try:
             return call_of_api(arguments) if tool is None else call_of_rule(tool, arguments)
         except UnknownArgument as fault:
-            valid = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
-            raise UnfitArguments(f"{fault} Valid arguments: {valid}.") from None
+            valid_names = ", ".join(sorted(self._tools.describe(tool)["inputSchema"]["properties"]))
+            raise UnfitArguments(f"{fault} Valid arguments: {valid_names}.") from None
 
     async def run_call(self, prepared: "PreparedCall") -> dict[str, Any]:
         """Make the call and return its result."""
@@ -298,64 +308,73 @@ class ToolRun:
         return opened, prepared.sent.target, response.body, fields, self._request.shown_at
 
     def _add_links(
-        self, prepared: "PreparedCall", response: CollectedResponse, made: "tuple[ShapedResult, _FoundList | None]"
+        self,
+        prepared: "PreparedCall",
+        response: CollectedResponse,
+        shape_result: "tuple[ShapedResult, _FoundList | None]",
     ) -> dict[str, Any]:
         """Return the result with links to the whole response, to the next page, and to grant missing scopes."""
-        shaped, found_list = made
+        shaped, found_list = shape_result
         self.structured_json = shaped.structured_json
         if response.status < 300 and found_list is None and not shaped.keep:  # the usual response
             return shaped.result
-        sent, media_type = prepared.sent, response.media_type
+        call, media_type = prepared.sent, response.media_type
         if found_list is not None and prepared.lists is not None:
-            self._record_next(shaped, sent, found_list, selected=prepared.select is not None, lists=prepared.lists)
+            self._record_next(shaped, call, found_list, selected=prepared.select is not None, lists=prepared.lists)
         if response.status == 403 and (link := response.headers().get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"The token lacks scopes. {OPEN_LINK} {link}"))
         if shaped.keep:
-            uri = WholeResponses(self._request).keep_response(sent, media_type, response.body)
+            uri = WholeResponses(self._request).keep_response(call, media_type, response.body)
             shaped.result["content"].append(
                 link_block(uri, media_type or "application/octet-stream", len(response.body))
             )
-        if response.status in RETRIED_LATER and (wait := response.headers().get(hdrs.RETRY_AFTER)):
-            shaped.result["content"].append(text_block(f"Retry-After: {wait[:64]}. Wait before you call again."))
-        if 300 <= response.status < 400 and (place := response.headers().get(hdrs.LOCATION)):
+        if response.status in RETRIED_LATER and (retry_after := response.headers().get(hdrs.RETRY_AFTER)):
+            shaped.result["content"].append(text_block(f"Retry-After: {retry_after[:64]}. Wait before you call again."))
+        if 300 <= response.status < 400 and (location := response.headers().get(hdrs.LOCATION)):
             shaped.result["content"].append(
-                text_block(f"Location: {self._below_base(place)}. Redirects are not followed.")
+                text_block(f"Location: {self._below_base(location)}. Redirects are not followed.")
             )
         return shaped.result
 
-    def _below_base(self, place: str) -> str:
+    def _below_base(self, url: str) -> str:
         """Return a URL of the gateway as the path that a tool can send; return any other URL unchanged.
 
         The model must not see a capability URL, which is a secret.
         """
-        rest = place.removeprefix(self._request.shown_at)
-        return (rest or "/") if rest != place and rest[:1] in ("", "/", "?", "#") else place
+        path = url.removeprefix(self._request.shown_at)
+        return (path or "/") if path != url and path[:1] in ("", "/", "?", "#") else url
 
     def _open_connection(self, connection: str) -> OpenedConnection | None:
         return self._request.runtime.live.peek(self._ref(connection))
 
     def _record_next(
-        self, shaped: ShapedResult, sent: RepeatableCall, found_list: "_FoundList", *, selected: bool, lists: "_Lists"
+        self,
+        shaped: ShapedResult,
+        call: RepeatableCall,
+        found_list: "_FoundList",
+        *,
+        selected: bool,
+        lists: "_ListPosition",
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
         `found_list`: the dotted path of the list, and the target of the next page. `selected`: whether the result was
         selected by an expression, so that its number of items is unknown.
         """
-        at, target = found_list
-        following = None if target is None else NextPage(target)
+        list_path, target = found_list
+        next_page = None if target is None else NextPage(target)
         if shaped.keep:
-            items = None if selected else items_at(shaped.result.get("structuredContent"), at)
-            following = NextPage(sent.target, lists.page.skip + len(items)) if items else None
-        if following is not None:
-            cursor = seal_cursor(following, self._request.seals, self._request.caller.key_id, lists.call)
+            items = None if selected else items_at(shaped.result.get("structuredContent"), list_path)
+            next_page = NextPage(call.target, lists.page.skip + len(items)) if items else None
+        if next_page is not None:
+            cursor = seal_cursor(next_page, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(
                 text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
             )
 
 
 @dataclass(slots=True)
-class _Lists:
+class _ListPosition:
     """The position in a list, for a tool that returns a list.
 
     `page`: the page to fetch. `call`: the digest of the call to which the cursors belong.
@@ -380,7 +399,7 @@ class PreparedCall:
     call: ToolCall
     sent: RepeatableCall
     select: Any
-    lists: _Lists | None = None
+    lists: _ListPosition | None = None
 
 
 def _shape(
@@ -424,18 +443,18 @@ def _page_of(call: ToolCall, tool: str, connection: str) -> str:
     return sha256(json.dumps([tool, call.method, call.target, connection]).encode()).hexdigest()[:32]
 
 
-def _with_settings(target: str, begins: str, opened: OpenedConnection) -> str:
+def _with_settings(target: str, target_start: str, opened: OpenedConnection) -> str:
     """Return `target` with the connection's settings filled into its beginning.
 
-    `begins`: the beginning of `target`, with placeholders for settings. Raises UnfitArguments if a setting is missing
-    or invalid.
+    `target_start`: the beginning of `target`, with placeholders for settings. Raises UnfitArguments if a setting is
+    missing or invalid.
     """
-    at = "https://connection"
+    base = "https://connection"
     try:
-        filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)
+        url = render_url(base + target_start, opened.connection.config, opened.provider.connection_config)
     except (Unresolved, BadValue) as fault:
         raise UnfitArguments(f"The connection lacks the setting {fault}. Ask the user to connect again.") from None
-    return filled.removeprefix(at) + target.removeprefix(begins)
+    return url.removeprefix(base) + target.removeprefix(target_start)
 
 
 def _reason(status: int) -> str:

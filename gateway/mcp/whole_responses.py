@@ -32,18 +32,20 @@ class WholeResponses:
     def __init__(self, request: McpRequest) -> None:
         self._request = request
 
-    def keep_response(self, sent: RepeatableCall, media_type: str, body: bytes) -> str:
+    def keep_response(self, call: RepeatableCall, media_type: str, body: bytes) -> str:
         """Keep the whole response for `KEPT_S` seconds, and return its URI.
 
         For a GET, the URI also contains the data to send the request again. So another worker can fetch the response
         again.
         """
         response_id = _responses(self._request.outer.app).keep(
-            self._request.caller.share, sent.connection, media_type, body
+            self._request.caller.share, call.connection, media_type, body
         )
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
-        again = [sent.target, sent.connection] if sent.method == "GET" else None
-        return SCHEME + self._request.seals.seal(json.dumps([response_id, self._request.caller.key_id, ends_at, again]))
+        repeat_arguments = [call.target, call.connection] if call.method == "GET" else None
+        return SCHEME + self._request.seals.seal(
+            json.dumps([response_id, self._request.caller.key_id, ends_at, repeat_arguments])
+        )
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of ``resources/read``. Raises RpcError, TooManyRequests.
@@ -54,20 +56,22 @@ class WholeResponses:
         if not isinstance(uri, str):
             raise RpcError(rpc.INVALID_PARAMS, "params.uri must be text.")
         try:
-            response_id, key_id, ends_at, again = json.loads(self._request.seals.open(uri.removeprefix(SCHEME)))
+            response_id, key_id, ends_at, repeat_arguments = json.loads(
+                self._request.seals.open(uri.removeprefix(SCHEME))
+            )
         except (VaultError, ValueError, TypeError):
             raise self._unknown_resource_error(uri) from None
         if not uri.startswith(SCHEME) or key_id != self._request.caller.key_id or ends_at <= clock.now().timestamp():
             raise self._unknown_resource_error(uri)
-        kept = _responses(self._request.outer.app).get(self._request.caller.share, response_id or "")
-        if kept is not None:
-            if not await self._still_reaches(kept.connection):
+        response = _responses(self._request.outer.app).get(self._request.caller.share, response_id or "")
+        if response is not None:
+            if not await self._still_reaches(response.connection):
                 raise self._unknown_resource_error(uri)
             self._request.count()
-            return {"contents": [contents(uri, kept.media_type, kept.body)]}
-        if again is None:
+            return {"contents": [contents(uri, response.media_type, response.body)]}
+        if repeat_arguments is None:
             raise self._unknown_resource_error(uri)
-        return await self._fetch_again(uri, RepeatableCall("GET", *again))
+        return await self._fetch_again(uri, RepeatableCall("GET", *repeat_arguments))
 
     async def _still_reaches(self, connection: str) -> bool:
         """Return whether the connection still exists and the key may use it: its tags can change after the call."""
@@ -80,10 +84,10 @@ class WholeResponses:
             return False
         return self._request.policy.allows_tags(row.tags)
 
-    async def _fetch_again(self, uri: str, sent: RepeatableCall) -> dict[str, Any]:
+    async def _fetch_again(self, uri: str, call: RepeatableCall) -> dict[str, Any]:
         memory = ResponseMemory(self._request.outer)
         try:
-            response = await call_proxy(self._request, sent, None, None, memory)
+            response = await call_proxy(self._request, call, None, None, memory)
         except (TimeoutError, NoPageMemory):
             raise RpcError(
                 rpc.INTERNAL_ERROR, "The whole response could not be fetched again. Call the tool again."
@@ -103,11 +107,11 @@ class WholeResponses:
 
 def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
     """Return a resource's content: as text if `body` is valid UTF-8, else in base64."""
-    shown = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
+    resource = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
     try:
-        return {**shown, "text": body.decode()}
+        return {**resource, "text": body.decode()}
     except UnicodeDecodeError:
-        return {**shown, "blob": base64.b64encode(body).decode("ascii")}
+        return {**resource, "blob": base64.b64encode(body).decode("ascii")}
 
 
 def _responses(app: web.Application) -> KeptResponses:
