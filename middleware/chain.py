@@ -40,14 +40,14 @@ class Chain:
             return handler
         if bound_by is not None:
             raise TypeError(f"{handler!r} is bound to another chain already")
-        first, *rest = self._links
+        outermost, *inner_links = self._links
         inner = handler
-        for link in reversed(rest):
+        for link in reversed(inner_links):
             inner = _bind(link, inner)
 
         @wraps(handler)
         async def enter(request: web.Request) -> web.StreamResponse:  # the router requires a coroutine function
-            return await first(request, inner)
+            return await outermost(request, inner)
 
         setattr(enter, CHAIN_ATTRIBUTE, self._links)
         return enter

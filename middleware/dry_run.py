@@ -60,8 +60,8 @@ def masked_request(
 def _goes_to_own_base(opened: OpenedConnection, upstream: UpstreamRequest) -> bool:
     """Return whether the request goes to the entry's base URL, and not to a base URL that the caller named."""
     base = opened.base
-    used = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    return used == (base.scheme, base.host, base.port, base.path)
+    request_base = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    return request_base == (base.scheme, base.host, base.port, base.path)
 
 
 def _header_templates(provider: Provider) -> Mapping[str, str]:
@@ -122,7 +122,7 @@ def request_json(
     authority = bracketed(request.host)
     if request.port != DEFAULT_PORTS[request.scheme]:
         authority = f"{authority}:{request.port}"
-    start = f"{request.scheme}://{authority}{request.base_path}" if base is None else base
+    base_url = f"{request.scheme}://{authority}{request.base_path}" if base is None else base
     hidden = {normalized_name(name) for name in slots}
     headers: Fields = [("Host", authority if base is None else base.partition("://")[2].partition("/")[0])]
     headers += [
@@ -134,7 +134,7 @@ def request_json(
         headers.append(("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length)))
     return {
         "method": request.method,
-        "url": start + target[len(request.base_path) :],
+        "url": base_url + target[len(request.base_path) :],
         "headers": [list(field) for field in headers],
         "body": None if body is None else {"from": body[0], "length_bytes": body[1]},
     }

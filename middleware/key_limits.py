@@ -166,9 +166,9 @@ def rate_limit_fields(rate_state: RateState, present: Iterable[tuple[str, str]])
 
     `present`: the fields that the response has.
     """
-    ours = rate_state.headers()
-    names = {name.lower() for name in ours}
-    return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
+    rate_headers = rate_state.headers()
+    names = {name.lower() for name in rate_headers}
+    return [] if any(name.lower() in names for name, _ in present) else list(rate_headers.items())
 
 
 # ── The key's rules are compared with the request as it will be sent.
@@ -241,12 +241,12 @@ async def _decide_by_body(request: web.Request, caller: Caller, upstream: Upstre
     raw = await request.read()
     head = [(name, value) for name, value in upstream.headers.items()]
     arguments = head, upstream.target.partition("?")[2], raw
-    large = len(raw) > INLINE_BYTES
-    body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
+    is_large = len(raw) > INLINE_BYTES
+    body = await off_loop(caller.share, read_body, *arguments) if is_large else read_body(*arguments)
     with_body = request_for_rules(upstream.method, upstream, request[CONNECTION])._replace(body=body)
-    decide = caller, upstream, with_body
-    slow = caller.policy.is_slow_for(body)
-    rule = await off_loop(caller.share, _decide, *decide) if slow else _decide(*decide)
+    decide_arguments = caller, upstream, with_body
+    is_slow = caller.policy.is_slow_for(body)
+    rule = await off_loop(caller.share, _decide, *decide_arguments) if is_slow else _decide(*decide_arguments)
     if rule is None:
         raise unread_body_error()
     request[READ_BODY] = raw

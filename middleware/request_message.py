@@ -123,9 +123,9 @@ class ArrivingBodies:
             body.size += size
             self.size += size
         while self.size > self._max_bytes:
-            first = next(iter(self._bodies))
-            self._end(first)
-            first.refuse()
+            oldest = next(iter(self._bodies))
+            self._end(oldest)
+            oldest.refuse()
         if body.refused:
             raise bodies_full_error()
 
@@ -165,10 +165,10 @@ async def read_limited_body(request: web.Request, limit_bytes: int, detail: str)
         request._read_bytes = body  # the attribute where `BaseRequest.read` keeps the body
         return
     limits = limits_of(request)
-    began = clock.monotonic()
+    began_at = clock.monotonic()
     body_so_far = bytearray()
     with ARRIVING_BODIES.begin() as arriving:
-        while piece := await _next_piece(request, limits, began, arriving):
+        while piece := await _next_piece(request, limits, began_at, arriving):
             body_so_far += piece
             if len(body_so_far) > limit_bytes:
                 raise BodyTooLarge("body_too_large", detail, close=True)
@@ -181,18 +181,20 @@ def limits_of(request: web.Request) -> ClientLimitsConfig:
     return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
 
 
-async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, arriving: ArrivingBody) -> bytes:
+async def _next_piece(
+    request: web.Request, limits: ClientLimitsConfig, began_at: float, arriving: ArrivingBody
+) -> bytes:
     now, received = clock.monotonic(), arriving.size
     until = now + limits.body_idle_s
     if limits.body_bytes_per_s:
-        until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_per_s))
+        until = min(until, began_at + max(limits.body_grace_s, received / limits.body_bytes_per_s))
     try:
         async with asyncio.timeout(until - now) as arriving.timer:
             return await request.content.readany()
     except TimeoutError:
         if arriving.refused:
             raise bodies_full_error() from None
-        spent_s = clock.monotonic() - began
+        spent_s = clock.monotonic() - began_at
         raise InvalidRequest(
             "invalid_body",
             f"The request body arrived too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.",

@@ -59,7 +59,7 @@ def new_id() -> str:
     """
     if not _unused_ids:
         drawn = secrets.token_hex(12 * 128)
-        _unused_ids.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
+        _unused_ids.extend(drawn[start : start + 24] for start in range(0, len(drawn), 24))
     return _unused_ids.pop()
 
 
@@ -160,21 +160,21 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
     try:
         return await handler(request)
     except GatewayError as fault:
-        shaped = fault
+        error = fault
     except web.HTTPException as fault:
         if fault.status < 400:
             raise
-        shaped = convert_http_exception(request, fault)
+        error = convert_http_exception(request, fault)
     except web.RequestPayloadError:
-        shaped = broken_body_error()
+        error = broken_body_error()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
             raise  # the client has disconnected: nobody would receive a response
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
-        shaped = unhandled_error(request[REQUEST_ID])
-    if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
+        error = unhandled_error(request[REQUEST_ID])
+    if error.payload is not None and isinstance(rule := error.payload.get("rule"), str):
         request[RULE] = rule
-    return with_referrer_policy(add_rate_limit_headers(error_response(request, shaped), request), request)
+    return with_referrer_policy(add_rate_limit_headers(error_response(request, error), request), request)
 
 
 def has_begun_response(request: web.BaseRequest) -> bool:

@@ -112,24 +112,24 @@ def provider_target(
     `base`: the base URL of the call. `target`: the caller's target, in origin form. `mount`, `shown`: see
     `parse_proxied_target`. Raises InvalidRequest ``bad_path``.
     """
-    rest = url.parse_proxied_target(target, mount, shown)
+    proxied_target = url.parse_proxied_target(target, mount, shown)
     if opened.secret_base is None:
-        rest = url.without_base(rest, base)
-    return url.join_target(base.path, rest)
+        proxied_target = url.without_base(proxied_target, base)
+    return url.join_target(base.path, proxied_target)
 
 
 def _base_url(opened: OpenedConnection, override: ParsedUrl | None) -> ParsedUrl:
-    own = opened.base
+    own_base = opened.base
     if override is None:
-        return own
-    allowed = opened.allowed_origins | {own.origin}
-    if not covers(allowed, override.origin):
-        plain = "" if override.scheme == "https" else ", and its network to egress.allow, because it is plain http"
-        allowed_names = allowed if opened.secret_base is None else allowed - {own.origin}
+        return own_base
+    allowed_origins = opened.allowed_origins | {own_base.origin}
+    if not covers(allowed_origins, override.origin):
+        http_hint = "" if override.scheme == "https" else ", and its network to egress.allow, because it is plain http"
+        allowed_names = allowed_origins if opened.secret_base is None else allowed_origins - {own_base.origin}
         raise InvalidRequest(
             "base_url_override_not_allowed",
             f"Base-Url-Override {override.origin} is not allowed; allowed: {', '.join(sorted(allowed_names)) or 'none'}. "
-            f"To allow it, add it to allowed_origins of the integration{plain}.",
+            f"To allow it, add it to allowed_origins of the integration{http_hint}.",
         )
     return override
 
@@ -169,8 +169,8 @@ def place_credential(opened: OpenedConnection, upstream: UpstreamRequest, *, has
         )
     upstream.identity = opened.identity
     placement = opened.placement
-    replaced = replaced_names(placement)
-    for name in {name for name in upstream.headers if normalized_name(name) in replaced}:
+    credential_names = replaced_names(placement)
+    for name in {name for name in upstream.headers if normalized_name(name) in credential_names}:
         upstream.headers.popall(name, None)
     upstream.headers.extend(placement.slots)
     if placement.defaults:

@@ -43,26 +43,30 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
 
     Raises InvalidRequest ``invalid_headers``.
     """
-    text, begin = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
-    if not text and not begin:
+    header_text, cursor = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
+    if not header_text and not cursor:
         return await handler(request)
-    posted = request.method == hdrs.METH_POST
-    if not posted and (request.method != hdrs.METH_GET or request.body_exists):
+    by_post = request.method == hdrs.METH_POST
+    if not by_post and (request.method != hdrs.METH_GET or request.body_exists):
         raise wrong_header(PAGINATE, "works only for a GET without a body and for a POST that requests a list")
-    header = _parse_header(text) if text else ALL_PAGES
+    header = _parse_header(header_text) if header_text else ALL_PAGES
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
     digest = digest_of_request(*opened.connection.ref, upstream.origin, below_base)
-    start = _start_position(request, begin, digest) if begin else None
-    schemes = [start.scheme] if start is not None else _paging_schemes(opened, header, below_base, posted=posted)
+    start_position = _start_position(request, cursor, digest) if cursor else None
+    schemes = (
+        [start_position.scheme]
+        if start_position is not None
+        else _paging_schemes(opened, header, below_base, by_post=by_post)
+    )
     path = below_base.partition("?")[0]
-    if header.limit is not None and (start is None or start.scheme.type != "link"):
+    if header.limit is not None and (start_position is None or start_position.scheme.type != "link"):
         _set_limit(upstream, schemes, header.limit)
-    if start is not None:
-        if bool(start.scheme.in_body) != posted:
+    if start_position is not None:
+        if bool(start_position.scheme.in_body) != by_post:
             raise wrong_header(PAGINATE_FROM, "belongs to another request; send the method of the first request")
-        _continue_from(upstream, start, opened, path)
-    elif posted:
+        _continue_from(upstream, start_position, opened, path)
+    elif by_post:
         pass  # the handler writes limit and position into the body (proxy/posted_list.py)
     elif (
         schemes[0].offset_name_in_request is not None
@@ -70,13 +74,13 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         and len(schemes) == 1
     ):
         _set_first_offset(upstream, schemes[0].offset_name_in_request, schemes[0].offset_start_value)
-    for name in (*RANGES, *(BODY_BOUND_FIELDS if posted else ())):
+    for name in (*RANGES, *(BODY_BOUND_FIELDS if by_post else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # addressed to the gateway: no provider sends lists in NDJSON
     has_cursor_path = any(name.startswith("cursor_path") for name in header.fields)
-    limit = header.limit if posted else None
-    request[PAGING] = Paging(header.pages, schemes, start, header.marks, digest, has_cursor_path, path, limit)
+    limit = header.limit if by_post else None
+    request[PAGING] = Paging(header.pages, schemes, start_position, header.marks, digest, has_cursor_path, path, limit)
     return await handler(request)
 
 
@@ -97,16 +101,16 @@ def _start_position(request: web.Request, token: str, digest: str) -> Position:
 
 
 def _paging_schemes(
-    opened: OpenedConnection, header: PaginateHeader, below_base: str, *, posted: bool
+    opened: OpenedConnection, header: PaginateHeader, below_base: str, *, by_post: bool
 ) -> list[PagingScheme]:
     path, _, query = below_base.partition("?")
     names = {parameter_name(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
     try:
-        options = PaginationOptions(path, names, header.fields, posted)
+        options = PaginationOptions(path, names, header.fields, by_post)
         return paging_schemes(proxy.paginate, proxy.paginate_alternatives or (), options)
-    except InvalidPagination as wrong:
-        raise wrong_header(PAGINATE, *wrong.faults) from wrong
+    except InvalidPagination as fault:
+        raise wrong_header(PAGINATE, *fault.faults) from fault
 
 
 def _set_limit(upstream: UpstreamRequest, schemes: list[PagingScheme], limit: int) -> None:
@@ -122,19 +126,19 @@ def _set_limit(upstream: UpstreamRequest, schemes: list[PagingScheme], limit: in
         set_query(upstream, next(iter(names)), str(limit))
 
 
-def _continue_from(upstream: UpstreamRequest, start: Position, opened: OpenedConnection, path: str) -> None:
+def _continue_from(upstream: UpstreamRequest, position: Position, opened: OpenedConnection, path: str) -> None:
     try:
-        point_at_page(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
+        point_at_page(upstream, position, opened.allowed_origins | {opened.base.origin}, path)
     except ForbiddenPageOrigin as fault:
         raise wrong_header(
             PAGINATE_FROM, f"leads to {fault.origin}, to which this credential may not be sent"
         ) from fault
 
 
-def _set_first_offset(upstream: UpstreamRequest, name: str, first: int) -> None:
+def _set_first_offset(upstream: UpstreamRequest, name: str, offset: int) -> None:
     query = upstream.target.partition("?")[2]
     if name not in {parameter_name(pair) for pair in query.split("&")}:
-        set_query(upstream, name, str(first))
+        set_query(upstream, name, str(offset))
 
 
 # ── A part of a JSON response: ``Gateway-Select``, ``Gateway-Max-Bytes``.
