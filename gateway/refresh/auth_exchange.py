@@ -75,13 +75,13 @@ class Attempt:
             for earlier in self._recorded
             if earlier.step == self._step and replaces_token(earlier.reply, self._spent)
         )
-        found = next(chain(at_this_url, at_former_url), None)
-        if found is None:
+        recorded = next(chain(at_this_url, at_former_url), None)
+        if recorded is None:
             return None
-        self._recorded.remove(found)
+        self._recorded.remove(recorded)
         self._step += 1
-        self._reply, self._was_recorded = found.reply, True
-        return found.reply
+        self._reply, self._was_recorded = recorded.reply, True
+        return recorded.reply
 
     async def send(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
         """Send the call and return its reply. Raises EgressError."""
@@ -157,18 +157,18 @@ class AuthDialogueRunner:
                     reply = await _send_call(egress, call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
-                    lost = maybe_done and isinstance(fault, ExchangeLost)
-                    unavailable = TokenUnavailable(fault.message, maybe_done=maybe_done, maybe_journalled=lost)
+                    reply_lost = maybe_done and isinstance(fault, ExchangeLost)
+                    unavailable = TokenUnavailable(fault.message, maybe_done=maybe_done, maybe_journalled=reply_lost)
                     call = dialogue.throw(unavailable)
                 else:
                     call = dialogue.send(reply)
             raise TokenUnavailable(f"the sign-in needs more than {MAX_CALLS} requests to the provider")
-        except StopIteration as end:
-            result: T = end.value
+        except StopIteration as finished:
+            result: T = finished.value
             return result
         except TokenRefused as fault:
-            known = tuple(secrets)
-            raise TokenRefused(scrubbed(fault.code, known), scrubbed(fault.description, known)) from None
+            secret_texts = tuple(secrets)
+            raise TokenRefused(scrubbed(fault.code, secret_texts), scrubbed(fault.description, secret_texts)) from None
         except TokenUnavailable as fault:
             reason = scrubbed(fault.reason, tuple(secrets))
             raise TokenUnavailable(

@@ -76,10 +76,10 @@ def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | 
     Return True if the credential is dead, False if the credential is in doubt, and None if the responses are too few.
     `over`: time between the first response and the last. `paths`: number of distinct request paths, 1 or 2.
     """
-    ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
-    if ended is not None and ended.is_reached(count, over, paths):
+    ended_limit, degraded_limit = API_ENDED.get(status), API_DEGRADED.get(status)
+    if ended_limit is not None and ended_limit.is_reached(count, over, paths):
         return True
-    return False if degraded is not None and degraded.is_reached(count, over) else None
+    return False if degraded_limit is not None and degraded_limit.is_reached(count, over) else None
 
 
 FIRST_WAIT: Final = timedelta(seconds=30)
@@ -112,31 +112,35 @@ def refresh_failure(
 
     A refused client (``invalid_client`` …) is final for the caller. The refresh is still retried, because the operator
     can correct the client without the end user. A refusal of unknown meaning is also retried, and becomes final if it
-    repeats often enough. `before`: the failure stored until now, or None. `since`: when the first of the consecutive
+    repeats often enough. `before`: the failure that is stored now, or None. `since`: when the first of the consecutive
     failures with the code of `before` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token
     and its reply was lost; None if no reply was lost. If the provider refuses the token now, it has most likely
     replaced the token at `lost_at`.
     """
-    unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
-    code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
-    again = before is not None and before.code == code
-    attempts = before.attempts + 1 if before is not None and again else 1
+    unknown_refusal = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
+    code = (
+        fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown_refusal else "token_endpoint_unavailable"
+    )
+    same_code = before is not None and before.code == code
+    attempts = before.attempts + 1 if before is not None and same_code else 1
     wait = _wait(attempts, before)
     if isinstance(fault, TokenRefused):
-        words, grant_ended, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
+        reason, grant_ended, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
     else:
-        words, grant_ended, final = fault.reason, False, False
+        reason, grant_ended, final = fault.reason, False, False
         if fault.refused_with is not None:
-            over = now - since if since is not None and again else timedelta()
-            final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
+            over = now - since if since is not None and same_code else timedelta()
+            final = bool(same_code and before and before.final) or token_endpoint_ended(
+                fault.refused_with, attempts, over
+            )
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), MAX_WAIT))
-    words = printable(words)  # from the provider; a text that the database refuses would leave the failure unrecorded
+    reason = printable(reason)  # from the provider; a text that the database refuses would leave the failure unrecorded
     if lost_at is not None and (grant_ended or (final and code == REFUSED)):
-        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and no new token arrived here"
-        words = f"{sent}; the provider now refuses it ({code}: {words})"
-        return RefreshFailure(ROTATION_LOST, words[:MAX_WORDS], True, now, attempts, None)
-    return RefreshFailure(code, words[:MAX_WORDS], final, now, attempts, None if grant_ended else now + wait)
+        loss = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and no new token arrived here"
+        reason = f"{loss}; the provider now refuses it ({code}: {reason})"
+        return RefreshFailure(ROTATION_LOST, reason[:MAX_WORDS], True, now, attempts, None)
+    return RefreshFailure(code, reason[:MAX_WORDS], final, now, attempts, None if grant_ended else now + wait)
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
@@ -145,8 +149,8 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
     The wait doubles after each failure with the same code, up to `MAX_WAIT`, and does not become shorter if the code
     changes. A random part of up to 20% is added.
     """
-    last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
-    wait: timedelta = min(max(FIRST_WAIT * 2.0 ** min(attempts - 1, 10), last), MAX_WAIT)
+    last_wait = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
+    wait: timedelta = min(max(FIRST_WAIT * 2.0 ** min(attempts - 1, 10), last_wait), MAX_WAIT)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spreads load only)
 
 
@@ -171,12 +175,12 @@ def dropped_part_note(part: str, lost_at: datetime | None) -> HistoryNote:
 
     `part`: what was dropped, for people. `lost_at`: as in `refresh_failure`.
     """
-    words = f"The provider refuses to refresh {part}, so this part of the credential was dropped"
+    refused_part = f"The provider refuses to refresh {part}, so this part of the credential was dropped"
     fix = "The connection works without it; to get it back, let the end user connect again."
     if lost_at is None:
-        return HistoryNote(PART_REFUSED, f"{words}. {fix}")
-    sent = f"An earlier refresh began at {lost_at:%Y-%m-%d %H:%M:%S} UTC, and a response never arrived here"
-    return HistoryNote(ROTATION_LOST, f"{words}. {sent}. {fix}")
+        return HistoryNote(PART_REFUSED, f"{refused_part}. {fix}")
+    loss = f"An earlier refresh began at {lost_at:%Y-%m-%d %H:%M:%S} UTC, and a response never arrived here"
+    return HistoryNote(ROTATION_LOST, f"{refused_part}. {loss}. {fix}")
 
 
 def interrupted_error(connection: Connection, until: datetime, now: datetime) -> Unavailable:

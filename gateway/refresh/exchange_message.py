@@ -107,7 +107,7 @@ def fault_as_json(fault: EgressError) -> dict[str, Any]:
 def reply_of_json(message: Mapping[str, Any]) -> Reply:
     """Return the reply in the message. If the exchange failed with an EgressError, raise that error."""
     if "fault" in message:
-        kind, text, sent = message["fault"]
-        raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=sent)
+        kind, text, was_sent = message["fault"]
+        raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=was_sent)
     asked_at = datetime.fromisoformat(message["asked_at"])
     return Reply(message["status"], CIMultiDict(message["headers"]), base64.b64decode(message["body"]), asked_at)

@@ -101,6 +101,6 @@ def _is_gone(worker: socket.socket) -> bool:
 
 
 def _egress_of(route: EgressRoute) -> Egress:
-    allowed = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
+    allowed_targets = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
     timeouts = Timeouts(connect_s=route.connect_s)
-    return Egress(Guard(allowed), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)
+    return Egress(Guard(allowed_targets), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)

@@ -75,7 +75,7 @@ class KeepAlive:
             self._planned_for = None
             return 0
         await self._ends.record()
-        generation, done = self._current.generation, 0
+        generation, refreshed = self._current.generation, 0
         catalog = generation.catalog
         names = [
             name
@@ -87,14 +87,14 @@ class KeepAlive:
                 await self._plan(catalog, name)
             self._planned_for = generation
         for name in names:
-            done += await self._refresh(name)
-        return done
+            refreshed += await self._refresh(name)
+        return refreshed
 
     async def _claim_task(self) -> bool:
         return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD)
 
     async def _refresh(self, name: str) -> int:
-        done = 0
+        refreshed = 0
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._claim_task():
                 break
@@ -107,17 +107,17 @@ class KeepAlive:
                 break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _has_failed(task)]
             await self._postpone(failed)
-            done += len(rows) - len(failed)
+            refreshed += len(rows) - len(failed)
             log.info("kept_alive", provider=name, refreshed=len(rows) - len(failed), failed=len(failed))
-        return done
+        return refreshed
 
     async def _postpone(self, rows: Sequence[Connection]) -> None:
-        later, planned = clock.now() + LATER, []
+        retry_at, planned = clock.now() + LATER, []
         for row in rows:
-            now_there = await self._store.connections.get(row.ref)
-            due = now_there.life.keep_alive_at if now_there else None
-            if now_there is not None and due is not None and due < later:
-                planned.append((now_there, replace(now_there.life, keep_alive_at=later)))
+            current_row = await self._store.connections.get(row.ref)
+            due_at = current_row.life.keep_alive_at if current_row else None
+            if current_row is not None and due_at is not None and due_at < retry_at:
+                planned.append((current_row, replace(current_row.life, keep_alive_at=retry_at)))
         await self._store.keep_alive.plan(planned)
 
     async def _plan(self, catalog: Catalog, name: str) -> None:
@@ -132,10 +132,10 @@ class KeepAlive:
         while rows := await self._store.keep_alive.find_unplanned(name, after_id=after_id, limit=ROWS_PER_QUERY):
             await self._plan_rows(provider, rows)
             after_id = rows[-1].id
-        idle = idle_limit(provider)
-        if idle is None:
+        unused_limit = idle_limit(provider)
+        if unused_limit is None:
             return
-        latest = clock.now() + idle * (UNUSED_FROM + UNUSED_SPREAD) + LATER
+        latest = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + LATER
         while rows := await self._store.keep_alive.too_late(name, latest, limit=ROWS_PER_QUERY):
             if not await self._plan_rows(provider, rows):
                 return  # the remaining credentials cannot be decrypted
@@ -184,17 +184,17 @@ class EndedConnectionRecorder:
 
         Skip a connection that another process refreshes now; the next run checks the connection again.
         """
-        done, after = 0, None
-        while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=ENDED_PER_QUERY):
-            after = rows[-1]
-            judged = [(row, self._is_dead(row)) for row in rows]
-            dead = [row for row, is_dead in judged if is_dead]
-            alive = [row for row, is_dead in judged if is_dead is False]
-            await self._store.expiring.mark_checked(alive, now=clock.now())
-            for row in await self._store.expiring.end(dead, token_end_failure(clock.now())):
+        recorded, last_row = 0, None
+        while rows := await self._store.expiring.token_ended(clock.now(), after=last_row, limit=ENDED_PER_QUERY):
+            last_row = rows[-1]
+            judged_rows = [(row, self._is_dead(row)) for row in rows]
+            dead_rows = [row for row, is_dead in judged_rows if is_dead]
+            living_rows = [row for row, is_dead in judged_rows if is_dead is False]
+            await self._store.expiring.mark_checked(living_rows, now=clock.now())
+            for row in await self._store.expiring.end(dead_rows, token_end_failure(clock.now())):
                 log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
-                done += 1
-        return done
+                recorded += 1
+        return recorded
 
     def _is_dead(self, row: Connection) -> bool | None:
         """Return True if the credential can never be refreshed; None if its encryption key is not in the keyring yet.

@@ -101,7 +101,7 @@ class FactCollector:
         return next_step(await self.facts(row, records))
 
     async def facts(self, row: Connection, records: Sequence[OpenRecord] | None = None) -> Facts:
-        intent, lease = row.intent is not None, self._lease(row, clock.now())
+        intent, lease = row.intent is not None, self._lease_state(row, clock.now())
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
@@ -128,7 +128,7 @@ class FactCollector:
         outage_end = self._store.failover.outage_end(now)
         return (lease.until if outage_end is None else max(lease.until, outage_end)) + FENCE
 
-    def _lease(self, row: Connection, now: datetime) -> LeaseState:
+    def _lease_state(self, row: Connection, now: datetime) -> LeaseState:
         """Return the lease's state by this node's estimate of the database's time. The database checks a claim."""
         if row.lease is None:
             return LeaseState.FREE
@@ -190,7 +190,7 @@ class TokenSource:
         self._dialogues = dialogues
 
     async def pair(
-        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: AuthContext
+        self, claim: Claim, mode: AuthMode, old_credential: Mapping[str, Any], context: AuthContext
     ) -> tuple[RefreshedTokens, Release]:
         """Return the new token pair, and a function to call after the pair is stored in the database.
 
@@ -202,28 +202,30 @@ class TokenSource:
         if earlier.credential is not None:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
             return _refreshed_tokens(
-                row, mode, context, kept, earlier.credential.values, earlier.credential.expires_at
-            ), _nothing
+                row, mode, context, old_credential, earlier.credential.values, earlier.credential.expires_at
+            ), _release_nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # run other tasks now, because later the reply must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
-        attempt, fresh = await self._exchange_token(row, mode, kept, context, earlier.replies)
-        return _refreshed_tokens(row, mode, context, kept, fresh, mode.expires_at(fresh)), attempt.release
+        attempt, new_credential = await self._exchange_token(row, mode, old_credential, context, earlier.replies)
+        return _refreshed_tokens(
+            row, mode, context, old_credential, new_credential, mode.expires_at(new_credential)
+        ), attempt.release
 
     async def _exchange_token(
         self,
         row: Connection,
         mode: AuthMode,
-        kept: Mapping[str, Any],
+        old_credential: Mapping[str, Any],
         context: AuthContext,
         replies: Sequence[RecordedReply],
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            resumed = self._attempt(row, kept, replies)
+            resumed = self._attempt(row, old_credential, replies)
             try:
-                return resumed, await self._run_dialogue(row, mode.renew(kept, context), resumed)
+                return resumed, await self._run_dialogue(row, mode.renew(old_credential, context), resumed)
             except (TokenRefused, TokenUnavailable) as fault:
                 if resumed.has_sent:
                     raise  # the failure comes from the provider itself, not from an old reply in the journal
@@ -231,19 +233,21 @@ class TokenSource:
                     raise  # the token in the row is spent
         if not self._dialogues.exchange.available:  # not a failure of the token endpoint: other nodes can refresh now
             raise backoff.parent_ended()
-        fresh_attempt = self._attempt(row, kept)
+        fresh_attempt = self._attempt(row, old_credential)
         try:
-            return fresh_attempt, await self._run_dialogue(row, mode.renew(kept, context), fresh_attempt)
+            return fresh_attempt, await self._run_dialogue(row, mode.renew(old_credential, context), fresh_attempt)
         except TokenRefused as fault:
-            before = self._before(row)
-            if fault.code not in GRANT_GONE or before is None:
+            previous_tokens = self._accepted_previous_tokens(row)
+            if fault.code not in GRANT_GONE or previous_tokens is None:
                 raise
             # During a grace period, the provider still accepts the previous refresh token. Try that token, because the
             # provider might have lost the last rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
-            older = {**kept, **before}
-            second = self._attempt(row, older)
-            return second, await self._run_dialogue(row, mode.renew(older, context), second)
+            previous_credential = {**old_credential, **previous_tokens}
+            previous_attempt = self._attempt(row, previous_credential)
+            return previous_attempt, await self._run_dialogue(
+                row, mode.renew(previous_credential, context), previous_attempt
+            )
 
     def _attempt(
         self, row: Connection, credential: Mapping[str, Any], replies: Sequence[RecordedReply] = ()
@@ -269,7 +273,7 @@ class TokenSource:
             attempt.release()
             raise
 
-    def _before(self, row: Connection) -> Mapping[str, Any] | None:
+    def _accepted_previous_tokens(self, row: Connection) -> Mapping[str, Any] | None:
         in_time = row.previous_until is not None and clock.now() < row.previous_until
         return (self._store.open_or_nothing(row.previous) or None) if in_time else None
 
@@ -278,20 +282,20 @@ def _refreshed_tokens(
     row: Connection,
     mode: AuthMode,
     context: AuthContext,
-    kept: Mapping[str, Any],
-    fresh: Mapping[str, Any],
+    old_credential: Mapping[str, Any],
+    new_credential: Mapping[str, Any],
     expires_at: datetime | None,
 ) -> RefreshedTokens:
     """Return the new tokens, with a report if the mode has dropped a part of the credential.
 
     If an intent was open before this refresh, the part was most likely lost with an earlier response.
     """
-    part = mode.dropped_part(kept, fresh)
+    part = mode.dropped_part(old_credential, new_credential)
     note = backoff.dropped_part_note(part, row.intent.at if row.intent is not None else None) if part else None
-    return RefreshedTokens(context.provider, kept, fresh, expires_at, note)
+    return RefreshedTokens(context.provider, old_credential, new_credential, expires_at, note)
 
 
-def _nothing() -> None:
+def _release_nothing() -> None:
     pass
 
 
@@ -355,14 +359,14 @@ class RefreshProtocol:
         Raises ReconnectNeeded if the credential cannot be refreshed, NotFound if the catalog does not have the entry,
         and another GatewayError if the credential cannot be decrypted.
         """
-        kept = self._store.open(seen.credential)
+        credential = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
             raise backoff.no_catalog_entry(seen.ref.integration_id, seen.provider)
-        mode = mode_for(provider, kept, seen.ref)
-        if not mode.refreshable(kept, provider):
+        mode = mode_for(provider, credential, seen.ref)
+        if not mode.refreshable(credential, provider):
             raise backoff.no_way_to_refresh(seen)
-        return provider, mode, kept
+        return provider, mode, credential
 
     async def _claim_lease(self, seen: Connection, owner: str, force: bool) -> Claimed:
         """Claim the lease.
@@ -370,11 +374,15 @@ class RefreshProtocol:
         If another process has stored a credential that differs from the credential of `seen`, return that row without a
         claim. Raises the error for the caller if this node cannot claim the lease now.
         """
-        row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
+        row, pauses, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
-            since = self._current.generation.integrations.client_since(*row.ref[:2])
-            if failure is not None and not backoff.may_try(row, now, since) and (not force or failure != seen.failure):
+            client_since = self._current.generation.integrations.client_since(*row.ref[:2])
+            if (
+                failure is not None
+                and not backoff.may_try(row, now, client_since)
+                and (not force or failure != seen.failure)
+            ):
                 # An earlier failure forbids the attempt. With `force`, ignore the failure that is already in `seen`.
                 raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
@@ -382,8 +390,8 @@ class RefreshProtocol:
             step, asked_at = next_step(facts), clock.monotonic()
             if step in CLAIMING:
                 holder_is_dead = facts.lease is LeaseState.HELD
-                long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
-                ran_out = FENCE if long_ago else IMMEDIATELY
+                after_fence = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
+                ran_out = FENCE if after_fence else IMMEDIATELY
                 if await self._store.refreshes.lease_refresh(
                     seen.ref,
                     owner=owner,
@@ -395,18 +403,18 @@ class RefreshProtocol:
                 ):
                     return Claimed(row, asked_at, keeps_intent(facts))
             elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
-                await self._not_now(row, step, now)
-            known, row = row, await self._read(seen.ref)
+                await self._raise_if_long_wait(row, step, now)
+            last_read, row = row, await self._read(seen.ref)
             if not has_same_credential(row, seen):
                 return Claimed(row, asked_at)
             # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
-            if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
+            if (row.mark, row.intent, row.lease) == (last_read.mark, last_read.intent, last_read.lease):
                 if not waited:
                     waited = True
                     self._metrics.add(REFRESH_WAITS, *row.ref[:2])
-                await clock.sleep(next(waits))
+                await clock.sleep(next(pauses))
 
-    async def _not_now(self, row: Connection, step: RefreshStep, now: datetime) -> None:
+    async def _raise_if_long_wait(self, row: Connection, step: RefreshStep, now: datetime) -> None:
         """Raise the error for the caller, unless a short wait is enough."""
         if step is RefreshStep.HALT:
             raise backoff.clock_off(clock.offset.seconds)
@@ -418,8 +426,8 @@ class RefreshProtocol:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # The holder keeps the lease, because its machine might still have the reply and finish the refresh.
-            lost = backoff.lost_token_failure(row, row.intent.at, now)
-            await self._record_failure(row, row.lease.owner, lost, now, still_open=True, former=row.lease)
+            lost_failure = backoff.lost_token_failure(row, row.intent.at, now)
+            await self._record_failure(row, row.lease.owner, lost_failure, now, still_open=True, former=row.lease)
 
     async def _refresh_claimed(self, claimed: Claimed, owner: str) -> Connection | None:
         """Call the token endpoint, store the outcome and return the row. Raises the error for the caller.
@@ -434,10 +442,10 @@ class RefreshProtocol:
             try:
                 await clock.give_way()
                 integration = self._current.generation.integrations.get(*row.ref[:2])
-                provider, mode, kept = self._entry(row)
+                provider, mode, old_credential = self._entry(row)
                 config = self._store.settings_of(row)
                 context = AuthContext(provider, integration, config, row.metadata)
-                pair, release = await self._token_source.pair(claim, mode, kept, context)
+                pair, release = await self._token_source.pair(claim, mode, old_credential, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._store_failure(claimed, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and no request was sent
@@ -452,22 +460,22 @@ class RefreshProtocol:
             except BaseException:  # a bug, or the process ends: the token might be spent, so the intent stays open
                 await self._store.refreshes.end_lease(row.ref, owner=owner)
                 raise
-            saved = await commit(self._store, row, owner, pair)
-        if saved is None:
-            saved = await save_after_lost_lease(self._store, row, pair)
+            saved_row = await commit(self._store, row, owner, pair)
+        if saved_row is None:
+            saved_row = await save_after_lost_lease(self._store, row, pair)
         release()
-        if saved is not None:
+        if saved_row is not None:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
-            log.info("token_refreshed", **log_fields(row.ref), version=saved.version, duration_ms=took_ms)
+            log.info("token_refreshed", **log_fields(row.ref), version=saved_row.version, duration_ms=took_ms)
             if pair.note is not None:
                 reason = pair.note.reason
                 log.warning("credential_part_dropped", **log_fields(row.ref), reason=reason, detail=pair.note.detail)
                 if reason == ROTATION_LOST:
                     self._metrics.add(REFRESH_FAILURES, *row.ref[:2], reason)
-            self._record(row, None, {"version": saved.version}, took_ms)
-        return saved
+            self._record(row, None, {"version": saved_row.version}, took_ms)
+        return saved_row
 
     async def _store_failure(
         self, claimed: Claimed, owner: str, fault: TokenRefused | TokenUnavailable
@@ -479,8 +487,10 @@ class RefreshProtocol:
         )
         failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         credential = self._store.open(row.credential)
-        known = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
-        failure = replace(failure, message=scrubbed(failure.message, known))  # logs, events and responses show the text
+        tokens = tuple(text for name, text in credential.items() if name.endswith("_token") and isinstance(text, str))
+        failure = replace(
+            failure, message=scrubbed(failure.message, tokens)
+        )  # logs, events and responses show the text
         # The provider refused the token that was sent again.
         settled = failure.code == backoff.ROTATION_LOST and not claimed.keeps_intent
         maybe_done = not settled and (lost_at is not None or (isinstance(fault, TokenUnavailable) and fault.maybe_done))
@@ -518,7 +528,7 @@ class RefreshProtocol:
 
         Return without an error if another process holds the lease or has stored a newer credential.
         """
-        after = await self._store.refreshes.record_failure(
+        stored_row = await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,
             version=row.version,
@@ -528,14 +538,14 @@ class RefreshProtocol:
             keep_lease=keep_lease,
             rotates=rotates,
         )
-        if after is None:
+        if stored_row is None:
             return
-        why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
-        log.warning("token_refresh_failed", **log_fields(row.ref), **why)
+        failure_fields = {"reason": failure.code, "final": failure.final, "detail": failure.message}
+        log.warning("token_refresh_failed", **log_fields(row.ref), **failure_fields)
         self._record(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)
-        raise backoff.refusal(after, failure, now)
+        raise backoff.refusal(stored_row, failure, now)
 
     def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Add this refresh to the call log, with the id of the request that started the refresh."""

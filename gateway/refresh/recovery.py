@@ -76,14 +76,14 @@ async def _restore_recorded(store: Store) -> bool:
     still write back that version.
     """
     early = False
-    ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
+    own_claims = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
     for ref, uid, version, responded in await store.journal.calls():
         row = await store.connections.get(ref)
         if row is None or row.uid != uid:
             continue
         early = early or version > row.version
-        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, responded)
-        if lost and await _is_open(store, uid, version):
+        is_lost = version == row.version and (uid, version) not in own_claims and await _is_lost(store, row, responded)
+        if is_lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
             await _claim_lease(store, row, owner, timedelta(0))
     return early
@@ -105,16 +105,18 @@ async def _is_open(store: Store, uid: str, version: int) -> bool:
 
     The caller reads the row first, because after a refusal a process releases the record before it updates the row.
     """
-    return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
+    return any((row, recorded_version) == (uid, version) for _, row, recorded_version, _ in await store.journal.calls())
 
 
 async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
     intent = token_digest(store, row)
-    done = await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True)
-    if done:
-        where = {"connection_id": row.ref.connection_id, "integration": row.ref.integration_id}
-        log.warning("refresh_claim_restored", environment=row.ref.environment, **where)
-    return done
+    claimed = await store.refreshes.lease_refresh(
+        row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True
+    )
+    if claimed:
+        connection_fields = {"connection_id": row.ref.connection_id, "integration": row.ref.integration_id}
+        log.warning("refresh_claim_restored", environment=row.ref.environment, **connection_fields)
+    return claimed
 
 
 # ── Finishes refreshes that another process started and did not finish. Such a refresh has an open intent and a lease.
@@ -138,8 +140,8 @@ async def recover(
     """Find and finish unfinished refreshes, every `EVERY_S` seconds until the gateway stops.
 
     The lease ensures that only one node finishes each refresh. `release`: makes this process's journal writer release
-    the records of an attempt. After a reload, refreshes that failed before are tried again immediately: a corrected catalog
-    entry can read a recorded reply that the former entry could not read.
+    the records of an attempt. After a reload, refreshes that failed before are tried again immediately: a corrected
+    catalog entry can read a recorded reply that the former entry could not read.
     """
     tried: dict[ConnectionRef, datetime] = {}
     generation = current.generation
@@ -220,18 +222,18 @@ def _log_failure(fault: Exception) -> None:
 
     An OSError is no bug: the journal's folder cannot be read or written now.
     """
-    known = isinstance(fault, GatewayError | OSError)
+    is_expected = isinstance(fault, GatewayError | OSError)
     cause = fault.__cause__ if isinstance(fault, JournalUnreadable) else None
-    log.warning("recovery_failed", detail=str(cause or fault), exc_info=None if known else fault)
+    log.warning("recovery_failed", detail=str(cause or fault), exc_info=None if is_expected else fault)
 
 
 def _is_postponed(row: Connection, step: RefreshStep, tried_at: datetime | None) -> bool:
     """Return whether to retry later, because the last attempt failed.
 
-    This concerns three cases: a setting was missing, so the attempt sent no request; the token was sent again without success,
-    and the journal has a reply that cannot be read; or the attempt that this process started at `tried_at` has failed,
-    for example because a recorded reply could not be used.
+    There are three cases: a setting was missing, so the attempt sent no request; the token was sent again without
+    success, and the journal has a reply that cannot be read; or the attempt that this process started at `tried_at` has
+    failed, for example because a recorded reply could not be used.
     """
-    again = tried_at is not None and row.failure is not None and row.failure.at >= tried_at
-    failed = again or row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
+    failed_since_try = tried_at is not None and row.failure is not None and row.failure.at >= tried_at
+    failed = failed_since_try or row.state is State.INCOMPLETE or step is RefreshStep.SEND_AGAIN
     return failed and not backoff.may_try(row, clock.now())

@@ -145,9 +145,9 @@ class RefreshQueue:
                     line.paced = True
                     asyncio.get_running_loop().call_later(self._next_background - now, self._resume, line)
                 return
-            waiting = sum(len(other.background) for other in self._lines.values())
-            last = next(reversed(line.background.values()))
-            self._next_background = now + pause_s(waiting, last.ends_at - now, self._pace_s)
+            waiting_refreshes = sum(len(queue.background) for queue in self._lines.values())
+            newest = next(reversed(line.background.values()))
+            self._next_background = now + pause_s(waiting_refreshes, newest.ends_at - now, self._pace_s)
             line.running_background.add(self._begin(line, line.background))
 
     def _resume(self, line: IntegrationQueue) -> None:
@@ -198,8 +198,8 @@ class Refresher:
 
         A standby database that takes over might lack their new tokens.
         """
-        since = clock.monotonic() - RECENT_S
-        return [row for at, row in self._recent.values() if at >= since]
+        earliest = clock.monotonic() - RECENT_S
+        return [row for refreshed_at, row in self._recent.values() if refreshed_at >= earliest]
 
     async def refresh(self, connection: Connection, *, force: bool = False) -> Connection:
         """Return the connection with a newer credential than `connection` has.

@@ -45,13 +45,13 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
     `gateway.refresh.recovery` claims it again.
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
-    beating = asyncio.create_task(_beat(store, claim, owner))
+    renewal = asyncio.create_task(_renew_until_cancelled(store, claim, owner))
     try:
         yield claim
     finally:
         del store.failover.claims[owner]
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        renewal.cancel()
+        await asyncio.gather(renewal, return_exceptions=True)
 
 
 def is_over(claim: Claim) -> bool:
@@ -59,16 +59,16 @@ def is_over(claim: Claim) -> bool:
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
-async def _beat(store: Store, claim: Claim, owner: str) -> None:
-    ref, lost = claim.row.ref, False
+async def _renew_until_cancelled(store: Store, claim: Claim, owner: str) -> None:
+    ref, lease_lost = claim.row.ref, False
     while True:
         await clock.sleep(BEAT_S)
         try:
             asked_at = clock.monotonic()
             if await store.refreshes.extend_lease(ref, owner=owner, ttl=LEASE):
                 claim.lease_from = asked_at
-            elif not lost:
-                lost = True
+            elif not lease_lost:
+                lease_lost = True
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
         except Exception as fault:  # without the renewal, another process takes the lease
             log.warning(
@@ -101,15 +101,18 @@ class RefreshedTokens:
     @property
     def rotates(self) -> bool:
         """Whether the provider replaced the refresh token, or that of the end user's grant (auth mode CUSTOM)."""
-        both = zip(refresh_tokens(self.kept), refresh_tokens(self.fresh), strict=True)
-        return any(isinstance(before, str) and isinstance(after, str) and before != after for before, after in both)
+        token_pairs = zip(refresh_tokens(self.kept), refresh_tokens(self.fresh), strict=True)
+        return any(
+            isinstance(old_token, str) and isinstance(new_token, str) and old_token != new_token
+            for old_token, new_token in token_pairs
+        )
 
     @property
     def replaced_refresh_token(self) -> str | None:
         """The refresh token that was replaced, if the provider still accepts it for a grace period; else None."""
         token = self.kept.get("refresh_token")
-        replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
-        return token if replaced and self.grace is not None else None
+        is_replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
+        return token if is_replaced and self.grace is not None else None
 
     @property
     def grace(self) -> timedelta | None:
@@ -173,9 +176,9 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
             owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
             if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=stored, intent=intent):
                 async with keep_lease(store, row, owner, now):
-                    saved = await commit(store, row, owner, pair)
-                if saved is not None:
-                    return saved
+                    saved_row = await commit(store, row, owner, pair)
+                if saved_row is not None:
+                    return saved_row
         except (GatewayError, VaultError) as fault:  # no other copy of the pair exists
             log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))
         await clock.sleep(next(waits))

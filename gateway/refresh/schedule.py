@@ -33,43 +33,45 @@ class RefreshSlots:
 
     def __init__(self, width_s: float = WIDTH_S) -> None:
         self._width_s = width_s
-        self._before: dict[int, int] = {}  # maps a taken slot to an earlier slot; slots in between are taken
+        self._earlier_slots: dict[int, int] = {}  # maps a taken slot to an earlier slot; slots in between are taken
         self._full_at = SPARE
 
     def __len__(self) -> int:
         """Return how many taken slots are stored."""
-        return len(self._before)
+        return len(self._earlier_slots)
 
     def reserve(self, due: float, *, earliest: float, now: float) -> float:
         """Take the latest free slot up to `due` and return its time; return `due` itself if no slot is free.
 
         The slot is not before `earliest` and not before `now`. All times are monotonic seconds.
         """
-        if len(self._before) >= self._full_at:
+        if len(self._earlier_slots) >= self._full_at:
             self._forget(now)
-        last = int(due / self._width_s)
-        free = self._free(last)
-        moment = due if free == last else free * self._width_s
+        last_slot = int(due / self._width_s)
+        free_slot = self._latest_free(last_slot)
+        moment = due if free_slot == last_slot else free_slot * self._width_s
         if moment < max(earliest, now):
             return due
-        self._before[free] = free - 1
+        self._earlier_slots[free_slot] = free_slot - 1
         return moment
 
     def _forget(self, now: float) -> None:
         """Remove the slots that have passed. `reserve` calls this rarely, because it scans all slots."""
         passed = int(now / self._width_s)
-        self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
-        self._full_at = 2 * len(self._before) + SPARE
+        self._earlier_slots = {
+            slot: earlier_slot for slot, earlier_slot in self._earlier_slots.items() if slot >= passed
+        }
+        self._full_at = 2 * len(self._earlier_slots) + SPARE
 
-    def _free(self, last: int) -> int:
-        """Return the latest free slot up to `last`, and shorten the path of later searches."""
-        free, passed = last, list[int]()
-        while (before := self._before.get(free)) is not None:
-            passed.append(free)
-            free = before
+    def _latest_free(self, last_slot: int) -> int:
+        """Return the latest free slot up to `last_slot`, and shorten the path of later searches."""
+        candidate, passed = last_slot, list[int]()
+        while (earlier_slot := self._earlier_slots.get(candidate)) is not None:
+            passed.append(candidate)
+            candidate = earlier_slot
         for slot in passed:
-            self._before[slot] = free
-        return free
+            self._earlier_slots[slot] = candidate
+        return candidate
 
 
 MIN_WINDOW: Final = timedelta(seconds=2)
@@ -89,7 +91,7 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     """
     if connection.expires_at is None:
         return None
-    return connection.expires_at - _margin(connection, provider, connection.expires_at) * (
+    return connection.expires_at - _refresh_window(connection, provider, connection.expires_at) * (
         1 - JITTER * share(f"{connection.uid}/{connection.version}")
     )
 
@@ -98,7 +100,9 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
     """Return the time from which a request waits for the refresh; None if the token's expiry is unknown."""
     if connection.expires_at is None:
         return None
-    return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
+    return connection.expires_at - min(
+        LAST_STRETCH, _refresh_window(connection, provider, connection.expires_at) * LAST_PART
+    )
 
 
 def refresh_at(
@@ -128,11 +132,13 @@ def seconds_left(connection: Connection, provider: Provider, now: datetime, *, m
     """
     if connection.expires_at is None:
         return max_s
-    ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
-    return min(((at - now).total_seconds() for at in ahead if at is not None and now < at), default=0.0)
+    moments = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
+    return min(
+        ((moment - now).total_seconds() for moment in moments if moment is not None and now < moment), default=0.0
+    )
 
 
-def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
+def _refresh_window(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
     life = lifetime(connection, expires_at)
     if provider.token_expiration_buffer is not None:
         window = timedelta(seconds=provider.token_expiration_buffer)
@@ -171,11 +177,11 @@ def idle_limit(provider: Provider) -> timedelta | None:
     policy = provider.refresh
     if policy is None:
         return None
-    limits = [policy.expires_after_days_unused, policy.expires_after_days_owner_inactive]
+    days_limits = [policy.expires_after_days_unused, policy.expires_after_days_owner_inactive]
     if policy.rotating:
-        limits.append(policy.expires_after_days)
-    known = [days for days in limits if days is not None]
-    return timedelta(days=min(known)) if known else None
+        days_limits.append(policy.expires_after_days)
+    known_days = [days for days in days_limits if days is not None]
+    return timedelta(days=min(known_days)) if known_days else None
 
 
 def age_limit(provider: Provider) -> timedelta | None:
@@ -196,7 +202,7 @@ def refresh_tokens_expire(provider: Provider) -> bool:
 def lifespan(
     provider: Provider, credential: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Return the lifespan of the token that refreshes the credential `credential`.
+    """Return the lifespan of the token that refreshes `credential`.
 
     That token is a refresh token, or an access token that the provider exchanges for a new one. `key`: a string that
     differs between connections, to spread their refreshes.
@@ -207,35 +213,39 @@ def lifespan(
     token_ends = mode.expires_at(credential)
     if not mode.refreshable(credential, provider):
         return Lifespan(token_ends)
-    live = needs_a_live_token(provider, credential)
+    needs_valid_token = needs_valid_access_token(provider, credential)
     if not _refreshes(provider, credential):
-        return Lifespan(settled=not live)
-    idle, age = idle_limit(provider), age_limit(provider)
-    ends = [granted_at + age] if age is not None else []
-    unused = [idle] if idle is not None else []
-    if live and token_ends is not None:
-        unused.append(max(token_ends - refreshed_at, timedelta()))
-    due = None
-    if unused:
-        ends.append(refreshed_at + min(unused))
-        due = refreshed_at + min(unused) * (UNUSED_FROM + UNUSED_SPREAD * share(key))
-    dies_at = min(ends) if ends else None
-    return Lifespan(dies_at, due if dies_at is None or due is None or due < dies_at else None, not live)
+        return Lifespan(settled=not needs_valid_token)
+    unused_limit, max_age = idle_limit(provider), age_limit(provider)
+    end_times = [granted_at + max_age] if max_age is not None else []
+    unused_limits = [unused_limit] if unused_limit is not None else []
+    if needs_valid_token and token_ends is not None:
+        unused_limits.append(max(token_ends - refreshed_at, timedelta()))
+    keep_alive_at = None
+    if unused_limits:
+        end_times.append(refreshed_at + min(unused_limits))
+        keep_alive_at = refreshed_at + min(unused_limits) * (UNUSED_FROM + UNUSED_SPREAD * share(key))
+    dies_at = min(end_times) if end_times else None
+    return Lifespan(
+        dies_at,
+        keep_alive_at if dies_at is None or keep_alive_at is None or keep_alive_at < dies_at else None,
+        not needs_valid_token,
+    )
 
 
-def needs_a_live_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
-    """Return whether the credential `credential` is refreshed by its access token alone, which must then be valid."""
+def needs_valid_access_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
+    """Return whether `credential` is refreshed by its access token alone, which must then be valid."""
     return refreshes_by_access_token(provider) and not credential.get("refresh_token")
 
 
 def refreshable_after_expiry(provider: Provider, credential: Mapping[str, Any]) -> bool:
-    """Return whether the credential `credential` can be refreshed after its access token has expired."""
+    """Return whether `credential` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
-    return mode.refreshable(credential, provider) and not needs_a_live_token(provider, credential)
+    return mode.refreshable(credential, provider) and not needs_valid_access_token(provider, credential)
 
 
 def ends_with_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
-    """Return whether the access token in the credential `credential` expires and cannot be refreshed."""
+    """Return whether the access token in `credential` expires and cannot be refreshed."""
     mode = modes().get(provider.auth_mode)
     if not isinstance(mode, OAuth2) or credential["type"] not in mode.types():
         return False
@@ -244,8 +254,8 @@ def ends_with_token(provider: Provider, credential: Mapping[str, Any]) -> bool:
 
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
     """Return advice on how to get a refresh token, depending on the catalog entry and the integration's scopes."""
-    own = integration.scopes if integration is not None else None
-    return advice_on_refresh_token(provider, own if own is not None else provider.default_scopes or ())
+    own_scopes = integration.scopes if integration is not None else None
+    return advice_on_refresh_token(provider, own_scopes if own_scopes is not None else provider.default_scopes or ())
 
 
 def _refreshes(provider: Provider, credential: Mapping[str, Any]) -> bool:

@@ -43,8 +43,8 @@ class ParentLink:
         try:
             # The message contains its sending time, because the parent might read the message much later. All processes
             # of a machine share the monotonic clock.
-            sent = {"request": request.as_json(), "asked_at": clock.monotonic()}
-            self._send({"type": "exchange", "id": number, **sent})
+            exchange_message = {"request": request.as_json(), "asked_at": clock.monotonic()}
+            self._send({"type": "exchange", "id": number, **exchange_message})
             await asyncio.wait({future}, timeout=request.timeout_s)
             if not future.done():  # wait again: if this event loop stalled, an arrived reply can still be unread
                 await asyncio.wait({future}, timeout=LATE_S)

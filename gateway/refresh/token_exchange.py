@@ -30,8 +30,8 @@ class SentCredentials:
     def unread(self, entry: Entry, asked_at: float) -> bool:
         """Return whether another attempt with this credential is in flight, or got its reply after `asked_at`
         (monotonic)."""
-        others = self._responded.get(_credential(entry), {})
-        return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
+        responded = self._responded.get(_credential(entry), {})
+        return any(attempt != entry.attempt and responded_at > asked_at for attempt, responded_at in responded.items())
 
     def record_sent(self, entry: Entry) -> None:
         credential = self._credentials[entry.attempt] = _credential(entry)
