@@ -54,21 +54,23 @@ class BodyMembers:
 
     def _add_to_form(self, body: bytes) -> bytes:
         slots, defaults = dict(_form_pairs(self.slots)), dict(_form_pairs(self.defaults))
-        kept: list[bytes] = []
+        kept_parts: list[bytes] = []
         sent_names: set[str] = set()
-        end = 0
+        removed_end = 0
         for pair in _PAIR.finditer(body):
             name = unquote_plus(pair["name"].decode("utf-8", "surrogateescape"), errors="surrogateescape")
             if name in defaults:
                 sent_names.add(name)
             if name in slots:
-                kept.append(body[end : pair.start()])
-                end = pair.end()
-        kept.append(body[end:])
-        added = [(name, value) for name, value in defaults.items() if name not in sent_names and name not in slots]
-        added_pairs = urlencode([*added, *slots.items()], errors="surrogateescape").encode("ascii")
-        before = b"".join(kept).strip(b"&")
-        return before + b"&" + added_pairs if before and added_pairs else before or added_pairs
+                kept_parts.append(body[removed_end : pair.start()])
+                removed_end = pair.end()
+        kept_parts.append(body[removed_end:])
+        added_defaults = [
+            (name, value) for name, value in defaults.items() if name not in sent_names and name not in slots
+        ]
+        added_pairs = urlencode([*added_defaults, *slots.items()], errors="surrogateescape").encode("ascii")
+        kept_pairs = b"".join(kept_parts).strip(b"&")
+        return kept_pairs + b"&" + added_pairs if kept_pairs and added_pairs else kept_pairs or added_pairs
 
 
 def _object_with_members(
@@ -82,41 +84,41 @@ def _object_with_members(
     if text[pos : pos + 1] != "{":
         raise NotJson(pos)
     spans: list[tuple[int, int]] = []  # start and end of each sequence of members that are copied unchanged
-    sent: dict[str, tuple[int, int]] = {}  # by name of each other member: start and end of its value
-    last, end = pos, skip_space(text, pos + 1) + 1
+    sent_values: dict[str, tuple[int, int]] = {}  # by name of each other member: start and end of its value
+    last_end, next_start = pos, skip_space(text, pos + 1) + 1
     for member in members_at(text, pos):
         name = string_value(text[member.start : member.colon])
         if name in slots or name in defaults:
-            sent[name] = member.value, member.end
+            sent_values[name] = member.value, member.end
         else:
-            begin = spans.pop()[0] if spans and spans[-1][1] == last else member.start
-            spans.append((begin, member.end))
-        last, end = member.end, member.after
+            span_start = spans.pop()[0] if spans and spans[-1][1] == last_end else member.start
+            spans.append((span_start, member.end))
+        last_end, next_start = member.end, member.after
     parts = [[text[start:stop]] for start, stop in spans]
     parts += [
-        [_json_text(name), ":", *_member_value(text, sent.get(name), name, slots, defaults)]
+        [_json_text(name), ":", *_member_value(text, sent_values.get(name), name, slots, defaults)]
         for name in {**defaults, **slots}
     ]
     pieces = (piece for number, part in enumerate(parts) for piece in ((",", *part) if number else part))
-    return ["{", *pieces, "}"], end
+    return ["{", *pieces, "}"], next_start
 
 
 def _member_value(
-    text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
+    text: str, sent_span: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
     """Return the text of the value for `name`, a key of `slots` or `defaults`.
 
-    `sent`: start and end of the caller's value in `text`; None if the caller sent no value.
+    `sent_span`: start and end of the caller's value in `text`; None if the caller sent no value.
     """
     slot, default = slots.get(name), defaults.get(name)
-    if sent is None:
+    if sent_span is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):
             return [_json_text(_merge(default, slot))]
         return [_json_text(slot if name in slots else default)]
-    inner = default if isinstance(default, Mapping) else {}
-    if text[sent[0]] == "{" and (isinstance(slot, Mapping) or (name not in slots and inner)):
-        return _object_with_members(text, sent[0], slot if isinstance(slot, Mapping) else {}, inner)[0]
-    return [_json_text(slot)] if name in slots else [text[sent[0] : sent[1]]]
+    default_members = default if isinstance(default, Mapping) else {}
+    if text[sent_span[0]] == "{" and (isinstance(slot, Mapping) or (name not in slots and default_members)):
+        return _object_with_members(text, sent_span[0], slot if isinstance(slot, Mapping) else {}, default_members)[0]
+    return [_json_text(slot)] if name in slots else [text[sent_span[0] : sent_span[1]]]
 
 
 def _json_text(value: Any) -> str:

@@ -57,31 +57,31 @@ class ChunkedDecoder:
         if self._incomplete_line:
             data, self._incomplete_line = self._incomplete_line + data, b""
         parts: list[bytes] = []
-        at, size = 0, len(data)
-        while at < size:
-            if self._stage == _AT_SIZE:  # a shortcut for short, complete chunks: some bodies have very many
-                line = data.find(b"\r\n", at, at + _SHORT_LINE_BYTES)
-                length = _SIZES.get(data[at:line]) if line > 0 else None
+        position, size = 0, len(data)
+        while position < size:
+            if self._stage == _AT_SIZE:  # a shortcut: some bodies have very many short chunks
+                line = data.find(b"\r\n", position, position + _SHORT_LINE_BYTES)
+                length = _SIZES.get(data[position:line]) if line > 0 else None
                 if length is not None and data[line + 2 + length : line + 4 + length] == b"\r\n":
                     parts.append(data[line + 2 : line + 2 + length])
-                    at = line + 4 + length
+                    position = line + 4 + length
                     continue
             if self._stage == _IN_CHUNK:
-                part = data[at : at + self._chunk_bytes_left]
+                part = data[position : position + self._chunk_bytes_left]
                 parts.append(part)
-                at += len(part)
+                position += len(part)
                 self._chunk_bytes_left -= len(part)
                 if not self._chunk_bytes_left:
                     self._stage = _AFTER_CHUNK
                 continue
-            end = data.find(b"\n", at, at + self._line_bytes) + 1
+            end = data.find(b"\n", position, position + self._line_bytes) + 1
             if not end:
-                self._keep_incomplete_line(data[at:])
+                self._keep_incomplete_line(data[position:])
                 break
-            self._read_line(data, at, end)
-            at = end
+            self._read_line(data, position, end)
+            position = end
             if self.rest is not None:
-                self.rest = data[at:]
+                self.rest = data[position:]
                 break
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -1,5 +1,5 @@
-"""Parses and writes JSON by pydantic-core, several times faster than the standard library. For rare values, the standard
-library does it.
+"""Parses and writes JSON by pydantic-core, several times faster than the standard library. Rare values go
+to the standard library.
 """
 
 import json

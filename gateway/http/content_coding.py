@@ -58,23 +58,23 @@ class Gzip:
         self._empty_members = 0  # number of members after the last output
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        at, size = 0, len(data)
-        while at < len(data):
+        position, size = 0, len(data)
+        while position < len(data):
             if self._inflate.eof:
-                at = self._next_member(data, at)
-                if at == len(data):
+                position = self._next_member(data, position)
+                if position == len(data):
                     return
                 # zlib copies the input after each member. Small slices keep these copies short if there are many
                 # members.
                 size = _FIRST_SLICE_BYTES
             self._has_input = True
-            part = data[at : at + size]
+            part = data[position : position + size]
             try:
                 piece = self._inflate.decompress(part, PIECE_BYTES)
             except zlib.error as fault:
                 raise CodingError("the body is not compressed as its Content-Encoding says") from fault
-            rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
-            at += len(part) - len(rest)
+            unread = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            position += len(part) - len(unread)
             size *= 2
             if piece:
                 self._empty_members = 0
@@ -87,12 +87,12 @@ class Gzip:
 
         Return the position of the member, or the end of `data` if there is no further member.
         """
-        begins = _end_of_padding(data, offset)
-        if begins < len(data):
+        member_start = _end_of_padding(data, offset)
+        if member_start < len(data):
             self._inflate = zlib.decompressobj(self.wbits)
             self.members += 1
             self._empty_members = _count_empty_member(self._empty_members)
-        return begins
+        return member_start
 
     def finish(self) -> None:
         if self._has_input and not self._inflate.eof:
@@ -237,7 +237,7 @@ class Decoder:
     def __init__(self) -> None:
         self._codings: list[CodingDecoder] = []
         self._in_bytes = 0
-        self._out_bytes: list[int] = []  # of each coding, because the first can give much output and the last little
+        self._out_bytes: list[int] = []  # output of each coding, because the first can give much and the last little
 
     def start(self, content_encoding: str) -> bool:
         """Set the codings, and return whether the body will be decoded.

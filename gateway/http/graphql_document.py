@@ -94,12 +94,12 @@ def operation_of(text: str) -> GraphqlOperation:
 
 def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> list[str]:
     names = dict.fromkeys(selection.fields)
-    pending, seen = list(selection.spreads), set[str]()
+    pending, visited = list(selection.spreads), set[str]()
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         if name not in fragments:
             raise AmbiguousDocument(f"spreads the fragment '{name[:64]}', which it does not define")
         names |= dict.fromkeys(fragments[name].fields)
@@ -121,12 +121,12 @@ def _tokens(text: str) -> list[str]:
 
 
 def _lex(text: str) -> Iterator[str]:
-    at = count = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    position = count = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise AmbiguousDocument(f"cannot be read at character {at + 1}")
-        at = match.end()
+            raise AmbiguousDocument(f"cannot be read at character {position + 1}")
+        position = match.end()
         kind = match.lastgroup
         if kind is None:
             continue
@@ -156,10 +156,10 @@ class _Tokens:
         if self.next() != expected:
             raise AmbiguousDocument(f"lacks a required '{expected}'")
 
-    def name(self, what: str) -> str:
+    def name(self, subject: str) -> str:
         token = self.next() or ""
         if not _NAME.fullmatch(token):
-            raise AmbiguousDocument(f"lacks the name of {what}")
+            raise AmbiguousDocument(f"lacks the name of {subject}")
         return token
 
     def skip_group(self) -> None:

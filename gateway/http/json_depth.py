@@ -39,19 +39,19 @@ def prune(value: Any, levels: int) -> Any:
 
 def prune_text(text: str, levels: int) -> str:
     """Return the JSON `text` with null in place of each array or object that is more than `levels` levels deep."""
-    kept: list[str] = []
-    depth = at = 0
+    kept_parts: list[str] = []
+    depth = kept_to = 0
     for match in _BRACKET_OR_STRING.finditer(text):
         bracket = match[0]
         if bracket in ("[", "{"):
             depth += 1
             if depth == levels + 1:
-                kept += (text[at : match.start()], "null")
+                kept_parts += (text[kept_to : match.start()], "null")
         elif bracket in ("]", "}"):
             if depth == levels + 1:
-                at = match.end()
+                kept_to = match.end()
             depth -= 1
-    return "".join(kept) + text[at:] if depth <= levels else "".join(kept)
+    return "".join(kept_parts) + text[kept_to:] if depth <= levels else "".join(kept_parts)
 
 
 def parse_stored_json(text: Any) -> Any:

@@ -48,11 +48,11 @@ class JsonMember(NamedTuple):
 
 
 class NotJson(ValueError):
-    """The text is not JSON. `at`: the position of the first fault."""
+    """The text is not JSON. `position`: the position of the first fault."""
 
-    def __init__(self, at: int) -> None:
-        super().__init__(f"no JSON at byte {at}")
-        self.at = at
+    def __init__(self, position: int) -> None:
+        super().__init__(f"no JSON at byte {position}")
+        self.at = position
 
 
 def skip_space(text: str, pos: int) -> int:

@@ -168,10 +168,10 @@ def plain_head(raw: bytes) -> PlainHead | None:
     lines = raw.split(b"\r\n")
     if len(lines) > MAX_HEADER_LINES:
         return None
-    start = _starts.get(lines[0]) or _status_line(lines[0])
-    if start is None:
+    status_line = _starts.get(lines[0]) or _status_line(lines[0])
+    if status_line is None:
         return None
-    head = PlainHead(start[0], start[1], raw)
+    head = PlainHead(status_line[0], status_line[1], raw)
     kept_lines = head.lines
     del lines[0]
     for line in lines:
@@ -208,23 +208,23 @@ def _status_line(line: bytes) -> tuple[int, bytes] | None:
         return None
     if head.status < 200 or not line.startswith(b"HTTP/1.1 "):
         return None
-    start = f"HTTP/1.1 {head.status} {printable(head.reason)}".encode("utf-8", "surrogateescape")
+    status_line = f"HTTP/1.1 {head.status} {printable(head.reason)}".encode("utf-8", "surrogateescape")
     if len(_starts) < _MAX_LINES and len(line) <= _LINE_BYTES:
-        _starts[line] = head.status, start
-    return head.status, start
+        _starts[line] = head.status, status_line
+    return head.status, status_line
 
 
 def _kind(line: bytes) -> int:
     """Return how a line is handled (`_PASSES`, `_DROPPED` …). Caches the result for short lines."""
     name, colon, value = line.partition(b": ")
-    text = name.decode("utf-8", "surrogateescape")
+    field_name = name.decode("utf-8", "surrogateescape")
     if not colon or value.strip(b" \t") != value or line.translate(None, BYTES_OF_FIELDS):
         return _NOT_PLAIN
-    kind = _KIND_BY_NAME.get(text.lower()) if text.isascii() else None
+    kind = _KIND_BY_NAME.get(field_name.lower()) if field_name.isascii() else None
     try:
         if kind is None:
-            kind = _PASSES if headers.response_fields([(text, _PROBE)]) else _DROPPED
-            if headers.depends_on_value(text):
+            kind = _PASSES if headers.response_fields([(field_name, _PROBE)]) else _DROPPED
+            if headers.depends_on_value(field_name):
                 return _NOT_PLAIN
     except MalformedResponse:
         return _NOT_PLAIN

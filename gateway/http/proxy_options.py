@@ -96,19 +96,19 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
     def field(name: str, check: Check, *, required: bool = False) -> str:
         if name not in headers and not required:
             return ""
-        sent = headers.getall(name, [])
-        fault = _fault_in(name, sent, check, required=required)
+        sent_values = headers.getall(name, [])
+        fault = _fault_in(name, sent_values, check, required=required)
         if fault is not None:
             issues.append(fault)
             return ""
-        return sent[0] if sent else ""
+        return sent_values[0] if sent_values else ""
 
     required = bound_to is None
     integration_id = field("Provider-Config-Key", lambda text: id_fault(text, PROVIDER_CONFIG_KEY), required=required)
     connection_id = field("Connection-Id", lambda text: id_fault(text, CONNECTION_ID), required=required)
     if bound_to is not None:
-        for name, sent, bound in zip(CONNECTION_HEADERS, (integration_id, connection_id), bound_to, strict=True):
-            if sent and sent != bound:
+        for name, sent_id, bound_id in zip(CONNECTION_HEADERS, (integration_id, connection_id), bound_to, strict=True):
+            if sent_id and sent_id != bound_id:
                 issues.append(
                     Issue(
                         "custom", f"{name} does not match the one in this URL. Leave the header out.", (name.lower(),)
@@ -136,15 +136,18 @@ def parse_proxy_options(headers: CIMultiDictProxy[str], bound_to: tuple[str, str
     )
 
 
-def _fault_in(name: str, sent: Sequence[str], check: Check, *, required: bool) -> Issue | None:
-    """Return what is wrong with the header `name`; None if it is valid. `sent`: its values, in the order of sending."""
-    if len(sent) > 1:
-        return Issue("invalid_value", f"Send {name} once, not {len(sent)} times.", (name.lower(),))
-    if not sent or not sent[0]:
+def _fault_in(name: str, sent_values: Sequence[str], check: Check, *, required: bool) -> Issue | None:
+    """Return what is wrong with the header `name`; None if it is valid.
+
+    `sent_values`: the header's values, in the order of sending.
+    """
+    if len(sent_values) > 1:
+        return Issue("invalid_value", f"Send {name} once, not {len(sent_values)} times.", (name.lower(),))
+    if not sent_values or not sent_values[0]:
         if not required:
             return None
         return Issue("invalid_type", f"Send the header {name} {_MEANINGS[name]}.", (name.lower(),))
-    value = sent[0]
+    value = sent_values[0]
     if len(value) > _MAX_CHARS and required:
         return Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
     fault_text = check(value)

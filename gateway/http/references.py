@@ -72,18 +72,18 @@ class LinkRewriter:
         """
         if name == "refresh":
             return value
-        return self.rewrite_links(value) if name == "link" else self.reference(value)
+        return self.rewrite_links(value) if name == "link" else self.rewrite_reference(value)
 
     def rewrite_links(self, value: str) -> str:
         """Rewrite every target in the value of a Link field (RFC 8288). The links' parameters stay unchanged."""
         pieces: list[str] = []
-        at = 0
+        copied_to = 0
         for link in links_in(value):
-            pieces += (value[at : link.start], self.reference(value[link.start : link.end]))
-            at = link.end
-        return "".join((*pieces, value[at:]))
+            pieces += (value[copied_to : link.start], self.rewrite_reference(value[link.start : link.end]))
+            copied_to = link.end
+        return "".join((*pieces, value[copied_to:]))
 
-    def reference(self, reference: str) -> str:
+    def rewrite_reference(self, reference: str) -> str:
         """Rewrite one URI reference (RFC 3986 §4.1).
 
         A URL below the base URL becomes a URL of the gateway. So does a path from the root, because the caller would
@@ -116,10 +116,10 @@ class LinkRewriter:
         url, hash_sign, fragment = reference.partition("#")
         path, _, query = url.partition("?")
         pairs = query.split("&")
-        kept = [pair for pair in pairs if parameter_name(pair) not in self.credential_parameters]
-        if len(kept) == len(pairs):
+        kept_pairs = [pair for pair in pairs if parameter_name(pair) not in self.credential_parameters]
+        if len(kept_pairs) == len(pairs):
             return reference
-        return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
+        return f"{path}?{'&'.join(kept_pairs)}{hash_sign}{fragment}" if kept_pairs else f"{path}{hash_sign}{fragment}"
 
 
 # ── Masks the credential in redirects. A redirect to another host or to a login page can repeat the request's URL,
@@ -136,10 +136,12 @@ def mask_secrets(reference: str, secrets: Collection[str]) -> str:
     """
     decoded, starts = _decode(reference)
     normalized_secrets = {
-        form for text in secrets for form in (_decode(text)[0], _normalize(text.encode(errors="surrogateescape")))
+        secret for text in secrets for secret in (_decode(text)[0], _normalize(text.encode(errors="surrogateescape")))
     }
     spans = sorted(
-        (starts[at], starts[at + len(form)]) for form in normalized_secrets for at in _positions(decoded, form)
+        (starts[position], starts[position + len(secret)])
+        for secret in normalized_secrets
+        for position in _positions(decoded, secret)
     )
     if not spans:
         return reference
@@ -159,14 +161,14 @@ def _decode(text: str) -> tuple[bytes, list[int]]:
     raw = text.encode(errors="surrogateescape")
     decoded = bytearray()
     starts: list[int] = []
-    at = 0
+    copied_to = 0
     for match in _ESCAPED.finditer(raw):
-        decoded += raw[at : match.start()]
-        starts += range(at, match.start() + 1)
+        decoded += raw[copied_to : match.start()]
+        starts += range(copied_to, match.start() + 1)
         decoded.append(int(match[1], 16))
-        at = match.end()
-    starts += range(at, len(raw) + 1)
-    return _normalize(bytes(decoded + raw[at:])), starts
+        copied_to = match.end()
+    starts += range(copied_to, len(raw) + 1)
+    return _normalize(bytes(decoded + raw[copied_to:])), starts
 
 
 def _normalize(raw: bytes) -> bytes:
@@ -179,7 +181,7 @@ def _normalize(raw: bytes) -> bytes:
 
 
 def _positions(text: bytes, part: bytes) -> Iterator[int]:
-    at = text.find(part) if part else -1
-    while at >= 0:
-        yield at
-        at = text.find(part, at + len(part))
+    position = text.find(part) if part else -1
+    while position >= 0:
+        yield position
+        position = text.find(part, position + len(part))

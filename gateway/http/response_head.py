@@ -33,12 +33,12 @@ class MalformedMessage(ValueError):
 
 
 class HeadTooLarge(MalformedMessage):
-    """The head is larger than `MAX_HEAD_BYTES`. `status`: the status in its first line; None if this is no status line."""
+    """The head is larger than `MAX_HEAD_BYTES`. `status`: the status in its first line, or None."""
 
     def __init__(self, head_start: bytes) -> None:
         super().__init__(f"its head is larger than {MAX_HEAD_BYTES} bytes")
-        found = _STATUS.match(head_start)
-        self.status = None if found is None else int(found[1])
+        status_match = _STATUS.match(head_start)
+        self.status = None if status_match is None else int(status_match[1])
 
 
 class ResponseHead:

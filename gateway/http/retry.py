@@ -28,8 +28,8 @@ def seconds_until(text: str, now: datetime) -> float | None:
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), MAX_DELAY_S)
-    when = _date(text)
-    return None if when is None else min(max(0.0, (when - now).total_seconds()), MAX_DELAY_S)
+    date = _date(text)
+    return None if date is None else min(max(0.0, (date - now).total_seconds()), MAX_DELAY_S)
 
 
 def seconds_until_point(text: str, now: datetime) -> float | None:
@@ -42,8 +42,8 @@ def seconds_until_point(text: str, now: datetime) -> float | None:
     if _NUMBER.fullmatch(text):
         point = float(text)
         remaining_s = (point / 1000 if point >= _MILLISECONDS_FROM else point) - now.timestamp()
-    elif (when := _date(text)) is not None:
-        remaining_s = (when - now).total_seconds()
+    elif (date := _date(text)) is not None:
+        remaining_s = (date - now).total_seconds()
     else:
         return None
     return min(remaining_s, MAX_DELAY_S) if remaining_s > 0 else None
@@ -56,12 +56,12 @@ def _date(text: str) -> datetime | None:
     """
     if len(text) > 64:
         return None
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
-            when = read(text)
+            date = parse(text)
         except (ValueError, TypeError, IndexError, OverflowError):
             continue
-        return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+        return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
     return None
 
 
@@ -122,8 +122,8 @@ class RetryRules:
         `error_code`: the statuses in place of `DEFAULT_STATUSES`; None uses `DEFAULT_STATUSES`.
         """
         codes = DEFAULT_STATUSES if error_code is None else tuple(filter(None, map(parse_statuses, error_code)))
-        added = tuple(range(status, status + 1) for status in retry_on)
-        return cls(codes + added, _lower_names(after), _lower_names(at), remaining.lower() if remaining else None)
+        added_codes = tuple(range(status, status + 1) for status in retry_on)
+        return cls(codes + added_codes, _lower_names(after), _lower_names(at), remaining.lower() if remaining else None)
 
     def asks_for_retry(self, status: int, fields: Fields) -> bool:
         """Return whether this response asks for another attempt."""
@@ -137,15 +137,17 @@ class RetryRules:
         The header fields of the catalog entry count only for a 4xx, a 503 or a used-up quota. Many providers send these
         fields with every response, and a 502 has no relation to the time at which the quota resets.
         """
-        lines = _values_by_name(fields)
-        waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
-        if status == 503 or 400 <= status < 500 or self._is_used_up(lines):
-            waits += [seconds_until(value, now) for name in self.after for value in lines.get(name, ())]
-            waits += [seconds_until_point(value, now) for name in self.at for value in lines.get(name, ())]
+        values_by_name = _values_by_name(fields)
+        waits = [seconds_until(value, now) for value in values_by_name.get("retry-after", ())]
+        if status == 503 or 400 <= status < 500 or self._is_used_up(values_by_name):
+            waits += [seconds_until(value, now) for name in self.after for value in values_by_name.get(name, ())]
+            waits += [seconds_until_point(value, now) for name in self.at for value in values_by_name.get(name, ())]
         return max((wait for wait in waits if wait is not None), default=None)
 
-    def _is_used_up(self, lines: Mapping[str, list[str]]) -> bool:
-        return self.remaining is not None and any(value.strip() == "0" for value in lines.get(self.remaining, ()))
+    def _is_used_up(self, values_by_name: Mapping[str, list[str]]) -> bool:
+        return self.remaining is not None and any(
+            value.strip() == "0" for value in values_by_name.get(self.remaining, ())
+        )
 
 
 def parse_statuses(text: str) -> range | None:
@@ -161,7 +163,7 @@ def parse_statuses(text: str) -> range | None:
 def wait_s(
     asked_s: float | None,
     retry: int,
-    chance: float,
+    jitter: float,
     *,
     waited_s: float,
     max_wait_s: float = MAX_WAIT_S,
@@ -173,15 +175,15 @@ def wait_s(
     asked for; None if it asked for none. Without `asked_s`, the wait is a random part of an interval that doubles with
     each retry.
 
-    `chance`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `max_wait_s`:
+    `jitter`: a random number from 0 to 1. `waited_s`: the seconds that this request has waited before. `max_wait_s`:
     the maximum of `asked_s`. `all_s`: the maximum of all waits together, in seconds.
     """
     if asked_s is None:
-        wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), MAX_WAIT_S) * chance
+        wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), MAX_WAIT_S) * jitter
     elif asked_s > max_wait_s:
         return None
     else:
-        wait = asked_s * (1 + JITTER * chance)
+        wait = asked_s * (1 + JITTER * jitter)
     return wait if wait <= all_s - waited_s else None
 
 
@@ -192,7 +194,7 @@ def _lower_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
 
 
 def _values_by_name(fields: Fields) -> dict[str, list[str]]:
-    lines: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in fields:
-        lines.setdefault(name.lower(), []).append(value)
-    return lines
+        values.setdefault(name.lower(), []).append(value)
+    return values

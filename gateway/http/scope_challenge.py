@@ -50,7 +50,7 @@ def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
 
 
-def well_formed_scopes(named: list[str]) -> tuple[str, ...]:
-    """Return the well-formed scopes in `named` without duplicates, at most `MAX_SCOPES`."""
-    well_formed = (scope for scope in named if len(scope) <= MAX_SCOPE_CHARS and _SCOPE.fullmatch(scope))
+def well_formed_scopes(scopes: list[str]) -> tuple[str, ...]:
+    """Return the well-formed scopes in `scopes` without duplicates, at most `MAX_SCOPES`."""
+    well_formed = (scope for scope in scopes if len(scope) <= MAX_SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(well_formed))[:MAX_SCOPES]

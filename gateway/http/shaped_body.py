@@ -91,9 +91,9 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
             document = evaluate(select, document, values_in(body))
         except UnusableExpression as fault:
             return ShapedBody("", whole=False, fault=str(fault))
-    whole = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
-    if whole is not None:
-        return ShapedBody(whole, document, of_json=True)
+    whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
+    if whole_json is not None:
+        return ShapedBody(whole_json, document, of_json=True)
     return _first_part(document, max_bytes)
 
 
@@ -129,8 +129,8 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
         lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
         name = max(lists, key=lambda member: len(lists[member]), default=None)
         if name is not None:
-            rest = {other: [] if other == name else value for other, value in document.items()}
-            rest_json = _json_within(rest, max_bytes)
+            without_items = {other: [] if other == name else value for other, value in document.items()}
+            rest_json = _json_within(without_items, max_bytes)
             items = _items_within(lists[name], max_bytes - len(rest_json.encode())) if rest_json is not None else []
             if items:
                 return _cut_result({**document, name: items}, f"{len(items)} of {len(lists[name])} of '{name[:64]}'")
@@ -140,15 +140,15 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
 
 
 def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
-    fitting: list[Any] = []
-    remaining = max_bytes - 2
+    kept_items: list[Any] = []
+    bytes_left = max_bytes - 2
     for item in items:
-        text = _json_within(item, max(remaining, 0))
+        text = _json_within(item, max(bytes_left, 0))
         if text is None:
             break
-        remaining -= len(text.encode()) + 1
-        fitting.append(item)
-    return fitting
+        bytes_left -= len(text.encode()) + 1
+        kept_items.append(item)
+    return kept_items
 
 
 def _cut_result(value: Any, cut_to: str) -> ShapedBody:

@@ -65,5 +65,5 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
-def _json_error(why: str) -> InvalidRequest:
-    return InvalidRequest("invalid_json", f"The body {why}.")
+def _json_error(fault: str) -> InvalidRequest:
+    return InvalidRequest("invalid_json", f"The body {fault}.")

@@ -78,16 +78,16 @@ class StreamEventFilter:
 
     def feed(self, piece: bytes) -> bytes:
         """Return the filtered events that `piece` completes. Raises MalformedResponse."""
-        begins = max(0, len(self._buffer) - 3)  # the end of an event can be split over two pieces
+        search_start = max(0, len(self._buffer) - 3)  # the end of an event can be split over two pieces
         self._buffer += piece
         events: list[bytes] = []
-        at = 0
-        while (end := _EVENT_END.search(self._buffer, max(at, begins))) is not None:
-            if end.end() == len(self._buffer) and self._buffer.endswith(b"\r"):
+        event_start = 0
+        while (event_end := _EVENT_END.search(self._buffer, max(event_start, search_start))) is not None:
+            if event_end.end() == len(self._buffer) and self._buffer.endswith(b"\r"):
                 break  # a line feed can follow
-            events.append(self._event(bytes(self._buffer[at : end.end()])))
-            at = begins = end.end()
-        del self._buffer[:at]
+            events.append(self._event(bytes(self._buffer[event_start : event_end.end()])))
+            event_start = search_start = event_end.end()
+        del self._buffer[:event_start]
         if len(self._buffer) > MAX_EVENT_BYTES:
             raise MalformedResponse(f"one of its events has more than {MAX_EVENT_BYTES >> 20} MiB")
         return b"".join(events)
@@ -97,9 +97,9 @@ class StreamEventFilter:
 
         Clients ignore these bytes.
         """
-        rest = self._event(bytes(self._buffer)) if self._buffer else b""
+        last_event = self._event(bytes(self._buffer)) if self._buffer else b""
         self._buffer.clear()
-        return rest
+        return last_event
 
     def _event(self, raw: bytes) -> bytes:
         if not self._has_begun:  # clients skip a byte order mark at the start of the stream
@@ -118,5 +118,5 @@ class StreamEventFilter:
         filtered = filtered_json(data.encode(), self._is_allowed)
         if filtered == data.encode():
             return raw
-        kept = [line for line in lines if line and line.partition(":")[0] != "data"]
-        return "\n".join((*kept, f"data: {filtered.decode()}", "", "")).encode()
+        other_lines = [line for line in lines if line and line.partition(":")[0] != "data"]
+        return "\n".join((*other_lines, f"data: {filtered.decode()}", "", "")).encode()

@@ -35,8 +35,8 @@ def has_dot_segment(path: str) -> bool:
 
 def nested_parameters(query: Mapping[str, str], name: str) -> dict[str, str]:
     """Return nested query parameters: ``params[subdomain]=acme`` gives ``{"subdomain": "acme"}`` for ``params``."""
-    start = name + "["
-    return {key[len(start) : -1]: text for key, text in query.items() if key.startswith(start) and key.endswith("]")}
+    prefix = name + "["
+    return {key[len(prefix) : -1]: text for key, text in query.items() if key.startswith(prefix) and key.endswith("]")}
 
 
 _TARGET: Final = re.compile(r"[!\"$-\[\]-~]*")  # printable ASCII without space, ``#`` and ``\\``
@@ -68,8 +68,8 @@ def origin_form(target: str, host: str) -> str:
         scheme, authority = absolute["scheme"].lower(), absolute["authority"]
         parsed = parse_authority(scheme, authority)
         if authority.lower() == host.lower() or (parsed is not None and parsed == parse_authority(scheme, host)):
-            rest = target[absolute.end() :]
-            return rest if rest.startswith("/") else f"/{rest}"
+            path_and_query = target[absolute.end() :]
+            return path_and_query if path_and_query.startswith("/") else f"/{path_and_query}"
     raise InvalidRequest(
         "bad_framing", "The target's authority is not the one in Host. Send the path alone.", close=True
     )
@@ -88,42 +88,42 @@ def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = Non
         raise InvalidRequest(
             "bad_path", "Percent-encode control characters, spaces, '\\', '#' and all that is not ASCII in the URL."
         )
-    rest = target.removeprefix(mount_prefix)
-    if not target.startswith(mount_prefix) or rest[:1] not in ("", "/", "?"):
+    path_and_query = target.removeprefix(mount_prefix)
+    if not target.startswith(mount_prefix) or path_and_query[:1] not in ("", "/", "?"):
         raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mount_prefix}/.")
-    path, mark, query = rest.partition("?")
+    path, question_mark, query = path_and_query.partition("?")
     if has_dot_segment(path):
         raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")
-    return ProxiedTarget(path, mark + query)
+    return ProxiedTarget(path, question_mark + query)
 
 
-def without_base(rest: ProxiedTarget, base: ParsedUrl) -> ProxiedTarget:
-    """Return `rest`, without the base URL if the path is an absolute URL at or below `base`.
+def without_base(proxied_target: ProxiedTarget, base: ParsedUrl) -> ProxiedTarget:
+    """Return `proxied_target`, without the base URL if the path is an absolute URL at or below `base`.
 
     Callers of Nango's SDKs pass absolute URLs as endpoints: ``/https://api.example.com/v1/users``. Absolute URLs of
-    other origins, and all other paths, stay unchanged. Not for a base URL with a secret: the response would show whether
-    a guess of the secret is right.
+    other origins, and all other paths, stay unchanged. Do not call this for a base URL with a secret: the response
+    would show whether a guess of the secret is right.
     """
-    if "://" not in rest.path[:9]:  # true for nearly every path
-        return rest
-    absolute = ABSOLUTE.match(rest.path, 1)
+    if "://" not in proxied_target.path[:9]:  # true for nearly every path
+        return proxied_target
+    absolute = ABSOLUTE.match(proxied_target.path, 1)
     if absolute is None:
-        return rest
+        return proxied_target
     scheme = absolute["scheme"].lower()
-    authority, path = parse_authority(scheme, absolute["authority"]), rest.path[absolute.end() :]
+    authority, path = parse_authority(scheme, absolute["authority"]), proxied_target.path[absolute.end() :]
     if scheme != base.scheme or authority != (base.host, base.port) or not path.startswith(base.path):
-        return rest
-    below = path.removeprefix(base.path)
-    return ProxiedTarget(below, rest.query) if below[:1] in ("", "/") else rest
+        return proxied_target
+    below_base = path.removeprefix(base.path)
+    return ProxiedTarget(below_base, proxied_target.query) if below_base[:1] in ("", "/") else proxied_target
 
 
-def join_target(base_path: str, rest: ProxiedTarget) -> str:
+def join_target(base_path: str, proxied_target: ProxiedTarget) -> str:
     """Return the target of the request to the provider.
 
-    `base_path`: the path of the base URL, without a trailing slash. `rest`: the caller's path and query. An empty path
-    means the base URL itself.
+    `base_path`: the path of the base URL, without a trailing slash. `proxied_target`: the caller's path and query. An
+    empty path means the base URL itself.
     """
-    return (base_path + rest.path or "/") + rest.query
+    return (base_path + proxied_target.path or "/") + proxied_target.query
 
 
 def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable[tuple[str, str]]) -> str:
@@ -135,19 +135,19 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     """
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
-    sent = [parameter_name(pair) for pair in pairs]
-    added: list[str] = []
-    replaced: set[str] = set()
+    sent_names = [parameter_name(pair) for pair in pairs]
+    added_pairs: list[str] = []
+    replaced_names: set[str] = set()
     for name, value in slots:
-        replaced.add(unquote_plus(name))
-        added.append(f"{name}={value}")
+        replaced_names.add(unquote_plus(name))
+        added_pairs.append(f"{name}={value}")
     for name, value in defaults:
-        if unquote_plus(name) not in sent and unquote_plus(name) not in replaced:
-            added.append(f"{name}={value}")
-    if not added:
+        if unquote_plus(name) not in sent_names and unquote_plus(name) not in replaced_names:
+            added_pairs.append(f"{name}={value}")
+    if not added_pairs:
         return target
-    kept = [pair for pair, name in zip(pairs, sent, strict=True) if name not in replaced]
-    return f"{path}?{'&'.join(kept + added)}"
+    kept_pairs = [pair for pair, name in zip(pairs, sent_names, strict=True) if name not in replaced_names]
+    return f"{path}?{'&'.join(kept_pairs + added_pairs)}"
 
 
 def parameter_name(pair: str) -> str:

@@ -148,14 +148,16 @@ def _with_variable(body: bytes, query: Any, paging_options: Sequence[PagingSchem
     writing_kinds = sorted(kinds - _READ_ONLY_KINDS)
     if writing_kinds:
         raise ValueError(f"works only for a GraphQL query, and this document has a {writing_kinds[0]}")
-    fitting = [paging for paging in paging_options if _variable(paging) is None or _variable(paging) in variables]
-    if not fitting:
+    usable_options = [
+        paging for paging in paging_options if _variable(paging) is None or _variable(paging) in variables
+    ]
+    if not usable_options:
         names = " or ".join(dict.fromkeys(f"${_variable(paging)}" for paging in paging_options))
         raise ValueError(
             f"needs the variable {names} in the query, as in 'query($first: Int, $after: String) {{ things(first: "
             "$first, after: $after) { nodes { id } pageInfo { endCursor hasNextPage } } }'"
         )
-    return fitting
+    return usable_options
 
 
 def _definitions(query: str) -> tuple[set[str], set[str]]:

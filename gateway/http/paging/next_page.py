@@ -81,8 +81,8 @@ def parse_page_url(url: str) -> PageUrl:
     authority = parse_authority(scheme, match["authority"])
     if authority is None:
         raise ValueError("its host is not an ASCII name or an IP address, with or without a port")
-    rest = text[match.end() :]
-    target = rest if rest.startswith("/") else f"/{rest}"
+    path_and_query = text[match.end() :]
+    target = path_and_query if path_and_query.startswith("/") else f"/{path_and_query}"
     if "\\" in target or has_dot_segment(target.partition("?")[0]):
         raise ValueError("its path holds a backslash or a dot segment")
     return PageUrl(scheme, *authority, target)
@@ -244,18 +244,18 @@ def _has_value(document: PageDocument, path: str | None) -> bool:
 
 def _records(document: PageDocument, paging: PagingScheme) -> tuple[Records, PagingScheme]:
     path = paging.response_path
-    found = document.records(path or "")
-    if isinstance(found, Records):
-        return found, paging
+    records = document.records(path or "")
+    if isinstance(records, Records):
+        return records, paging
     if not path:
-        only = _only_array(document)
-        if only is not None:
-            return only, replace(paging, response_path=only.path) if len(only) else paging
+        only_array = _only_array(document)
+        if only_array is not None:
+            return only_array, replace(paging, response_path=only_array.path) if len(only_array) else paging
     arrays = ", ".join(sorted(document.arrays())[:20])
-    where = f"has no array at '{path}'" if path else "is not an array, and which of its members is the list is unclear"
+    fault = f"has no array at '{path}'" if path else "is not an array, and which of its members is the list is unclear"
     raise UpstreamFailed(
         "page_unreadable",
-        f"The provider's response {where}. "
+        f"The provider's response {fault}. "
         + (f"It has arrays under: {arrays}. " if arrays else "It has no array that could be meant. ")
         + "Name the path of the records: 'Gateway-Paginate: all; response_path=…'.",
     )
@@ -268,9 +268,9 @@ def _only_array(document: PageDocument) -> Records | None:
     """
     arrays = document.arrays()
     if len(arrays) > 1:
-        filled = {name: records for name, records in arrays.items() if records.hold_objects}
+        object_arrays = {name: records for name, records in arrays.items() if records.hold_objects}
         nothing_in_any = not any(len(records) for records in arrays.values())
-        arrays = dict(list(arrays.items())[:1]) if nothing_in_any else filled
+        arrays = dict(list(arrays.items())[:1]) if nothing_in_any else object_arrays
     if not arrays and document.is_empty_object:
         return NO_RECORDS
     return next(iter(arrays.values())) if len(arrays) == 1 else None
@@ -343,8 +343,8 @@ def _read_connection_page(document: PageDocument, paging: PagingScheme) -> PageR
 
     In the result, `paging` names the connection, so that later pages use the same connection.
     """
-    refused = document.records("errors")
-    if isinstance(refused, Records) and len(refused):
+    errors = document.records("errors")
+    if isinstance(errors, Records) and len(errors):
         reason = document.value("errors.0.message")
         raise _page_error(
             f"has errors: {json.dumps(reason)[:MAX_REASON] if isinstance(reason, str) else 'see its API'}"
@@ -376,9 +376,9 @@ def _connection_path(document: PageDocument) -> str:
         return paths[0]
     if not paths:
         raise _page_error(f"has no connection with {PAGE_INFO} outside of lists. {_SELECT}")
-    shown = ", ".join(sorted(paths)[:20])
+    shown_paths = ", ".join(sorted(paths)[:20])
     raise _page_error(
-        f"has several connections: {shown}. Say which one: 'Gateway-Paginate: all; type=graphql; response_path=…'"
+        f"has several connections: {shown_paths}. Say which one: 'Gateway-Paginate: all; type=graphql; response_path=…'"
     )
 
 
@@ -422,30 +422,30 @@ def offset_of(paging: PagingScheme, page: PageUrl) -> int:
     """Return the offset in the query or the body of the request for `page`; the start value if there is no offset."""
     if paging.in_body:
         value = PageDocument(page.body or b"{}").value(paging.offset_name_in_request or "")
-        sent = [value] if isinstance(value, str) else []
+        sent_offsets = [value] if isinstance(value, str) else []
     else:
         pairs = page.target.partition("?")[2].split("&")
-        sent = [
+        sent_offsets = [
             unquote_plus(pair.partition("=")[2])
             for pair in pairs
             if parameter_name(pair) == paging.offset_name_in_request
         ]
-    if sent and sent[-1].isascii() and sent[-1].isdigit():
-        return int(sent[-1][:18])
+    if sent_offsets and sent_offsets[-1].isascii() and sent_offsets[-1].isdigit():
+        return int(sent_offsets[-1][:18])
     return paging.offset_start_value or 0
 
 
-def _cursor_text(value: Value, what: str) -> str | None:
+def _cursor_text(value: Value, cursor_kind: str) -> str | None:
     if value is NonScalar.MISSING or value in _NO_CURSOR_VALUES:
         return None
     if not isinstance(value, str):
-        raise _page_error(f"has a value that is not text as {what}")
+        raise _page_error(f"has a value that is not text as {cursor_kind}")
     try:
         value.encode()
     except UnicodeEncodeError as fault:
-        raise _page_error(f"has invalid Unicode (a lone surrogate) in {what}") from fault
+        raise _page_error(f"has invalid Unicode (a lone surrogate) in {cursor_kind}") from fault
     return value
 
 
-def _page_error(why: str) -> UpstreamFailed:
-    return UpstreamFailed("page_unreadable", f"The provider's page {why}.")
+def _page_error(fault: str) -> UpstreamFailed:
+    return UpstreamFailed("page_unreadable", f"The provider's page {fault}.")

@@ -239,12 +239,12 @@ class PageDocument:
                 return self._end_of_value_at(position)
 
             return self._members(pos, visit)
-        step, dot, rest = path.partition(".")
-        if char == "[" and _INDEX.fullmatch(step):
+        first_step, dot, inner_path = path.partition(".")
+        if char == "[" and _INDEX.fullmatch(first_step):
             end, bounds = self._array_at(pos)
-            index = int(step) * 2
+            index = int(first_step) * 2
             if -len(bounds) <= index < len(bounds):
-                self._walk(bounds[index], rest if dot else None, read_value)
+                self._walk(bounds[index], inner_path if dot else None, read_value)
             return end
         return self._end_of_value_at(pos)
 

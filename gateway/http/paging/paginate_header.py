@@ -43,12 +43,12 @@ def parse_paginate_header(text: str) -> PaginateHeader:
 
     Raises ValueError with a message that continues a sentence after the header's name.
     """
-    start = _START.match(text)
-    if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):
+    count_match = _START.match(text)
+    if count_match is None or not (count_match["what"] == "all" or _COUNT.fullmatch(count_match["what"])):
         raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")
-    params = _params(text, start.end())
+    params = _params(text, count_match.end())
     return PaginateHeader(
-        pages=None if start["what"] == "all" else int(start["what"]),
+        pages=None if count_match["what"] == "all" else int(count_match["what"]),
         limit=_limit(params.pop("limit")) if "limit" in params else None,
         marks=_flag("marks", params.pop("marks")) if "marks" in params else False,
         fields={

@@ -94,7 +94,7 @@ BASES = st.sampled_from(["", "/v1", "/a%2Fb/c"])
 def test_rewritten_link_reaches_the_original_target(path: str, query: str, base: str) -> None:
     base_url = ParsedUrl("https", "api.example.com", 443, base)
     target = f"{base}{path}?{query}"
-    shown = LinkRewriter(base_url, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
+    shown = LinkRewriter(base_url, "https://gw.example/proxy").rewrite_reference(f"https://api.example.com{target}")
     assert shown.startswith("https://gw.example/proxy/")
     asked = origin_form(shown, "gw.example")
     assert join_target(base, parse_proxied_target(asked, "/proxy")) == target
@@ -104,7 +104,9 @@ def test_rewritten_link_reaches_the_original_target(path: str, query: str, base:
 def test_target_sent_to_the_provider_is_rewritten_back(path: str, query: str, base: str) -> None:
     target = join_target(base, ProxiedTarget(path, f"?{query}"))
     assume(not target.startswith("//"))  # that would be a reference to another host (RFC 3986 §4.2)
-    shown = LinkRewriter(ParsedUrl("https", "api.example.com", 443, base), "https://gw.example/proxy").reference(target)
+    shown = LinkRewriter(
+        ParsedUrl("https", "api.example.com", 443, base), "https://gw.example/proxy"
+    ).rewrite_reference(target)
     assert shown == f"https://gw.example/proxy{path}?{query}"
 
 
