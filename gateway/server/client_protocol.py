@@ -374,38 +374,38 @@ class ClientProtocol(RequestHandler):
             self._task_handler = self._server.context.run(self._loop.create_task, self.start())
         if self._held:
             data, self._held = self._held + data, b""
-        at, cuts, size = 0, 0, len(data)
+        position, cuts, size = 0, 0, len(data)
         while not self._discards_input:
             if self._upgraded or self._payload_parser is not None:
-                super().data_received(data[at:])
+                super().data_received(data[position:])
                 return
-            between = self._body.is_eof()
-            if between and self.queued_requests >= MAX_QUEUED_REQUESTS:
+            between_messages = self._body.is_eof()
+            if between_messages and self.queued_requests >= MAX_QUEUED_REQUESTS:
                 # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
-                self._held = data[at:]
+                self._held = data[position:]
                 return
             end = size
             if self._body_left:
-                end = min(size, at + self._body_left)
-                self._body_left -= end - at
-            elif cuts < MAX_CUTS and (between or self._chunks is not None):
-                end = self._empty_line(data, at)
+                end = min(size, position + self._body_left)
+                self._body_left -= end - position
+            elif cuts < MAX_CUTS and (between_messages or self._chunks is not None):
+                end = self._empty_line(data, position)
             cuts += 1
-            self._feed(data if end - at == size else data[at:end])
-            at = end
-            if at >= size:
+            self._feed(data if end - position == size else data[position:end])
+            position = end
+            if position >= size:
                 return
 
-    def _empty_line(self, data: bytes, at: int) -> int:
-        """Return where the first empty line after `at` ends; the length of `data` if there is no empty line.
+    def _empty_line(self, data: bytes, start: int) -> int:
+        """Return where the first empty line after `start` ends; the length of `data` if there is no empty line.
 
         The empty line can begin in data that was received earlier.
         """
         if self._tail:
-            position = (self._tail + data[at : at + 3]).find(HEAD_END)
+            position = (self._tail + data[start : start + 3]).find(HEAD_END)
             if position >= 0:
-                return at + position + 4 - len(self._tail)
-        position = data.find(HEAD_END, at)
+                return start + position + 4 - len(self._tail)
+        position = data.find(HEAD_END, start)
         return len(data) if position < 0 else position + 4
 
     def _feed(self, piece: bytes) -> None:
@@ -414,40 +414,43 @@ class ClientProtocol(RequestHandler):
         if in_head and self._line is not None:
             self._watch_line(self._line + piece if self._line else piece)
         super().data_received(piece)
-        new = self._request_count - count
+        new_messages = self._request_count - count
         if in_head:
             self._head_bytes += len(piece)
-            if new:
-                self._admit(new, piece)
+            if new_messages:
+                self._admit(new_messages, piece)
             elif piece:
                 self._tail = (self._tail + piece[-3:])[-3:]
                 self._head_continues()
             return
         if chunks is not None:
             if piece:
-                end = self._tail + piece[-4:]
-                self._at_boundary, self._tail = end.endswith(HEAD_END), end[-3:]
+                tail = self._tail + piece[-4:]
+                self._at_boundary, self._tail = tail.endswith(HEAD_END), tail[-3:]
             if body.is_eof():
-                self._chunked_body_ended(new)
+                self._chunked_body_ended(new_messages)
                 return
-        if new and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
+        if new_messages and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
             self._messages.pop()
             self._break_body("malformed")
         elif chunks is not None and chunks.is_excessive(piece, paused=self._reading_paused):
             self._break_body("chunk framing larger than its body")
-        elif new:
-            self._admit(new, piece)
+        elif new_messages:
+            self._admit(new_messages, piece)
 
     def _watch_line(self, received: bytes) -> None:
         """Detect double spaces in the request line. The parser accepts them, but other servers read an empty target."""
-        line, end, _ = received.lstrip(b"\r\n").partition(b"\n")
+        line, line_end, _ = received.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
-        self._line = None if end else line
+        self._line = None if line_end else line
 
-    def _admit(self, new: int, piece: bytes) -> None:
-        """Check the last `new` messages before they are handled. Nothing is read after the first refused message."""
-        for at in range(len(self._messages) - new, len(self._messages)):
-            message, payload = self._messages[at]
+    def _admit(self, new_messages: int, piece: bytes) -> None:
+        """Check the last `new_messages` messages before they are handled.
+
+        Nothing is read after the first refused message.
+        """
+        for index in range(len(self._messages) - new_messages, len(self._messages)):
+            message, payload = self._messages[index]
             try:
                 if isinstance(message, _ErrInfo):
                     raise error_for_parser_fault(message.exc, piece)
@@ -457,21 +460,21 @@ class ClientProtocol(RequestHandler):
                     self._check_size(message)
                 target = check_head(message.method, message.path, message.version, message.headers)
             except GatewayError as refusal:
-                self._refuse(at, refusal)
+                self._refuse(index, refusal)
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
             if self._server.draining or message.upgrade:
                 # After an upgrade request, the parser does not read HTTP any more, even if the upgrade fails.
                 message = message._replace(should_close=True)
-            self._messages[at] = (message, payload)
+            self._messages[index] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
             self._body_left, self._tail = 0, b""
             if not payload.is_eof() and self._chunks is None and not message.upgrade:
                 self._body_left = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
             if self._chunks is not None and payload.is_eof():
                 self._at_boundary = piece.endswith(HEAD_END)
-                self._chunked_body_ended(len(self._messages) - at - 1)
+                self._chunked_body_ended(len(self._messages) - index - 1)
                 break
         self._head_bytes, self.head_since = 0, 0.0
         self._line, self._odd_line = b"", False
@@ -511,15 +514,18 @@ class ClientProtocol(RequestHandler):
             if self.idle:
                 self.force_close()
 
-    def _break_body(self, why: str) -> None:
+    def _break_body(self, reason: str) -> None:
         """Raise an error in the body's reader, which sends the error response. Read nothing more from the client."""
-        log.info("body_refused", why=why)
+        log.info("body_refused", why=reason)
         self._discards_input = True
-        self._body.set_exception(web.RequestPayloadError(why))
+        self._body.set_exception(web.RequestPayloadError(reason))
 
-    def _refuse(self, at: int, refusal: GatewayError) -> None:
-        """Send `refusal` in place of message `at`, after the responses to earlier messages. Read no later messages."""
-        while len(self._messages) > at:
+    def _refuse(self, index: int, refusal: GatewayError) -> None:
+        """Send `refusal` in place of message `index`, after the responses to earlier messages.
+
+        Later messages are not read.
+        """
+        while len(self._messages) > index:
             self._messages.pop()
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
         self._discards_input = True
@@ -540,9 +546,9 @@ class ClientProtocol(RequestHandler):
 
     def send_queued(self) -> None:
         """Send the queued bytes. Call it before anything closes the connection or sends more bytes."""
-        due, self._queued = self._queued, b""
-        if due and self.transport is not None and not self.transport.is_closing():
-            self.transport.write(due)
+        queued, self._queued = self._queued, b""
+        if queued and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(queued)
 
     def pause_upload(self) -> None:
         """Pause reading the body of the fast path request, because the provider takes no more bytes."""

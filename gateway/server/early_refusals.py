@@ -73,11 +73,11 @@ def response_outside_chain(
 def _record_refusal(
     app: web.Application, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse
 ) -> None:
-    """Record the refusal in the call log and the metrics. The method and the path of an unreadable request are empty."""
+    """Record the refusal in the call log and the metrics, for an unreadable request without method and path."""
     runtime = app.get(RUNTIME)
     if runtime is None:  # the gateway is mounted below another application
         return
-    known = request.method != "UNKNOWN"  # aiohttp's method for an unreadable request
+    is_readable = request.method != "UNKNOWN"  # aiohttp's method for an unreadable request
     runtime.call_queue.record(
         ExchangeRecord(
             at=clock.now(),
@@ -85,9 +85,9 @@ def _record_refusal(
             environment="",
             integration_id="",
             connection_id="",
-            method=request.method if known else "",
+            method=request.method if is_readable else "",
             host="",
-            path=mask_secrets_in_path(request.raw_path).partition("?")[0][:MAX_PATH_CHARS] if known else "",
+            path=mask_secrets_in_path(request.raw_path).partition("?")[0][:MAX_PATH_CHARS] if is_readable else "",
             status=refusal.status,
             duration_ms=0.0,
             bytes_in=0,

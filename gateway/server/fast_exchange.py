@@ -170,14 +170,14 @@ class FastExchange:
         body = self._plan.body
         assert body is not None
         try:
-            piece, following = body.feed(data)
+            piece, rest = body.feed(data)
         except MalformedMessage:
             self._break_body()
             return b""
         now = clock.monotonic()
         self._waited_s += now - self.moved_at
         self.moved_at = now
-        self._keep(data[: len(data) - len(following)] if following else data)
+        self._keep(data[: len(data) - len(rest)] if rest else data)
         upload = self._upload
         if upload is not None:
             if piece:
@@ -190,7 +190,7 @@ class FastExchange:
             self._linger_on(body, body.received - self._responded_at)
         elif not body.ended and (fault := too_slow(self._limits, body.received, self._waited_s)) is not None:
             self._give_up(fault)
-        return following
+        return rest
 
     def _keep(self, piece: bytes) -> None:
         if not self._is_request_kept:
@@ -299,8 +299,8 @@ class FastExchange:
         plan = self._plan
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
             fault = closed_without_response(plan.route.pool.origin)
-        down = isinstance(fault, EgressError) and fault.is_provider_failure
-        self._release_limit("failed" if down else "unknown")
+        provider_failed = isinstance(fault, EgressError) and fault.is_provider_failure
+        self._release_limit("failed" if provider_failed else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
     # ── the response's body ───────────────────────────────────────────────────────────────────────────────────────────
@@ -340,15 +340,15 @@ class FastExchange:
         """End the response after its whole body has been passed on."""
         if self._over:
             return
-        end = b"0\r\n\r\n" if self._chunked else b""
+        last_chunk = b"0\r\n\r\n" if self._chunked else b""
         body = self._plan.body
         waits = body is not None and not body.ended
         if self._unsent is not None:
-            self._unsent.append(end)
+            self._unsent.append(last_chunk)
             self._flush()
-        elif end:
-            self._sent_bytes += len(end)
-            self._client.queue_piece(end, self._write_batch)
+        elif last_chunk:
+            self._sent_bytes += len(last_chunk)
+            self._client.queue_piece(last_chunk, self._write_batch)
         self._finish(self._status, None)
         if not waits:
             self._client.response_sent(last=self.last, close_requested=self.close_requested)
@@ -372,9 +372,9 @@ class FastExchange:
             self._cut_response()
 
     def _flush(self) -> None:
-        out, self._unsent = self._unsent, None
-        assert out is not None
-        data = out[0] if len(out) == 1 else b"".join(out)
+        pieces, self._unsent = self._unsent, None
+        assert pieces is not None
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._sent_bytes = len(data)
         self._client.queue_piece(data, self._write_batch)
 
@@ -419,7 +419,7 @@ class FastExchange:
     def enforce_time_limits(self, now: float) -> None:
         """End the exchange if it has been idle for too long, took too long, or if its key is no longer valid."""
         plan, route = self._plan, self._plan.route
-        timeouts, began = route.generation.egress.timeouts, plan.began
+        timeouts, began_at = route.generation.egress.timeouts, plan.began
         if self._lingers:
             if now - self.moved_at >= LINGER_S:
                 self._end_lingering()
@@ -428,11 +428,11 @@ class FastExchange:
         limit_s = timeouts.idle_s if self._status else plan.first_byte_s()
         if by_caller:
             limit_s = self._limits.body_idle_s
-        if timeouts.total_s is not None and now - began >= timeouts.total_s:
+        if timeouts.total_s is not None and now - began_at >= timeouts.total_s:
             self._time_out(ExchangeTimeout(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.has_ended(plan.access):
             # The middleware chain checks the key again, and reports why the key has ended.
-            self._time_out(ExchangeTimeout(now - began, total=True))
+            self._time_out(ExchangeTimeout(now - began_at, total=True))
         elif now - self.moved_at >= limit_s:
             self._time_out(ExchangeTimeout(limit_s), by_caller=by_caller)
 
@@ -458,20 +458,20 @@ class FastExchange:
         if self._upload is not None:
             self._upload.stop_notifying()
             self._upload = None
-        kept = self._is_request_kept
+        is_kept = self._is_request_kept
         handover = FastPathHandover(
             outcome,
             clock.monotonic() - plan.began,
             plan.opened,
             plan.route.generation,
-            kept=kept,
+            kept=is_kept,
             received=0 if plan.body is None else plan.body.received,
             by_caller=by_caller,
             rate_state=plan.rate_state,
             record_end=self._record_end,
             trace=plan.trace,
         )
-        self._client.continue_in_chain(b"".join(self._request) if kept else self._request[0], handover)
+        self._client.continue_in_chain(b"".join(self._request) if is_kept else self._request[0], handover)
 
     def _record_end(self, status: int, error: str) -> None:
         self._plan.record(status, error, 0, self._sent_at, self._head_at)

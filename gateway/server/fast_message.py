@@ -120,9 +120,9 @@ class KnownMessage(KnownHead):
         """
         if self.lines.decided_together or not super().vary(varying):
             return False
-        at = [(name.lower, self.value_at.get(index)) for index, (name, _) in enumerate(self.lines.passing)]
-        self._tracestate_at = next((place for name, place in at if name == TRACESTATE), None)
-        places = [place for name, place in at if name.startswith(MCP_PREFIX)]
+        name_places = [(name.lower, self.value_at.get(index)) for index, (name, _) in enumerate(self.lines.passing)]
+        self._tracestate_at = next((place for name, place in name_places if name == TRACESTATE), None)
+        places = [place for name, place in name_places if name.startswith(MCP_PREFIX)]
         self._mcp_at = places if any(place is not None for place in places) else []
         return True
 
@@ -138,7 +138,7 @@ class KnownMessage(KnownHead):
                 field if place is None else (field[0], values[place].decode())
                 for field, place in zip(mcp_fields, self._mcp_at, strict=True)
             ]
-        made = MessageHead(
+        message_head = MessageHead(
             shared.accept,
             shared.origin,
             shared.user_agent,
@@ -147,8 +147,8 @@ class KnownMessage(KnownHead):
             mcp_fields,
             self.head_id,
         )
-        self._shared = None if values else made
-        return made
+        self._shared = None if values else message_head
+        return message_head
 
 
 def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedHead[KnownMessage] | None:
@@ -160,17 +160,17 @@ def read_head(reader: LineReader, lines: bytes, mount: bytes | None) -> ArrivedH
         return None
     path = PROXY_PATH if mount is None else mount.decode("ascii")
     token = "" if mount is None else path.rpartition("/")[2]
-    read = reader.message(lines[2:], token)
-    if read is None or bool(token) is bool(read.key):
+    request_lines = reader.message(lines[2:], token)
+    if request_lines is None or bool(token) is bool(request_lines.key):
         return None
     fields: CIMultiDict[str] = CIMultiDict()
-    for _, line in read.passing:
+    for _, line in request_lines.passing:
         name, _, value = line.decode().partition(": ")
         fields.add(name, value)
     if not is_json(fields.get(hdrs.CONTENT_TYPE)):
         return None
-    key, read.key = token or read.key, ""  # the lines can be remembered, but not their key
-    return ArrivedHead(KnownMessage(path, key, read, head_of(fields)), "", read.length)
+    key, request_lines.key = token or request_lines.key, ""  # the lines can be remembered, but not their key
+    return ArrivedHead(KnownMessage(path, key, request_lines, head_of(fields)), "", request_lines.length)
 
 
 class McpFastPath:
@@ -197,10 +197,10 @@ class McpFastPath:
         request_line = _LINE.match(data)
         if request_line is None:
             return None
-        found = header_lines(data, request_line)
-        if found is None:
+        head_lines = header_lines(data, request_line)
+        if head_lines is None:
             return None
-        (lines, body_at), mount = found, request_line[1]
+        (lines, body_at), mount = head_lines, request_line[1]
         arrived = self.heads.find(lines, mount) or read_head(self.reader, lines, mount)
         if arrived is None or not arrived.length or arrived.length > INLINE_BYTES:
             return None
@@ -209,18 +209,18 @@ class McpFastPath:
             return None
         if arrived.known.head_id is None:  # only after `_caller`, so that a client without a key cannot fill the memory
             self.heads.remember(lines, mount, arrived)
-        end = body_at + arrived.length
-        head, body = data[:body_at], data[body_at:end]
+        body_end = body_at + arrived.length
+        head, body = data[:body_at], data[body_at:body_end]
         self.taken += 1
-        return FastMessage(self, client, head, arrived, caller), body, data[end:]
+        return FastMessage(self, client, head, arrived, caller), body, data[body_end:]
 
     def forget(self) -> None:
         self.heads.forget()
 
-    def _caller(self, known: KnownMessage) -> Caller | None:
+    def _caller(self, known_message: KnownMessage) -> Caller | None:
         """Return the caller if its key is in memory and may be used here; None if the middleware chain must decide."""
-        by_capability = known.mount != PROXY_PATH
-        caller = self.runtime.current.generation.keys.find_known(known.key_digest)
+        by_capability = known_message.mount != PROXY_PATH
+        caller = self.runtime.current.generation.keys.find_known(known_message.key_digest)
         access = None if caller is None else caller.access
         if access is None or caller is None or not access.policy.may_proxy:
             return None
@@ -266,7 +266,7 @@ class FastMessage(AgentMessage):
         arrived: ArrivedHead[KnownMessage],
         caller: Caller,
     ) -> None:
-        known = arrived.known
+        known_message = arrived.known
         self._fast_path = fast_path
         self._lines = head
         self._received: list[bytes] = []
@@ -277,10 +277,10 @@ class FastMessage(AgentMessage):
         self.generation = fast_path.runtime.current.generation
         self.caller = caller
         self.request_id = arrived.request_id or new_id()
-        self.head = known.fields_of(arrived)
+        self.head = known_message.fields_of(arrived)
         self.body = b""
-        self.mount = known.mount
-        self.by_capability = known.mount != PROXY_PATH
+        self.mount = known_message.mount
+        self.by_capability = known_message.mount != PROXY_PATH
         self.protocol: MessageClient = client
         peer = client.peername
         self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
@@ -293,8 +293,8 @@ class FastMessage(AgentMessage):
 
         The field is read from the message again, because remembered heads do not contain the key.
         """
-        read = self._fast_path.reader.message(self._lines.partition(b"\r\n")[2][:-4])
-        return None if read is None or not read.key else f"Bearer {read.key}"
+        request_lines = self._fast_path.reader.message(self._lines.partition(b"\r\n")[2][:-4])
+        return None if request_lines is None or not request_lines.key else f"Bearer {request_lines.key}"
 
     def begin(self, body: bytes) -> None:
         """Add `body` to the message's body. When the body is complete, handle the message."""
@@ -321,26 +321,28 @@ class FastMessage(AgentMessage):
         if self.trace is not None or access is None or self.runtime.minted.is_first_use(access):
             return False
         try:
-            ready = _endpoint().ready_call(self)
+            ready_call = _endpoint().ready_call(self)
             caller = None if self._is_late else self.caller
-            call = None if ready is None else self.protocol.start_call(ready.request, self._call_changed, caller)
+            call = (
+                None if ready_call is None else self.protocol.start_call(ready_call.request, self._call_changed, caller)
+            )
         except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
             return False
         if call is None:
             return False
         self.called = True
-        self._ready, self.call = ready, call
+        self._ready, self.call = ready_call, call
         call.begin()
         return True
 
     def _call_changed(self) -> None:
         """Send the response if the call has ended; otherwise, and after a fault, let a task continue."""
-        ready, call, content = self._ready, self.call, None
-        assert ready is not None
+        ready_call, call, content = self._ready, self.call, None
+        assert ready_call is not None
         assert call is not None
         if call.over and call.handover is None:
             try:
-                content = ready.content_now(call.response())
+                content = ready_call.content_now(call.response())
             except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)
                 content = None
         if content is None:
@@ -361,10 +363,10 @@ class FastMessage(AgentMessage):
 
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
-        mine, following = data[: self._awaited], data[self._awaited :]
+        own_bytes, rest = data[: self._awaited], data[self._awaited :]
         self._is_late = True
-        self.begin(mine)
-        return following
+        self.begin(own_bytes)
+        return rest
 
     def pause(self) -> None:
         """Do nothing: the response is sent in one piece."""
@@ -479,18 +481,18 @@ class FastMessage(AgentMessage):
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """
         try:
-            coming = _endpoint().response_to(self) if self._ready is None else self._ready.response()
-            response: McpResponse = await coming
+            waiting_response = _endpoint().response_to(self) if self._ready is None else self._ready.response()
+            response: McpResponse = await waiting_response
             return response
         except Exception as fault:
             if not self.called:
                 return None
-            shaped = fault if isinstance(fault, GatewayError) else unhandled_error(self.request_id)
-            if shaped is not fault:
+            error = fault if isinstance(fault, GatewayError) else unhandled_error(self.request_id)
+            if error is not fault:
                 log.exception("unhandled", request_id=self.request_id, method="POST")
-            self.last = self.last or shaped.close
+            self.last = self.last or error.close
             trace_id = trace_id_of(self.trace, self.head.traceparent)
-            return refusal(shaped, trace_id, json_rpc=accepts_stream(self.head.accept))
+            return refusal(error, trace_id, json_rpc=accepts_stream(self.head.accept))
 
     def _record_left(self) -> None:
         self._record_message(*unfinished_result(stopped=self._stopped), 0)

@@ -79,15 +79,15 @@ def may_send(
     if access is None:
         return ""
     policy = access.policy
-    is_key, reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
-    if is_key is not (head.known.mount == PROXY_PATH) or not policy.may_proxy or not reached:
+    is_secret_key, is_reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
+    if is_secret_key is not (head.known.mount == PROXY_PATH) or not policy.may_proxy or not is_reached:
         return None
     if policy.limits_tags and not policy.allows_tags(opened.connection.tags):
         return None
     if not policy.limits_requests:
         return ""
-    decided = policy.decision(sent_request(opened, method, opened.base.host, target, head.known.names))
-    return decided if isinstance(decided, str) else None
+    decision = policy.decision(sent_request(opened, method, opened.base.host, target, head.known.names))
+    return decision if isinstance(decision, str) else None
 
 
 Admitted = tuple[float, Generation, Caller, OpenedConnection]
@@ -120,10 +120,10 @@ class FastPath:
         from the start of the request.
         """
         request_line = _match_line(data)
-        found = None if request_line is None else header_lines(data, request_line)
-        if request_line is None or found is None:
+        head_lines = None if request_line is None else header_lines(data, request_line)
+        if request_line is None or head_lines is None:
             return None
-        lines, body_at = found
+        lines, body_at = head_lines
         mount = _mount_of(request_line)
         head = self._known.find(lines, mount) or self._read_head(lines, mount)
         if head is None:
@@ -157,21 +157,23 @@ class FastPath:
     def _head_of_call(self, request: InProcessRequest, request_line: re.Match[bytes]) -> ArrivedHead[KnownHead] | None:
         head_id, traces = request.head_id, request.traces
         values: tuple[bytes, ...] = ()
-        plain = request.message_head_id is not None and request.connection_id.isprintable()
+        can_remember = request.message_head_id is not None and request.connection_id.isprintable()
         if traces:
             values = tuple([value.encode("utf-8", "surrogatepass") for value in traces.values()])
             # a ``tracestate`` in a message's body may contain the key, so it is checked line by line
-            plain = plain and all(map(PLAIN.fullmatch, values)) and not any(KEY_MARK in value for value in values)
-        known = self.call_heads.get(head_id) if plain else None
-        if known is not None:
+            can_remember = (
+                can_remember and all(map(PLAIN.fullmatch, values)) and not any(KEY_MARK in value for value in values)
+            )
+        known_head = self.call_heads.get(head_id) if can_remember else None
+        if known_head is not None:
             length = None if request.body is None else len(request.body)
-            return ArrivedHead(known, request.connection_id, length, values)
+            return ArrivedHead(known_head, request.connection_id, length, values)
         fields = request.fields()
         if _CONTROL.search("".join(fields.values())):
             return None
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
         head = self._read_head(lines, _mount_of(request_line))
-        if head is not None and plain and head.vary(list(zip(map(str.encode, traces), values, strict=True))):
+        if head is not None and can_remember and head.vary(list(zip(map(str.encode, traces), values, strict=True))):
             head.known.key = ""
             self.call_heads.keep(head_id, head.known, len(lines))
         return head
@@ -194,16 +196,16 @@ class FastPath:
         head: ArrivedHead[KnownHead],
         admitted: Admitted,
         raw: bytes,
-        rest: bytes,
+        received_body: bytes,
         tool: str | None = None,
     ) -> tuple[FastExchange, bytes, bytes] | None:
         """Prepare the exchange of an admitted request, and return what `start_exchange` returns.
 
-        `request_line`: the match of the request line. `raw`: the bytes of the head. `rest`: the bytes after the head.
-        `tool`: name of the MCP tool that makes the call, or None.
+        `request_line`: the match of the request line. `raw`: the bytes of the head. `received_body`: the bytes after
+        the head. `tool`: name of the MCP tool that makes the call, or None.
         """
         began, generation, caller, opened = admitted
-        known = head.known
+        known_head = head.known
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
@@ -211,13 +213,13 @@ class FastPath:
         if route is None or target_and_rule is None:
             return None
         target, rule = target_and_rule
-        arrived = _split_body(head, opened, rest)
+        split_body = _split_body(head, opened, received_body)
         tracing = self._runtime.tracing
         traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
         outgoing = _request_head(request_line[1], target, route, head, opened, None if traced is None else traced.sent)
-        if arrived is None or outgoing is None:
+        if split_body is None or outgoing is None:
             return None
-        body, framed, following = arrived
+        body, framed, next_request = split_body
         # The arguments are positional, because keyword arguments take three times as long.
         plan = FastPlan(
             began,
@@ -226,12 +228,12 @@ class FastPath:
             opened,
             request_line[1].decode(),
             target,
-            known.lines.options,
-            known.mount,
+            known_head.lines.options,
+            known_head.mount,
             caller.access,
             None,
             body,
-            wants_decoding(known.lines.options, opened),
+            wants_decoding(known_head.lines.options, opened),
             head.has_body or head.length is not None,
             head.traceparent if traced is None else traced.noted,
             rule or None,
@@ -241,10 +243,10 @@ class FastPath:
         connection = self._connection(plan)
         if connection is None:
             return None
-        sent = rest[: len(rest) - len(following)] if following else rest
-        exchange = client.exchange_type(client, raw, sent, plan, connection, self.write_batch)
-        exchange.last = exchange.close_requested = known.lines.last
-        return exchange, outgoing + framed, following
+        arrived_body = received_body[: len(received_body) - len(next_request)] if next_request else received_body
+        exchange = client.exchange_type(client, raw, arrived_body, plan, connection, self.write_batch)
+        exchange.last = exchange.close_requested = known_head.lines.last
+        return exchange, outgoing + framed, next_request
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
         """Return an idle connection to the provider; acquire the concurrency limit for the call, and count the call.
@@ -262,8 +264,8 @@ class FastPath:
             origin_limits.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
-            counted, plan.rate_state = access.meter.count()
-            if not counted:
+            is_counted, plan.rate_state = access.meter.count()
+            if not is_counted:
                 route.pool.release_unused(connection)
                 origin_limits.release("unknown", probe=False)
                 return None
@@ -293,9 +295,9 @@ class FastPath:
             return None  # the middleware chain must check whether the response rejects the credential
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
-        replaced = replaced_names(placement)
+        replaced_field_names = replaced_names(placement)
         traced = trace_headers(opened, generation)
-        if pool is None or replaced & _NEVER_BY_US:
+        if pool is None or replaced_field_names & _NEVER_BY_US:
             return None
         try:
             slots = field_lines(placement.slots)
@@ -307,7 +309,7 @@ class FastPath:
             self._runtime.egress_limits.for_origin(origin),
             pool,
             f"Host: {pool.host}\r\n".encode(),
-            replaced | TRACE_FIELDS if traced == DROP else replaced,
+            replaced_field_names | TRACE_FIELDS if traced == DROP else replaced_field_names,
             slots,
             names_parent=traced == OWN,
         )
@@ -322,22 +324,22 @@ class FastPath:
         if lines.count(b"\n") > MAX_HEAD_LINES:
             return None
         if mount is None:
-            read = self._reader.read(lines[2:])
-            if read is None:
+            request_lines = self._reader.read(lines[2:])
+            if request_lines is None:
                 return None
-            key, read.key = read.key, ""  # the lines can be remembered, but not their key
-            known = KnownHead(PROXY_PATH, key, read)
+            key, request_lines.key = request_lines.key, ""  # the lines can be remembered, but not their key
+            known_head = KnownHead(PROXY_PATH, key, request_lines)
         else:
             token = mount.rpartition(b"/")[2].decode("ascii")
             caller = self._current.generation.keys.find_known(digest(token))
             bound_to = caller.access.bound_connection if caller is not None and caller.access is not None else None
             if bound_to is None:
                 return None
-            read = self._reader.read(lines[2:], token, (bound_to.integration_id, bound_to.connection_id))
-            if read is None:
+            request_lines = self._reader.read(lines[2:], token, (bound_to.integration_id, bound_to.connection_id))
+            if request_lines is None:
                 return None
-            known = KnownHead(mount.decode("ascii"), token, read)
-        return ArrivedHead(known, read.options.connection_id, read.length)
+            known_head = KnownHead(mount.decode("ascii"), token, request_lines)
+        return ArrivedHead(known_head, request_lines.options.connection_id, request_lines.length)
 
     @property
     def remembered_heads(self) -> int:
@@ -402,16 +404,16 @@ class TracedCall(NamedTuple):
 
 
 def _begin_trace(
-    tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: OpenedConnection, began: float
+    tracing: Tracing, route: FastRoute, head: ArrivedHead[KnownHead], opened: OpenedConnection, began_at: float
 ) -> TracedCall | None:
     """Begin the trace of a request and the span of its first attempt; return None if the request is not sampled."""
     traceparent = head.traceparent
-    trace = tracing.begin(traceparent, began)
+    trace = tracing.begin(traceparent, began_at)
     if trace is None:
         return None
-    first = trace.attempt(opened.base.host, opened.base.port, began)
-    sent = trace.traceparent(first.span_id) if route.names_parent else None
-    return TracedCall(trace, sent, logged_traceparent(trace, traceparent))
+    first_attempt = trace.attempt(opened.base.host, opened.base.port, began_at)
+    sent_traceparent = trace.traceparent(first_attempt.span_id) if route.names_parent else None
+    return TracedCall(trace, sent_traceparent, logged_traceparent(trace, traceparent))
 
 
 def _split_body(
@@ -427,10 +429,10 @@ def _split_body(
         return None
     body = RequestBodyFraming(None if head.known.lines.chunked else head.length)
     try:
-        framed, following = body.feed(rest)
+        framed, next_request = body.feed(rest)
     except MalformedMessage:
         return None
-    return body, framed, following
+    return body, framed, next_request
 
 
 def _request_head(
@@ -446,20 +448,20 @@ def _request_head(
     Return None if a value could end its line or is not ASCII. `traceparent`: replaces the caller's ``traceparent``;
     None keeps it.
     """
-    known, replaced, placement, added = head.known, route.replaced, opened.placement, b""
+    known_head, replaced_field_names, placement, added_fields = head.known, route.replaced, opened.placement, b""
     if traceparent is not None:
-        replaced = replaced | {TRACEPARENT}
-        added = f"{TRACEPARENT}: {traceparent}\r\n".encode()
+        replaced_field_names = replaced_field_names | {TRACEPARENT}
+        added_fields = f"{TRACEPARENT}: {traceparent}\r\n".encode()
     try:
         if placement.defaults:
-            added = known.defaults(replaced, placement, has_body=head.has_body) + added
+            added_fields = known_head.defaults(replaced_field_names, placement, has_body=head.has_body) + added_fields
         return b"%b %b HTTP/1.1\r\n%b%b%b%b%b\r\n" % (
             method,
             target.encode("ascii"),
             route.host,
-            known.passing(replaced, head.values),
+            known_head.passing(replaced_field_names, head.values),
             route.slots,
-            added,
+            added_fields,
             head.framing or (NO_BODY if method in _LENGTH_EXPECTED else b""),
         )
     except ValueError:

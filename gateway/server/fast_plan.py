@@ -102,7 +102,7 @@ class FastPlan:
         `sent_at`: when the request was sent, in monotonic seconds. `head_at`: when the response's head arrived, in
         monotonic seconds; 0.0 if no head arrived.
         """
-        now, began = clock.monotonic(), self.began
+        now, began_at = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.origin_limits.budget.requests += 1
         # The arguments are positional, because keyword arguments take three times as long.
@@ -117,11 +117,11 @@ class FastPlan:
                 base.host,
                 logged_path(base.path, self.target),
                 status,
-                (now - began) * 1000,
+                (now - began_at) * 1000,
                 0 if self.body is None else self.body.received,
                 bytes_out,
                 error,
-                (sent_at - began) * 1000,
+                (sent_at - began_at) * 1000,
                 0.0,
                 ((head_at or now) - sent_at) * 1000,
                 None if self.access is None else self.access.key.id,

@@ -111,7 +111,7 @@ class InProcessClient:
                 exchange.end_too_large()
             if self.over or has_left():
                 break
-            changed = self._changed = loop.create_future()
+            change = self._changed = loop.create_future()
             if self.needs_room:
                 await room(len(self.body))
                 self.needs_room = False
@@ -123,7 +123,7 @@ class InProcessClient:
                     raise TimeoutError
             timer = None if watched else loop.call_later(LOOK_S, self.wake)
             try:
-                await changed
+                await change
             finally:
                 if timer is not None:
                     timer.cancel()

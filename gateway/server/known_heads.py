@@ -88,22 +88,26 @@ def split_head(lines: bytes, mount: bytes | None) -> SplitHead | None:
     parts = (_LINE if mount is None else _LINE_BELOW_CAPABILITY).split(lines)
     values: list[bytes] = []
     connection_id = length = None
-    for at in range(1, len(parts), 3):
-        own = _OWN.get(parts[at])
-        value = parts[at + 1]
-        if own is None and PLAIN.fullmatch(value):
+    for index in range(1, len(parts), 3):
+        own_line = _OWN.get(parts[index])
+        value = parts[index + 1]
+        if own_line is None and PLAIN.fullmatch(value):
             values.append(value)
-        elif own == _CONNECTION and connection_id is None:
+        elif own_line == _CONNECTION and connection_id is None:
             # The characters need no check, because a malformed id matches no stored connection.
             connection_id = value.strip(b" \t").decode("latin-1")
-        elif own == _LENGTH and length is None and len(value) <= MAX_LENGTH_DIGITS and value.isdigit():
+        elif own_line == _LENGTH and length is None and len(value) <= MAX_LENGTH_DIGITS and value.isdigit():
             length = int(value)
         else:
             return None
     del parts[2::3]
-    rest = _BETWEEN.join(parts)
+    other_text = _BETWEEN.join(parts)
     return SplitHead(
-        sha256(rest if mount is None else mount + rest).digest(), parts, connection_id, length, tuple(values)
+        sha256(other_text if mount is None else mount + other_text).digest(),
+        parts,
+        connection_id,
+        length,
+        tuple(values),
     )
 
 
@@ -162,22 +166,22 @@ class KnownHead:
             return False
         passing = self.lines.passing
         value_at: dict[int, int] = {}
-        at = 0
+        search_from = 0
         for place, (spelled, value) in enumerate(varying):
             name = line_name(spelled)
             if name is None or name.kind not in (PASSED_ON, DROPPED, TRACE, REQUEST_ID):
                 return False
             if name.kind != DROPPED:
-                line_at = passing.index((name, b"%b: %b" % (spelled, value)), at)
-                value_at[line_at], at = place, line_at + 1
+                line_at = passing.index((name, b"%b: %b" % (spelled, value)), search_from)
+                value_at[line_at], search_from = place, line_at + 1
         varied = {passing[line_at] for line_at in value_at}
         if any(line in varied for line_at, line in enumerate(passing) if line_at not in value_at):
             return False  # the line that was found may be an equal line with other white space, whose value stays
-        first: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
+        first_of_kind: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
         for index, (name, _) in enumerate(passing):
-            first.setdefault(name.kind, value_at.get(index))
+            first_of_kind.setdefault(name.kind, value_at.get(index))
         self.value_at = value_at
-        self.traceparent_at, self.request_id_at = first.get(TRACE), first.get(REQUEST_ID)
+        self.traceparent_at, self.request_id_at = first_of_kind.get(TRACE), first_of_kind.get(REQUEST_ID)
         return True
 
     def forget_key(self, parts: Sequence[bytes]) -> bool:
@@ -189,9 +193,9 @@ class KnownHead:
         if self.mount != PROXY_PATH:
             return True
         for number, part in enumerate(parts):
-            at = part.find(key)
-            if at >= 0:
-                self._key_in = number, slice(at, at + len(key))
+            position = part.find(key)
+            if position >= 0:
+                self._key_in = number, slice(position, position + len(key))
                 return True
         return False
 
@@ -203,8 +207,8 @@ class KnownHead:
         if self._key_in is None:
             key = self.mount.rpartition("/")[2].encode()
         else:
-            number, where = self._key_in
-            key = split.parts[number][where]
+            number, position = self._key_in
+            key = split.parts[number][position]
         for value in split.values:  # noqa: SIM110 (`any` with a generator takes longer)
             if key in value:
                 return True
@@ -233,15 +237,15 @@ class KnownHead:
 
         Raises ValueError if a value could end its line.
         """
-        of_slots = tuple(name.lower() for name, _ in placement.slots)
-        known_by = (replaced, of_slots, placement.defaults, has_body)
-        lines = self._defaults.get(known_by)
+        slot_names = tuple(name.lower() for name, _ in placement.slots)
+        cache_key = (replaced, slot_names, placement.defaults, has_body)
+        lines = self._defaults.get(cache_key)
         if lines is None:
             present = {name.lower for name, _ in self.lines.passing if name.spelled not in replaced}
-            lines = field_lines(default_fields(placement, present.union(of_slots), has_body=has_body))
+            lines = field_lines(default_fields(placement, present.union(slot_names), has_body=has_body))
             if len(self._defaults) >= MAX_FORMS:
                 self._defaults.clear()
-            self._defaults[known_by] = lines
+            self._defaults[cache_key] = lines
         return lines
 
 
@@ -261,18 +265,18 @@ def _outgoing_form(passing: Passing, replaced: frozenset[str], value_at: Mapping
 
     `value_at`: maps the index of a line in `passing` to the index of its value among the values that differ.
     """
-    kept = [at for at, (name, _) in enumerate(passing) if name.spelled not in replaced]
-    used = tuple(value_at[at] for at in kept if at in value_at)
-    if not used:
-        return OutgoingForm(b"".join(b"%b\r\n" % passing[at][1] for at in kept), None)
+    kept_indexes = [index for index, (name, _) in enumerate(passing) if name.spelled not in replaced]
+    used_values = tuple(value_at[index] for index in kept_indexes if index in value_at)
+    if not used_values:
+        return OutgoingForm(b"".join(b"%b\r\n" % passing[index][1] for index in kept_indexes), None)
     template = b""
-    for at in kept:
-        line = passing[at][1]
-        if at in value_at:
+    for index in kept_indexes:
+        line = passing[index][1]
+        if index in value_at:
             template += b"%b: %%b\r\n" % line.partition(b": ")[0]
         else:
             template += b"%b\r\n" % line.replace(b"%", b"%%")
-    return OutgoingForm(template, used)
+    return OutgoingForm(template, used_values)
 
 
 def field_lines(fields: "tuple[tuple[str, str], ...] | Fields") -> bytes:
@@ -391,11 +395,11 @@ class KnownHeads(HeadMemory[K]):
         known = None if split is None else self.get(split.digest)
         if split is None or known is None or (split.values and known.key_in_values(split)):
             return None
-        read = known.lines
+        request_lines = known.lines
         return ArrivedHead(
             known,
-            read.options.connection_id if split.connection_id is None else split.connection_id,
-            read.length if split.length is None else split.length,
+            request_lines.options.connection_id if split.connection_id is None else split.connection_id,
+            request_lines.length if split.length is None else split.length,
             split.values,
         )
 

@@ -169,23 +169,23 @@ class LineReader:
         `block`: the lines after the request line, without the last line end. `token`: the secret in a capability URL;
         empty without such a URL. `bound_to`: the integration and the connection of the capability URL, or None.
         """
-        read = self._read_lines(block)
-        if read is None or "host" not in read[1].values:
+        lines_and_facts = self._read_lines(block)
+        if lines_and_facts is None or "host" not in lines_and_facts[1].values:
             return None
-        passing, facts = read
+        passing, facts = lines_and_facts
         values = facts.values
-        sent = values["authorization"][0] if "authorization" in values else None
+        authorization = values["authorization"][0] if "authorization" in values else None
         try:
             check_fields(values)
             length = _length(values["content-length"][0]) if "content-length" in values else None
-            key = "" if bound_to is not None else key_in(sent)
+            key = "" if bound_to is not None else key_in(authorization)
             options = self._parse_options(facts.options, bound_to)
             if options.base_url is not None or options.dry_run:
                 return None
-            both = bound_to is not None and sent is not None
-            together = facts.minted or both or _repeats(block, token or key, 0 if token else 1)
+            has_two_keys = bound_to is not None and authorization is not None
+            together = facts.minted or has_two_keys or _repeats(block, token or key, 0 if token else 1)
             if together:
-                passing = _decide_by_fields(passing, sent, token)
+                passing = _decide_by_fields(passing, authorization, token)
         except (GatewayError, ValueError):
             return None
         request_id = None if facts.request_id is None else loggable_id(facts.request_id)
@@ -198,17 +198,17 @@ class LineReader:
         Return None if the middleware chain must read the lines. `token`: the secret in a capability URL; empty without
         such a URL.
         """
-        read = self._read_lines(block)
-        if read is None:
+        lines_and_facts = self._read_lines(block)
+        if lines_and_facts is None:
             return None
-        passing, facts = read
+        passing, facts = lines_and_facts
         values = facts.values
         if facts.last or facts.minted or facts.options or not {"host", "content-length"} <= values.keys():
             return None
-        sent = values["authorization"][0] if "authorization" in values else None
+        authorization = values["authorization"][0] if "authorization" in values else None
         try:
             check_fields(values)
-            key = "" if sent is None else key_in(sent)
+            key = "" if authorization is None else key_in(authorization)
             length = _length(values["content-length"][0])
         except (GatewayError, ValueError):
             return None
@@ -223,12 +223,12 @@ class LineReader:
             block.isascii() or _is_utf8(block)
         ):
             return None
-        known = self._names
+        known_names = self._names
         passing: Passing = []
         facts = _HeadFacts()
         for line in lines:
             name, colon, value = line.partition(b": ")
-            field_name = known.get(name)
+            field_name = known_names.get(name)
             if field_name is None or not colon:
                 name, colon, value = line.partition(b":")
                 field_name = self._learn(name)
@@ -327,7 +327,8 @@ def _decide_by_fields(passing: Passing, key: str | None, token: str) -> Passing:
     for _, line in passing:
         name, _, value = line.decode().partition(": ")
         fields.append((name, value))
-    kept = headers.request_fields(fields, token)
+    kept_fields = headers.request_fields(fields, token)
     return [
-        (LineName(PASSED_ON, normalized_name(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept
+        (LineName(PASSED_ON, normalized_name(name), name.lower()), f"{name}: {value}".encode())
+        for name, value in kept_fields
     ]

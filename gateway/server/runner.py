@@ -164,14 +164,14 @@ def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
     excess = sum(size for _, size in waiting) - MAX_WAITING_BYTES
     if excess <= 0:
         return
-    closed = 0
+    closed_count = 0
     for connection, size in sorted(waiting, key=lambda item: item[0].waiting_since):
         abort_connection(connection.transport)
-        closed += 1
+        closed_count += 1
         excess -= size
         if excess <= 0:
             break
-    log.warning("slow_clients_closed", closed=closed, kept_bytes=MAX_WAITING_BYTES)
+    log.warning("slow_clients_closed", closed=closed_count, kept_bytes=MAX_WAITING_BYTES)
 
 
 class GatewayRunner(web.AppRunner):
@@ -261,9 +261,9 @@ class GatewayRunner(web.AppRunner):
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
         idle_until = loop.time() + self._idle_s
-        while busy := self._close_idle(server, idle_until):
+        while busy_connections := self._close_idle(server, idle_until):
             if loop.time() >= until:
-                for connection in busy:
+                for connection in busy_connections:
                     if isinstance(connection, ClientProtocol):
                         connection.stopped = True
                         connection.send_queued()
@@ -274,7 +274,7 @@ class GatewayRunner(web.AppRunner):
     @staticmethod
     def _close_idle(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
         """Close idle connections. Return the connections that are busy or can soon receive a request."""
-        busy = []
+        busy_connections = []
         now = asyncio.get_running_loop().time()
         for connection in server.connections:
             ends_at = (
@@ -285,8 +285,8 @@ class GatewayRunner(web.AppRunner):
             if now >= ends_at:
                 connection.force_close()
             else:
-                busy.append(connection)
-        return busy
+                busy_connections.append(connection)
+        return busy_connections
 
     async def _make_server(self) -> Server:
         plain = await super()._make_server()

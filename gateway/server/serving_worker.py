@@ -63,9 +63,9 @@ class BatchSite(web.BaseSite):
     def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
         """`server`: handles the connections; None means the runner's own server."""
         super().__init__(runner)
-        made = server or runner.server
-        assert made is not None, "the runner is set up"
-        self._make_protocol = made
+        protocol_factory = server or runner.server
+        assert protocol_factory is not None, "the runner is set up"
+        self._make_protocol = protocol_factory
         self._listener = listener
         self._opening_tasks = set[asyncio.Task[object]]()
         self._resumption: asyncio.TimerHandle | None = None
@@ -178,11 +178,11 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
     """
     logs.setup()
     harden()
-    found = None
+    check_result = None
     if config is None:
         config, catalog = read(start["configurations"][start["start_from"]])
-        built, faults, warnings = integrations(config, catalog)
-        found = CheckResult(catalog, built, tuple(faults), tuple(warnings))
+        declared_integrations, faults, warnings = integrations(config, catalog)
+        check_result = CheckResult(catalog, declared_integrations, tuple(faults), tuple(warnings))
     server = config.server
     addresses = {name: getattr(server, name) for name in ("host", "port", "metrics_host", "admin_port")}
     addresses |= {"console_host": config.console_host, "console_port": config.console.port}
@@ -193,14 +193,14 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return 0  # the parent has ended
     if "refused" in message:
         raise StartRefused((message["in_use"] and _refusal_if_running(config)) or message["refused"])
-    public, *others = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    public, *other_sockets = listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for listener in listeners:
         listener.setblocking(False)
     if start["start_from"] is None:
-        config = config.at_port(public.getsockname()[1], others[0].getsockname()[1] if others else None)
+        config = config.at_port(public.getsockname()[1], other_sockets[0].getsockname()[1] if other_sockets else None)
         warn(config, message["metrics"] and message["metrics"][0])
     descriptor_limit()
-    app = create(config, found)
+    app = create(config, check_result)
     if start["start_from"] is None:
         write(start["configurations"][0], config, app[CHECKED_CONFIGURATION].catalog)
     worker = Worker(app, start, listeners, message)
@@ -229,14 +229,16 @@ class Worker:
     """A worker process.
 
     `start`: the parent's first message. `listeners`: the public socket and, if the console has its own port, the
-    console's socket. `given`: the parent's message that came with the sockets.
+    console's socket. `sockets_message`: the parent's message that came with the sockets.
     """
 
-    def __init__(self, app: web.Application, start: Message, listeners: list[socket.socket], given: Message) -> None:
+    def __init__(
+        self, app: web.Application, start: Message, listeners: list[socket.socket], sockets_message: Message
+    ) -> None:
         self._app = app
         self._start = start
         self._listeners = listeners
-        self._given = given
+        self._sockets_message = sockets_message
         self._stop = asyncio.Event()
         self._channel = Channel(self._handle_message, self._parent_lost)
         self._parent = ParentLink(self._channel.send)
@@ -257,8 +259,8 @@ class Worker:
             await self._channel.open(sock)
             around.push_async_callback(self._channel.close)
             self._app[PARENT] = self._parent
-            if self._given["metrics"] is not None:
-                board = SharedPages(self._given["pages"], self._start["board"])
+            if self._sockets_message["metrics"] is not None:
+                board = SharedPages(self._sockets_message["pages"], self._start["board"])
                 # The counters continue with the last values of the worker that this worker replaces.
                 self._app[METRICS_PAGE] = board.pages[self._start["place"]]
             around.push_async_callback(run.cleanup)
@@ -329,13 +331,13 @@ class Worker:
             self._reloading = True
             try:
                 if message["type"] == "reload":
-                    ok = await reload.reload(self._app, accept=partial(_write_configuration, memory))
+                    succeeded = await reload.reload(self._app, accept=partial(_write_configuration, memory))
                 else:
-                    ok = await reload.apply_accepted(self._app, partial(read, memory))
+                    succeeded = await reload.apply_accepted(self._app, partial(read, memory))
             finally:
                 self._reloading = False
             self._app[RUNTIME].store.missing_keys.reload_finished()
-            self._channel.send({"type": "reloaded", "ok": ok})
+            self._channel.send({"type": "reloaded", "ok": succeeded})
 
     async def _report(self) -> None:
         """Send this worker's health to the parent every second, for the admin port, and publish its metrics."""
@@ -346,22 +348,30 @@ class Worker:
                 status, body = await readiness(runtime, required=required)
                 responses[name] = {"status": status, "body": body}
             self._channel.send({"type": "report", **responses})
-            if self._given["metrics"] is not None:
+            if self._sockets_message["metrics"] is not None:
                 runtime.metrics.publish()
             await asyncio.sleep(REPORT_EVERY_S)
 
     def _announcement(self) -> Message:
         runtime = self._app[RUNTIME]
-        config, metrics = runtime.generation.config, self._given["metrics"]
+        config, metrics = runtime.generation.config, self._sockets_message["metrics"]
         url, public_url = origin_of("http", config.server.host, config.server.port), config.server.public_url
-        more = {"metrics": f"{origin_of('http', config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        optional_urls = (
+            {"metrics": f"{origin_of('http', config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        )
         if config.console.port is not None:
-            more["console"] = f"{config.console_url}/console"
-        ready = {"ok": True, "url": url, "public_url": public_url, "callback_url": config.callback_url, **more}
-        line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {url}"
+            optional_urls["console"] = f"{config.console_url}/console"
+        ready_facts = {
+            "ok": True,
+            "url": url,
+            "public_url": public_url,
+            "callback_url": config.callback_url,
+            **optional_urls,
+        }
+        line = json.dumps(ready_facts) if self._start["as_json"] else f"gateway ready on {url}"
         folder = runtime.store.journal.folder
-        about = {"address": url, "public_url": public_url, **more}
-        return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
+        worker_facts = {"address": url, "public_url": public_url, **optional_urls}
+        return {"line": line, "about": worker_facts, "journal": None if folder is None else str(folder)}
 
     def _count(self, run: GatewayRunner) -> None:
         """Add the worker's own counts to the application's metrics."""

@@ -24,19 +24,19 @@ def warn(config: Config, admin: str | None) -> None:
         )
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
-    for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
-        where = config.where("store", "encryption_keys", str(number))
+    for number, weakness in Keyring(config.store.encryption_keys).weaknesses.items():
+        place = config.where("store", "encryption_keys", str(number))
         log.warning(
-            "encryption_key_weak", where=where, detail=f"encryption key {number + 1} {why}", fix=REPLACE_KEY_ADVICE
+            "encryption_key_weak", where=place, detail=f"encryption key {number + 1} {weakness}", fix=REPLACE_KEY_ADVICE
         )
-    limit, needed = descriptor_limit(), descriptors_needed(config)
-    if limit is not None and limit < needed:
+    limit, needed_descriptors = descriptor_limit(), descriptors_needed(config)
+    if limit is not None and limit < needed_descriptors:
         log.warning(
             "few_file_descriptors",
             limit=limit,
-            needed=needed,
+            needed=needed_descriptors,
             detail="calls to one slow provider may take as many (egress.limits.outstanding and waiting)",
-            fix=f"LimitNOFILE=65536 (systemd), ulimits (Docker) or ulimit -n {needed}; or lower egress.limits",
+            fix=f"LimitNOFILE=65536 (systemd), ulimits (Docker) or ulimit -n {needed_descriptors}; or lower egress.limits",
         )
 
 
