@@ -68,8 +68,8 @@ class ApiIntegrations:
     async def delete(self, environment: str, integration_id: str) -> IntegrationDeletion | None:
         """Delete an integration after all its connections. Return None if the integration does not exist. The deletion
         continues if the caller is cancelled."""
-        found = self._current.generation.integrations.find(environment, integration_id)
-        if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
+        current = self._current.generation.integrations.find(environment, integration_id)
+        if current is not None and await self._store.integrations.begin_end(current, now=clock.now()):
             self._live.apply_integration(environment, integration_id, None)
         for integration in await self._store.integrations.list_ending():
             if (integration.environment, integration.integration_id) == (environment, integration_id):

@@ -45,8 +45,8 @@ def is_unchanged(before: Generation, after: Generation, environment: str, integr
     integration = after.integrations.find(environment, integration_id)
     if integration is None:
         return None
-    same = integration == before.integrations.find(environment, integration_id)
-    return same and after.catalog.get(integration.provider) == before.catalog.get(integration.provider)
+    same_integration = integration == before.integrations.find(environment, integration_id)
+    return same_integration and after.catalog.get(integration.provider) == before.catalog.get(integration.provider)
 
 
 # ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
@@ -193,20 +193,20 @@ class ConnectionCache:
             due = refresh_from(connection, self.provider_of(connection))
             if _has_expired(connection, now) or (due is not None and now >= due):
                 return None
-            found = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
+            opened = self._open_and_cache(connection, OPEN_FOR_S, clock.monotonic())
         except (GatewayError, VaultError):
             return None
-        return None if found.for_one_request else found
+        return None if opened.for_one_request else opened
 
     async def open_connection(self, environment: str, integration_id: str, connection_id: str) -> OpenedConnection:
         """Return the connection, loaded and refreshed if needed. Raises NotFound if the connection does not exist,
         ReconnectNeeded if the end user must authorize again, and Unavailable if the token cannot be refreshed now."""
         ref = ConnectionRef(environment, integration_id, connection_id)
-        found = self.peek(ref)
-        if found is not None:
-            return found
+        opened = self.peek(ref)
+        if opened is not None:
+            return opened
         self._current.generation.integrations.get(environment, integration_id)
-        began = clock.monotonic()
+        began_at = clock.monotonic()
         connection = await self.read_row(ref)
         provider = self.provider_of(connection)
         now = clock.now()
@@ -217,7 +217,7 @@ class ConnectionCache:
             connection = await self._refresh_connection(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
-        return self._open_and_cache(connection, good_s, began)
+        return self._open_and_cache(connection, good_s, began_at)
 
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store. The token is refreshed first if it is in its refresh window, if it has
@@ -274,7 +274,7 @@ class ConnectionCache:
             )
         return provider
 
-    def _open_and_cache(self, connection: Connection, good_s: float, began: float) -> OpenedConnection:
+    def _open_and_cache(self, connection: Connection, good_s: float, began_at: float) -> OpenedConnection:
         provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
         credential = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
@@ -286,9 +286,9 @@ class ConnectionCache:
             self.provider_at.clear()  # origins in use are added again within a minute
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
-        if self._forgotten_at.get(connection.ref, 0.0) >= began:
+        if self._forgotten_at.get(connection.ref, 0.0) >= began_at:
             return opened  # deleted during the load: used for this request, but not cached
-        if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
+        if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began_at:
             # The change may be newer than this row, so the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
@@ -296,8 +296,8 @@ class ConnectionCache:
             if opened.for_one_request
             else now + min(good_s, seconds_left(connection, provider, clock.now(), max_s=OPEN_FOR_S))
         )
-        begins = self._refresh_at(connection, provider, now) if mode.refreshable(credential, provider) else None
-        self._put(CacheEntry(connection, opened, good_until, now, begins))
+        refresh_at = self._refresh_at(connection, provider, now) if mode.refreshable(credential, provider) else None
+        self._put(CacheEntry(connection, opened, good_until, now, refresh_at))
         return opened
 
     def _put(self, entry: CacheEntry) -> None:
@@ -316,8 +316,8 @@ class ConnectionCache:
         next refresh."""
         if connection.failure is None:
             return True
-        since = self._current.generation.integrations.client_since(*connection.ref[:2])
-        return backoff.may_try(connection, now, since)
+        client_since = self._current.generation.integrations.client_since(*connection.ref[:2])
+        return backoff.may_try(connection, now, client_since)
 
     async def _refresh_connection(self, connection: Connection) -> Connection:
         """Refresh the connection. If the new token is so short-lived that it has already expired, refresh once more."""
@@ -329,11 +329,11 @@ class ConnectionCache:
         refresh runs in the background. The request waits for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
-        last, ends = last_from(connection, provider), connection.expires_at
-        if last is None or ends is None or now < last:
+        wait_from, expires_at = last_from(connection, provider), connection.expires_at
+        if wait_from is None or expires_at is None or now < wait_from:
             self._refresh_in_background(connection)
             return connection
-        spare_s = (ends - now).total_seconds() - TRAVEL_TIME_S
+        spare_s = (expires_at - now).total_seconds() - TRAVEL_TIME_S
         if spare_s > 0:
             task = self._refresher.start(connection, urgent=True)
             await asyncio.wait({task}, timeout=spare_s)
@@ -365,16 +365,16 @@ class ConnectionCache:
     def _refresh_in_background(self, connection: Connection) -> None:
         self._refresher.start_background_refresh(connection, partial(self._after_background_refresh, connection))
 
-    def _after_background_refresh(self, seen: Connection, task: "asyncio.Task[Connection]") -> None:
+    def _after_background_refresh(self, row: Connection, task: "asyncio.Task[Connection]") -> None:
         """Replace the row. If the refresh failed, for example because the store or the token endpoint was not
-        available, try it again later with the row `seen`, even if no request needs it."""
+        available, try it again later with the row `row`, even if no request needs it."""
         if task.cancelled():
             return
         if task.exception() is None:
             self.replace(task.result())
             return
-        entry = self._entries.get(seen.ref)
-        if entry is not None and entry.connection.version == seen.version and entry.refresh_at is None:
+        entry = self._entries.get(row.ref)
+        if entry is not None and entry.connection.version == row.version and entry.refresh_at is None:
             entry.refresh_at = clock.monotonic() + RETRY_S  # if a failure was stored, it is postponed again then
             self._entries.schedule_entry(entry, self._limits.ttl_s)
 
@@ -384,11 +384,11 @@ class ConnectionCache:
         """Close connections if their integration or catalog entry changed. The next use opens each of them again."""
         unchanged = cache(partial(is_unchanged, before, after))
         for ref, entry in self._entries.items():
-            same = unchanged(*ref[:2])
-            if same is None:
+            is_same = unchanged(*ref[:2])
+            if is_same is None:
                 self._entries.drop(ref)
                 continue
-            if not same:
+            if not is_same:
                 entry.opened, entry.good_until = None, 0.0
             self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
 
@@ -431,33 +431,33 @@ class ConnectionCache:
 
         A row that cannot be read is read again at each run of the feed, until `sweep` drops the row.
         """
-        remaining: dict[ConnectionRef, None] = {}
+        changed: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
             has_integration = self._entries.get(ref)
             if has_integration is None or has_integration.connection.mark == mark:
                 self.feed.unread.pop(ref, None)
             else:
-                remaining[ref] = None
-        if not remaining:
+                changed[ref] = None
+        if not changed:
             return
-        first: Exception | None = None
+        first_fault: Exception | None = None
         try:
-            marks = await self._store.connections.marks(list(remaining))
-            for ref in list(remaining):
+            marks = await self._store.connections.marks(list(changed))
+            for ref in list(changed):
                 entry = self._entries.get(ref)
                 try:
                     if entry is not None and marks.get(ref) != entry.connection.mark:
                         await self._refresh_entry(ref, entry)
                 except Exception as fault:  # noqa: BLE001 (one failure must not stop the other entries)
-                    first = first or fault
+                    first_fault = first_fault or fault
                 else:
-                    del remaining[ref]
+                    del changed[ref]
                     self.feed.unread.pop(ref, None)
         finally:
-            for ref in remaining:
+            for ref in changed:
                 self.feed.unread.setdefault(ref, clock.monotonic())
-        if first is not None:
-            raise first
+        if first_fault is not None:
+            raise first_fault
 
     async def _refresh_entry(self, ref: ConnectionRef, entry: CacheEntry) -> None:
         known_row = entry.connection

@@ -77,8 +77,8 @@ class CacheEntries:
 
     def update_size(self, entry: CacheEntry) -> None:
         """Update the size of an entry after its row was replaced."""
-        before, entry.size = entry.size, size_of(entry.connection)
-        self.bytes_held += entry.size - before
+        old_size, entry.size = entry.size, size_of(entry.connection)
+        self.bytes_held += entry.size - old_size
 
     def drop(self, ref: ConnectionRef) -> None:
         entry = self._entries.pop(ref, None)
@@ -95,16 +95,16 @@ class CacheEntries:
         entry.due_at = entry.next_due(ttl_s)
         heappush(self._due, (entry.due_at, entry.connection.ref))
         if len(self._due) > 2 * len(self._entries) + SPARE_HEAP_ITEMS:  # most items are outdated
-            self._due = [(other.due_at, ref) for ref, other in self._entries.items()]
+            self._due = [(cached_entry.due_at, ref) for ref, cached_entry in self._entries.items()]
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[CacheEntry]:
         """Yield each entry that is due at `now`. If an entry stays in the cache, the caller must pass it to
         `schedule_entry`."""
         while self._due and self._due[0][0] <= now:
-            at, ref = heappop(self._due)
+            due_at, ref = heappop(self._due)
             entry = self._entries.get(ref)
-            if entry is not None and entry.due_at == at:
+            if entry is not None and entry.due_at == due_at:
                 entry.due_at = 0.0
                 yield entry
 

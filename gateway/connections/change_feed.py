@@ -152,9 +152,9 @@ class ChangeFeed:
                 if changes == self._managed.changes:  # else the next run reads all integrations again
                     self._managed.learn(integrations)
                     self._integrations_missed = False
-            seen = await self._store.changes.version()
+            store_version = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
-            if seen != version or position.missing:
+            if store_version != version or position.missing:
                 newest, changed = await self._store.changes.since(position)
                 if None in changed.values():  # refreshes by this process need no notification
                     self._on_change()
@@ -169,7 +169,7 @@ class ChangeFeed:
                     await self._cache.refresh_integration(ref)
             await self._cache.refresh_entries({ref: mark for ref, mark in refs.items() if ref.connection_id})
             self.synced_at = clock.monotonic()
-            return newest, seen
+            return newest, store_version
 
     def announce_missed(self) -> None:
         """Notify the followers that their entries may be outdated."""

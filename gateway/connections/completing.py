@@ -79,8 +79,8 @@ class NewCredential:
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
             body = None if form.data is None else json.dumps(form.data).encode()
-            where = form.endpoint if root else parse_url(url).path
-            self._account_responses.append(await self._request_json(form.method or "GET", url, where, fields, body))
+            url_path = form.endpoint if root else parse_url(url).path
+            self._account_responses.append(await self._request_json(form.method or "GET", url, url_path, fields, body))
         return self._account_responses[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
@@ -94,12 +94,12 @@ class NewCredential:
         return base.origin + base.path
 
     async def _request_json(
-        self, method: str, url: str, where: str, fields: Mapping[str, str], body: bytes | None
+        self, method: str, url: str, url_path: str, fields: Mapping[str, str], body: bytes | None
     ) -> Any:
         """Send a request and return its JSON response. Raises ProviderUnreadable if there is no usable response.
 
-        `body`: JSON, None for no body. `where`: the URL's path for error messages. This path omits the base path, which
-        can contain a secret setting.
+        `body`: JSON, None for no body. `url_path`: the URL's path for error messages. This path omits the base path,
+        which can contain a secret setting.
         """
         parsed_url = parse_url(url)
         target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
@@ -126,13 +126,13 @@ class NewCredential:
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
-        where = where.partition("?")[0]
+        url_path = url_path.partition("?")[0]
         if response.status != 200:
-            raise ProviderUnreadable(f"{where} returned {response.status}", status=response.status)
+            raise ProviderUnreadable(f"{url_path} returned {response.status}", status=response.status)
         try:
             return parse(response.body)
         except ValueError as fault:
-            raise ProviderUnreadable(f"{where} did not return JSON") from fault
+            raise ProviderUnreadable(f"{url_path} did not return JSON") from fault
 
 
 # ── Runs the script on a new credential.
@@ -177,8 +177,10 @@ async def complete_credential(
             response = await context.account_response()
         except ProviderUnreadable as fault:
             raise _unreadable_error(provider, fault, "whose account this credential belongs to") from fault
-        lacking = {name: path for name, path in form.settings.items() if not context.config.get(name)}
-        context.set_config(**valid_setting_values({name: dig(response, path) for name, path in lacking.items()}))
+        missing_settings = {name: path for name, path in form.settings.items() if not context.config.get(name)}
+        context.set_config(
+            **valid_setting_values({name: dig(response, path) for name, path in missing_settings.items()})
+        )
     return context
 
 
@@ -193,10 +195,10 @@ def _site_choice_error(choice: SiteChoiceNeeded) -> SiteNotChosen:
     return error
 
 
-def _unreadable_error(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
+def _unreadable_error(provider: Provider, fault: ProviderUnreadable, purpose: str) -> GatewayError:
     """Return InvalidRequest if the provider refuses the credential, and UpstreamFailed if the provider cannot be
     reached."""
-    message = f"Could not read from {provider.display_name} {what}: {sentence(fault.message)}"
+    message = f"Could not read from {provider.display_name} {purpose}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(
             "connection_test_failed",

@@ -49,7 +49,7 @@ def new_row(
     plain, secret = split_secret_settings(context.provider, context.config)
     life = lifespan(context.provider, credential, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now, managed_row = mode.expires_at(credential), clock.now(), context.integration.managed_row
-    over = not life.settled and expires_at is not None and expires_at <= now
+    token_expired = not life.settled and expires_at is not None and expires_at <= now
     return NewConnection(
         ref=ref,
         provider=context.provider.name,
@@ -61,7 +61,7 @@ def new_row(
         metadata=context.metadata,
         life=life,
         account=account,
-        ended=token_end_failure(now) if over else None,
+        ended=token_end_failure(now) if token_expired else None,
         warning=_warning(context, credential),
     )
 
@@ -165,27 +165,27 @@ class Creator:
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
         is_needed = reconnects or pinned or tested or not config
-        before = await self._store.connections.get(ref) if is_needed else None
-        if reconnects and before is None:
+        existing = await self._store.connections.get(ref) if is_needed else None
+        if reconnects and existing is None:
             raise missing_connection_error(ref)
-        settings = accepted_settings(provider, config, path) if config else self._settings_of(before)
+        settings = accepted_settings(provider, config, path) if config else self._settings_of(existing)
         settings = {**mode.settings(credential), **settings}
         check_required_settings(provider, settings, path)
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
         credential = await self.obtain_credential(mode, credential, context)
-        new = await self.complete_credential(mode, credential, context)
-        context = replace(context, config=dict(new.config))
+        completed = await self.complete_credential(mode, credential, context)
+        context = replace(context, config=dict(completed.config))
         # An untested grant must not replace one that possibly works.
-        verified, replaces = tested or reconnects, before is not None
+        verified, replaces = tested or reconnects, existing is not None
         await self.check(mode, credential, context, verified=verified, refuse_untested_grant=replaces)
-        account = new.account or await account_of(new, credential, by_browser)
-        if pinned and before is not None:
-            earlier = replace(context, config=self._settings_of(before))
+        account = completed.account or await account_of(completed, credential, by_browser)
+        if pinned and existing is not None:
+            earlier = replace(context, config=self._settings_of(existing))
             if _urls(earlier, mode, credential) != _urls(context, mode, credential):
                 raise changed_url_error(path)
-        if reconnects and before is not None:
-            check_same_account(provider, before.account, account)
+        if reconnects and existing is not None:
+            check_same_account(provider, existing.account, account)
         now = clock.now()
         return replace(
             new_row(ref, mode, credential, context, granted_at=now, refreshed_at=now, account=account),
@@ -301,10 +301,10 @@ async def settings_for_reconnect(
     if row is None:
         raise missing_connection_error(ref)
     # For a session that may not change settings, damaged settings are an error, so that the check below is complete.
-    before = store.settings_of(row, skip_damaged=not session.pinned)
+    old_settings = store.settings_of(row, skip_damaged=not session.pinned)
     if session.pinned:
-        check_unchanged(before, config, ("params",))
-    if any(config.get(name) not in (None, before.get(name)) for name in SITE):
+        check_unchanged(old_settings, config, ("params",))
+    if any(config.get(name) not in (None, old_settings.get(name)) for name in SITE):
         automated = {name for name, setting in provider.connection_config.items() if setting.automated}
-        before = {name: text for name, text in before.items() if name not in {*automated, *SITE}}
-    return {**before, **config}
+        old_settings = {name: text for name, text in old_settings.items() if name not in {*automated, *SITE}}
+    return {**old_settings, **config}

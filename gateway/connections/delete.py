@@ -84,15 +84,15 @@ class Revoker:
         if not unavailable:
             return outcomes
         await clock.sleep(RETRY_S)
-        second = await self._dialogues.run(revoke(context, how, unavailable, values))
-        return _with_second_outcomes(outcomes, second)
+        second_outcomes = await self._dialogues.run(revoke(context, how, unavailable, values))
+        return _with_second_outcomes(outcomes, second_outcomes)
 
 
 def _with_second_outcomes(
     first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]
 ) -> list[RevocationOutcome]:
-    newer = {outcome.token: outcome for outcome in second}
-    return [newer.get(outcome.token, outcome) for outcome in first]
+    second_by_token = {outcome.token: outcome for outcome in second}
+    return [second_by_token.get(outcome.token, outcome) for outcome in first]
 
 
 LEASE: Final = timedelta(seconds=15)
@@ -151,16 +151,16 @@ class Deleter:
             return None
         outcomes = await self._revoke_row(row, integration) if at_provider else []
         by_token = {outcome.token: outcome.outcome for outcome in outcomes}
-        done = ConnectionDeletion(row, tuple(outcomes))
+        deletion = ConnectionDeletion(row, tuple(outcomes))
         log.info(
             "connection_deleted",
             environment=ref.environment,
             integration=ref.integration_id,
             connection_id=ref.connection_id,
-            at_provider=done.at_provider,
+            at_provider=deletion.at_provider,
             revocation=[f"{name.replace('_', ' ')}: {outcome}" for name, outcome in by_token.items()],
         )
-        return done
+        return deletion
 
     async def _take_refresh_lease(self, ref: ConnectionRef) -> None:
         """Take the refresh lease, so that no refresh runs or can start on any node. Give up after `LEASE_WAIT_S`

@@ -92,13 +92,13 @@ def diagnose_connection(
     of database failovers, oldest first. `scopes`: the granted and needed scopes, None if the credential cannot be
     decrypted. `client_since`: when this process loaded the integration's client, None if this process serves no calls.
     """
-    ends = row.expires_at
+    expires_at = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
     if ends_with_token:
         row = replace(row, life=Lifespan())  # a lifespan is shown only for a refresh token
-    if ends_with_token and row.failure is None and ends is not None and provider is not None:
+    if ends_with_token and row.failure is None and expires_at is not None and provider is not None:
         integration_causes = _integration_causes(row, provider, integration)
-        causes = [*damaged, *integration_causes, _no_refresh_token_cause(ends, provider, integration)]
+        causes = [*damaged, *integration_causes, _no_refresh_token_cause(expires_at, provider, integration)]
     else:
         causes = [
             *damaged,
@@ -162,12 +162,12 @@ def _missing_scope_causes(scopes: ScopeDrift | None) -> list[LikelyCause]:
             f"The end user has not granted {_scope_names(declined)}, which the integration requests: they were added to it "
             "later, or the end user declined them. The provider refuses calls that need them."
         )
-    return [LikelyCause(SCOPES_MISSING, why) for why in sentences]
+    return [LikelyCause(SCOPES_MISSING, sentence) for sentence in sentences]
 
 
 def _scope_names(scopes: Sequence[str]) -> str:
-    rest = f" and {len(scopes) - MAX_NAMED_SCOPES} more" if len(scopes) > MAX_NAMED_SCOPES else ""
-    return ", ".join(f"'{scope}'" for scope in scopes[:MAX_NAMED_SCOPES]) + rest
+    more_text = f" and {len(scopes) - MAX_NAMED_SCOPES} more" if len(scopes) > MAX_NAMED_SCOPES else ""
+    return ", ".join(f"'{scope}'" for scope in scopes[:MAX_NAMED_SCOPES]) + more_text
 
 
 def _restore_causes(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
@@ -195,12 +195,12 @@ def _failover_causes(row: Connection, failovers: Sequence[datetime]) -> Iterator
     ):
         return
     half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # the earliest time at which a refresh starts
-    at = next((at for at in reversed(failovers) if half_way <= at <= failure.at), None)
-    if at is not None:
+    failover_at = next((moment for moment in reversed(failovers) if half_way <= moment <= failure.at), None)
+    if failover_at is not None:
         yield LikelyCause(
             FAILOVER,
-            f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
-            "most likely among them, and the provider refuses the older one.",
+            f"The database failed over on {failover_at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh "
+            "token was most likely among them, and the provider refuses the older one.",
         )
 
 
@@ -212,15 +212,18 @@ def _refused_before_outage(row: Connection, changes: Sequence[Change]) -> Connec
     failure = row.failure
     if row.state not in ENDED or failure is None or failure.final:
         return None
-    others = {failure.code, RESTORED, FAILOVER}
-    ended = next(
-        (change for change in reversed(changes) if change.state in ENDED and change.reason not in others), None
+    ignored_codes = {failure.code, RESTORED, FAILOVER}
+    final_refusal = next(
+        (change for change in reversed(changes) if change.state in ENDED and change.reason not in ignored_codes), None
     )
-    if ended is None:
+    if final_refusal is None:
         return None
-    message = ended.detail or "the token endpoint refused"
+    message = final_refusal.detail or "the token endpoint refused"
     return replace(
-        row, failure=replace(failure, code=ended.reason, message=message, final=True, at=ended.at, attempts=1)
+        row,
+        failure=replace(
+            failure, code=final_refusal.reason, message=message, final=True, at=final_refusal.at, attempts=1
+        ),
     )
 
 
@@ -238,31 +241,36 @@ def _moments(
         moments.append(TimelineMoment(row.refreshed_at, "last refreshed"))
     failure = row.failure
     if failure is not None and failure.attempts > 1:
-        what = "call rejected" if failure.code == REJECTED else "refresh failed"
+        event = "call rejected" if failure.code == REJECTED else "refresh failed"
         moments.append(
-            TimelineMoment(failure.at, f"{what} for the {_ordinal(failure.attempts)} time in a row", failure.message)
+            TimelineMoment(failure.at, f"{event} for the {_ordinal(failure.attempts)} time in a row", failure.message)
         )
     if row.intent is not None:
-        lost = failure is not None and failure.code == ROTATION_LOST
-        outcome = "no response arrived" if lost else "outcome not known yet"
+        is_lost = failure is not None and failure.code == ROTATION_LOST
+        outcome = "no response arrived" if is_lost else "outcome not known yet"
         moments.append(TimelineMoment(row.intent.at, f"refresh token sent, {outcome}"))
     if row.refused_scopes is not None:
-        what = f"call to {row.refused_scopes.path} refused for missing scopes"
-        moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
+        event = f"call to {row.refused_scopes.path} refused for missing scopes"
+        moments.append(TimelineMoment(row.refused_scopes.at, event, " ".join(row.refused_scopes.scopes)))
     expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
-    ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token expires if it is not used"))
+    end_moments = ((row.expires_at, expires), (row.life.dies_at, "refresh token expires if it is not used"))
     retry_at = failure.retry_at if failure else None
-    again = "next try" if retry_at is None or retry_at > now else "retry due: the next call makes it"
+    retry_text = "next try" if retry_at is None or retry_at > now else "retry due: the next call makes it"
     if reloaded_at is not None:
-        retry_at, again = reloaded_at, "client loaded again: the next call tries a refresh"
-    coming = ((retry_at, again), (row.life.keep_alive_at, "refreshed to keep it alive"))
-    moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
+        retry_at, retry_text = reloaded_at, "client loaded again: the next call tries a refresh"
+    future_moments = ((retry_at, retry_text), (row.life.keep_alive_at, "refreshed to keep it alive"))
+    moments += [
+        TimelineMoment(when, event, ahead=when > now)
+        for when, event in (*end_moments, *future_moments)
+        if when is not None
+    ]
     return sorted(moments, key=lambda moment: moment.at)
 
 
-def _no_refresh_token_cause(ends: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
+def _no_refresh_token_cause(expires_at: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
     without_refresh_token = (
-        f"{provider.display_name} gave no refresh token, so it ends with its access token on {ends:%Y-%m-%d %H:%M} UTC."
+        f"{provider.display_name} gave no refresh token, so it ends with its access token on "
+        f"{expires_at:%Y-%m-%d %H:%M} UTC."
     )
     return LikelyCause(NOT_REFRESHABLE, f"{without_refresh_token} {refresh_token_advice(provider, integration)}")
 
@@ -344,49 +352,51 @@ def _action(
     row: Connection, causes: Sequence[LikelyCause], now: datetime, reloaded_at: datetime | None
 ) -> SuggestedAction:
     ref, failure = row.ref, row.failure
-    first = causes[0].name if causes else ""
-    if first == "credential_unreadable":
+    first_cause = causes[0].name if causes else ""
+    if first_cause == "credential_unreadable":
         return SuggestedAction(
             "restore",
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
             "If only this connection is damaged, let the end user authorize again instead.",
         )
-    if first in INTEGRATION_CAUSES:
-        return SuggestedAction("fix_integration", _integration_step(row, first))
-    if first == "provider_outage" or (first == "refused_without_reason" and failure is not None and not failure.final):
+    if first_cause in INTEGRATION_CAUSES:
+        return SuggestedAction("fix_integration", _integration_step(row, first_cause))
+    if first_cause == "provider_outage" or (
+        first_cause == "refused_without_reason" and failure is not None and not failure.final
+    ):
         token_is_valid = row.expires_at is None or row.expires_at > now
-        due = failure.retry_at if failure is not None else None
-        until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
-        valid = "; the current token is still valid" if token_is_valid else ""
-        return SuggestedAction("wait", f"Wait: the gateway retries with the next call{until}{valid}.")
-    if first == "client_refused" and reloaded_at is not None:
+        retry_at = failure.retry_at if failure is not None else None
+        until = f", from {retry_at:%Y-%m-%d %H:%M:%S} UTC on" if retry_at is not None and retry_at > now else ""
+        validity = "; the current token is still valid" if token_is_valid else ""
+        return SuggestedAction("wait", f"Wait: the gateway retries with the next call{until}{validity}.")
+    if first_cause == "client_refused" and reloaded_at is not None:
         return SuggestedAction(
             "wait",
             f"The client of integration '{ref.integration_id}' was loaded again on {reloaded_at:%Y-%m-%d %H:%M:%S} UTC, after "
             "this refusal: the next call tries a refresh.",
         )
-    if first in {"client_refused", "request_refused"}:
+    if first_cause in {"client_refused", "request_refused"}:
         refresh = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
         return SuggestedAction(
             "fix_integration",
             f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
             f"console; then: {refresh}. If they are right, {refusals.RECONNECT_STEP}.",
         )
-    if first == "setting_missing":
+    if first_cause == "setting_missing":
         return SuggestedAction("fix_settings", "Connect or import it again with that setting under connection_config.")
-    if first == "credential_rejected":
+    if first_cause == "credential_rejected":
         return SuggestedAction(
             "reconnect",
             f"Check at the provider whether the credential is still valid. If it is not, {refusals.RECONNECT_STEP}, or import a "
             "new one under the same connection_id. A call that succeeds makes the connection active again.",
         )
-    if first == "credential_changed":
+    if first_cause == "credential_changed":
         return SuggestedAction(
             "import", f"Import the new password or key under the same connection_id, or {refusals.RECONNECT_STEP}."
         )
     return (
         SuggestedAction("reconnect", refusals.sentence(refusals.RECONNECT_STEP))
-        if first
+        if first_cause
         else SuggestedAction("none", "Nothing needs to be done.")
     )
 

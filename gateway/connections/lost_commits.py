@@ -39,15 +39,15 @@ class LostCommits:
         """Write newer rows back, beginning with the latest refresh. `cached`: the rows in the cache."""
         rows = self._newest(cached)
         ordered = sorted(rows, key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
-        before = self.written_back.total()
-        for begin in range(0, len(ordered), ROWS_PER_QUERY):
-            some = ordered[begin : begin + ROWS_PER_QUERY]
-            marks = await self._store.connections.marks([row.ref for row in some])
-            older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
+        count_before = self.written_back.total()
+        for start in range(0, len(ordered), ROWS_PER_QUERY):
+            batch = ordered[start : start + ROWS_PER_QUERY]
+            marks = await self._store.connections.marks([row.ref for row in batch])
+            older = (row for row in batch if row.ref in marks and marks[row.ref][0] < row.version)
             await asyncio.gather(*map(self._write_one_back, older))
         await reconcile(self._store)
         self._rows_set_aside.clear()
-        written_back = self.written_back.total() - before
+        written_back = self.written_back.total() - count_before
         if written_back:
             log.error("database_lost_commits", written_back=written_back, kept=len(rows))
         else:
@@ -67,12 +67,14 @@ class LostCommits:
         return list(rows.values())
 
     async def _write_one_back(self, row: Connection) -> None:
-        where = {"environment": row.ref.environment, "integration": row.ref.integration_id}
+        log_fields = {"environment": row.ref.environment, "integration": row.ref.integration_id}
         try:
-            written = await self._store.connections.write_back(row, now=clock.now())
+            written_row = await self._store.connections.write_back(row, now=clock.now())
         except VaultError as fault:
-            log.error("token_not_written_back", connection_id=row.ref.connection_id, detail=str(fault), **where)
+            log.error("token_not_written_back", connection_id=row.ref.connection_id, detail=str(fault), **log_fields)
             return
-        if written is not None:
+        if written_row is not None:
             self.written_back[row.ref[:2]] += 1
-            log.warning("token_written_back", connection_id=row.ref.connection_id, version=written.version, **where)
+            log.warning(
+                "token_written_back", connection_id=row.ref.connection_id, version=written_row.version, **log_fields
+            )

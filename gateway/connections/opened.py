@@ -262,8 +262,8 @@ def _body_members(
 
 
 def _combined_signer(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
-    both = tuple(part for part in (templates, signer) if part is not None)
-    return Signers(both) if len(both) > 1 else next(iter(both), None)
+    signers = tuple(part for part in (templates, signer) if part is not None)
+    return Signers(signers) if len(signers) > 1 else next(iter(signers), None)
 
 
 def _rendered_slots_and_defaults(

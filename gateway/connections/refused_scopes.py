@@ -39,10 +39,10 @@ class ScopeRefusals:
         refused = RefusedScopes(scopes, clock.now(), path)
         credential = self._store.open_or_nothing(row.credential)
         drift = scope_drift(credential, opened.provider, opened.integration, refused=refused)
-        lacking = drift.refused or drift.any_of
-        known = () if recorded is None else recorded.scopes
-        if not set(lacking) <= set(known) and len(known) < MAX_SCOPES:
-            await self._write(row, RefusedScopes(lacking, refused.at, path))
+        lacking_scopes = drift.refused or drift.any_of
+        recorded_scopes = () if recorded is None else recorded.scopes
+        if not set(lacking_scopes) <= set(recorded_scopes) and len(recorded_scopes) < MAX_SCOPES:
+            await self._write(row, RefusedScopes(lacking_scopes, refused.at, path))
         return drift
 
     async def _write(self, seen: Connection, refused: RefusedScopes) -> None:

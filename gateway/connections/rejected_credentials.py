@@ -76,23 +76,23 @@ class EarlyRefreshes:
             OrderedDict()
         )  # monotonic seconds, of refreshes caused by a 401
 
-    async def newer_than(self, sent: OpenedConnection) -> OpenedConnection | None:
-        """Return the connection with a newer credential than `sent`, for which the provider has just returned a 401.
+    async def newer_than(self, opened: OpenedConnection) -> OpenedConnection | None:
+        """Return the connection with a newer credential than `opened`, for which the provider has just returned a 401.
 
         The credential is refreshed now, unless this node or another node has already refreshed it. Returns None if no
         newer credential is available: the mode has no refresh, a 401 has just caused a refresh, or the token endpoint
         refuses or is unavailable.
         """
-        newer = await asyncio.shield(self.start(sent))
-        return newer if newer is not None and newer.connection.version > sent.connection.version else None
+        newer = await asyncio.shield(self.start(opened))
+        return newer if newer is not None and newer.connection.version > opened.connection.version else None
 
-    def start(self, sent: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
+    def start(self, opened: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
         """Return the task of the refresh. All calls with the same credential share one task. The task continues if the
         calls end."""
-        key = sent.connection.ref, sent.connection.version
+        key = opened.connection.ref, opened.connection.version
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._newer_credential(sent))
+            task = self._tasks[key] = asyncio.create_task(self._newer_credential(opened))
             task.add_done_callback(lambda done: (self._tasks.pop(key, None), done.cancelled() or done.exception()))
         return task
 
@@ -108,8 +108,8 @@ class EarlyRefreshes:
             task.cancel()
         await self.idle()
 
-    async def _newer_credential(self, sent: OpenedConnection) -> OpenedConnection | None:
-        ref, version = sent.connection.ref, sent.connection.version
+    async def _newer_credential(self, opened: OpenedConnection) -> OpenedConnection | None:
+        ref, version = opened.connection.ref, opened.connection.version
         try:
             known_row = await self._rows.read_row(ref)
             row = known_row if known_row.version > version else await self._refresh_early(known_row)
@@ -125,8 +125,8 @@ class EarlyRefreshes:
         """Return `row` after an early refresh by this node or another node. Return None if a refresh is impossible or
         not allowed now."""
         now = clock.monotonic()
-        last = self._refreshed_at.get(row.ref)
-        if last is not None and now - last < refresh_interval(row).total_seconds():
+        last_refresh = self._refreshed_at.get(row.ref)
+        if last_refresh is not None and now - last_refresh < refresh_interval(row).total_seconds():
             return None
         credential = self._store.open(row.credential)
         provider = self._rows.provider_of(row)
@@ -198,11 +198,11 @@ class Rejections:
         """Apply the stored verdict when a connection is opened, because another node can store or withdraw a
         verdict."""
         suspicion = self.suspected.get(row.ref)
-        stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
-        if stored is not None:
+        verdict = row.failure if row.failure is not None and row.failure.code == REJECTED else None
+        if verdict is not None:
             if suspicion is None or not _same_grant(suspicion.seen, row):
                 suspicion = self._suspect(row)
-            suspicion.seen, suspicion.final = row, stored.final
+            suspicion.seen, suspicion.final = row, verdict.final
         elif (
             suspicion is not None
             and suspicion.writing is None
@@ -213,8 +213,10 @@ class Rejections:
     def record_refusal(self, opened: OpenedConnection, status: int, path: str) -> None:
         """Count a 401 or 403 to a call with the newest credential. `path`: path of the call, without the query."""
         row = opened.connection
-        other = row.failure is not None and row.failure.code != REJECTED  # a failed refresh says more about the cause
-        if status not in API_DEGRADED or other or opened.provider.auth_mode == NOTHING_TO_REJECT:
+        has_other_failure = (
+            row.failure is not None and row.failure.code != REJECTED
+        )  # a failed refresh says more about the cause
+        if status not in API_DEGRADED or has_other_failure or opened.provider.auth_mode == NOTHING_TO_REJECT:
             return
         suspicion = self.suspected.get(row.ref)
         if suspicion is None or not _same_grant(suspicion.seen, row):
@@ -223,8 +225,8 @@ class Rejections:
             suspicion = self._suspect(row)
         run = suspicion.runs.get(status)
         if run is None:
-            since = row.state_since if suspicion.final is not None and row.state_since is not None else clock.now()
-            run = suspicion.runs[status] = ResponseRun(since, path)
+            first_at = row.state_since if suspicion.final is not None and row.state_since is not None else clock.now()
+            run = suspicion.runs[status] = ResponseRun(first_at, path)
         run.count += 1
         if path != run.path:
             run.paths = 2
@@ -294,10 +296,10 @@ class Rejections:
     def _report(self, event: str, row: Connection, detail: str | None) -> None:
         self._replace(row)
         self._metrics.add(REJECTED_CREDENTIALS, *row.ref[:2], row.state.value)
-        why = {"detail": detail} if detail else {}
-        log.warning(event, **log_fields(row.ref), connection_state=row.state.value, **why)
+        detail_fields = {"detail": detail} if detail else {}
+        log.warning(event, **log_fields(row.ref), connection_state=row.state.value, **detail_fields)
 
 
-def _same_grant(row: Connection, other: Connection) -> bool:
+def _same_grant(row: Connection, other_row: Connection) -> bool:
     """Return whether both rows have the same grant: the connection was not authorized or imported again in between."""
-    return (row.uid, row.granted_at) == (other.uid, other.granted_at)
+    return (row.uid, row.granted_at) == (other_row.uid, other_row.granted_at)

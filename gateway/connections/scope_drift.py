@@ -36,22 +36,22 @@ class ScopeDrift:
     def missing(self) -> tuple[str, ...]:
         """The needed and refused scopes that were not granted. An end user grants missing scopes by authorizing
         again."""
-        lacking = () if self.granted is None else self._not_granted(self.needed)
-        return tuple(dict.fromkeys((*lacking, *self.refused)))
+        lacking_scopes = () if self.granted is None else self._not_granted(self.needed)
+        return tuple(dict.fromkeys((*lacking_scopes, *self.refused)))
 
     def union(self, known_scopes: Collection[str] = ()) -> tuple[str, ...]:
         """Return the scopes to request so that none is lost: all needed scopes, and the granted ones that are in
         `known_scopes`.
 
-        `known_scopes` is necessary because providers also grant scopes that an app may not request, such as scopes of every
-        token.
+        `known_scopes` is necessary because providers also grant scopes that an app may not request, such as scopes of
+        every token.
         """
-        wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
-        available = {scope.lower() for scope in wanted}
-        more = (
+        requested = tuple(dict.fromkeys((*self.needed, *self.refused)))
+        available = {scope.lower() for scope in requested}
+        granted_extra = (
             scope for scope in self.granted or () if scope in known_scopes and not is_covered(scope.lower(), available)
         )
-        return (*wanted, *more)
+        return (*requested, *granted_extra)
 
     def _not_granted(self, scopes: Iterable[str]) -> tuple[str, ...]:
         available = {scope.lower() for scope in self.granted or ()}
@@ -71,17 +71,17 @@ def scope_drift(
     `refused`: scopes that the API required with a 403, None if there was no such 403.
     """
     if needed is None:
-        own = integration.scopes if integration is not None else None
-        needed = own if own is not None else provider.default_scopes or ()
+        own_scopes = integration.scopes if integration is not None else None
+        needed = own_scopes if own_scopes is not None else provider.default_scopes or ()
     raw = credential.get("raw") if credential is not None else None
     drift = ScopeDrift(_granted_scopes(raw if isinstance(raw, Mapping) else {}), tuple(needed))
     if refused is None:
         return drift
-    lacking = drift._not_granted(refused.scopes)
+    lacking_scopes = drift._not_granted(refused.scopes)
     if provider.proxy.scope_challenge != ANY:
-        return replace(drift, refused=lacking)
+        return replace(drift, refused=lacking_scopes)
     requested = {scope.lower() for scope in drift.needed}
-    suffices = len(lacking) < len(refused.scopes) or any(
+    suffices = len(lacking_scopes) < len(refused.scopes) or any(
         is_covered(scope.lower(), requested) for scope in refused.scopes
     )
     return drift if suffices else replace(drift, any_of=refused.scopes)
@@ -93,7 +93,7 @@ def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:
     scopes = response.get("scope", response.get("scopes"))
     if isinstance(scopes, str):
         return scope_list(scopes) or None
-    if isinstance(scopes, Sequence) and scopes and all(isinstance(other, str) for other in scopes):
+    if isinstance(scopes, Sequence) and scopes and all(isinstance(scope, str) for scope in scopes):
         return tuple(scopes)
     return None
 
@@ -103,4 +103,6 @@ def is_covered(scope: str, available: set[str]) -> bool:
     requests and a URL in responses."""
     if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in available:
         return True
-    return any(other.endswith(f"/{scope}") or scope.endswith(f"/{other}") for other in available)
+    return any(
+        available_scope.endswith(f"/{scope}") or scope.endswith(f"/{available_scope}") for available_scope in available
+    )

@@ -26,14 +26,14 @@ def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequen
     if len(given) > MAX_SETTINGS:
         message = f"A connection has at most {MAX_SETTINGS} settings, and {len(given)} were given."
         raise InvalidRequest("connection_validation_failed", message, errors=[Issue("too_big", message, tuple(path))])
-    known = {
+    known_names = {
         name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))
     }
-    config = {known.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
+    config = {known_names.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
     issues = [
         Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{similar}'?", (*path, name))
         for name in config
-        if name.casefold() not in known and (similar := _similar_name(name, known.values()))
+        if name.casefold() not in known_names and (similar := _similar_name(name, known_names.values()))
     ] + [
         Issue("invalid_format", fault, (*path, name))
         for name, value in config.items()

@@ -62,24 +62,24 @@ async def account_of(source: AccountSource, credential: Mapping[str, Any], by_br
     `by_browser`: settings from the callback's query. Raises InvalidRequest if the URL of the account contains one of
     these settings and the provider refuses this URL. The end user may then have named another customer's account.
     """
-    form, raw, found = source.provider.account, credential.get("raw"), Account()
+    form, raw, account = source.provider.account, credential.get("raw"), Account()
     if form is not None:
         try:
             response: Any = raw if form.endpoint is None else await source.account_response()
         except ProviderUnreadable as fault:
             if fault.status in UNCONFIRMED_STATUSES and (
-                named := _settings_in_account_url(source.provider, by_browser)
+                refused_settings := _settings_in_account_url(source.provider, by_browser)
             ):
-                raise _unconfirmed_account_error(source, named, fault.status) from fault
+                raise _unconfirmed_account_error(source, refused_settings, fault.status) from fault
             response = None
         if isinstance(response, Mapping):
             label = next(filter(None, (_account_text(dig(response, path)) for path in form.label)), None)
-            found = Account(_account_text(dig(response, form.id)) if form.id else None, label)
-            if found.id is not None or (found.label is not None and form.id is not None):
-                return found
+            account = Account(_account_text(dig(response, form.id)) if form.id else None, label)
+            if account.id is not None or (account.label is not None and form.id is not None):
+                return account
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
-    if found.label is not None:
-        return Account(_account_text(claims.get("sub")) or _account_text(source.config.get("accountId")), found.label)
+    if account.label is not None:
+        return Account(_account_text(claims.get("sub")) or _account_text(source.config.get("accountId")), account.label)
     if subject := _account_text(claims.get("sub")):
         return Account(subject, next(filter(None, (_account_text(claims.get(name)) for name in LABEL_CLAIMS)), None))
     return Account(_account_text(source.config.get("accountId")), None)
@@ -93,16 +93,16 @@ def _settings_in_account_url(provider: Provider, settings: Collection[str]) -> l
     templates = [endpoint]
     if endpoint.startswith("/"):
         templates += [provider.proxy.base_url, *provider.alternatives.get("proxy.base_url", ())]
-    needed = frozenset[str]().union(*map(placeholders, templates))
-    return sorted(name for name in settings if f"connectionConfig.{name}" in needed)
+    url_settings = frozenset[str]().union(*map(placeholders, templates))
+    return sorted(name for name in settings if f"connectionConfig.{name}" in url_settings)
 
 
-def _unconfirmed_account_error(source: AccountSource, named: Iterable[str], status: int | None) -> InvalidRequest:
-    which = ", ".join(f"{name} {safe_text(str(source.config.get(name)))}" for name in named)
+def _unconfirmed_account_error(source: AccountSource, names: Iterable[str], status: int | None) -> InvalidRequest:
+    settings_text = ", ".join(f"{name} {safe_text(str(source.config.get(name)))}" for name in names)
     return InvalidRequest(
         "connection_validation_failed",
         f"Your sign-in at {source.provider.display_name} does not open the account that your browser returned with: "
-        f"{which} ({status}). Nothing was connected; start again with an account that you can use, or ask the "
+        f"{settings_text} ({status}). Nothing was connected; start again with an account that you can use, or ask the "
         "application's operator to check the integration's scopes.",
         payload={"reason": "account_not_confirmed"},
     )
@@ -114,10 +114,10 @@ def check_same_account(provider: Provider, before: Account, now: Account) -> Non
     if before.id is None or now.id is None or before.id == now.id:
         return
     as_account = f" as '{before.label}'" if before.label else ""
-    other = f", '{now.label}'," if now.label else ""
+    other_label = f", '{now.label}'," if now.label else ""
     raise InvalidRequest(
         "connection_validation_failed",
-        f"This is another {provider.display_name} account{other} than before. Nothing was changed. Sign in{as_account} to "
+        f"This is another {provider.display_name} account{other_label} than before. Nothing was changed. Sign in{as_account} to "
         "reconnect, or create a new connection.",
         payload={"reason": "another_account"},
     )
@@ -185,17 +185,17 @@ class Verifier:
                 return
             replies.append(reply)
         # Report the response that says most about the credential: access denied, then other errors, then server errors.
-        worst = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
-        final = worst.status == 401 or is_success(worst)
+        worst_reply = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
+        final = worst_reply.status == 401 or is_success(worst_reply)
         if isinstance(mode, GrantingMode) and (not final or mode.refreshable(credential, context.provider)):
             return
-        raise verification_error(context, worst, _secrets(mode, credential, context))
+        raise verification_error(context, worst_reply, _secrets(mode, credential, context))
 
     async def _send(
         self, spec: Verification, endpoint: str, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
     ) -> Reply:
         request, body = verification_request(spec, endpoint, mode, credential, context)
-        at = clock.now()
+        sent_at = clock.now()
         response = await self._egress.fetch(
             request.method,
             request.url,
@@ -205,7 +205,7 @@ class Verifier:
             timeout_s=TIMEOUT_S,
             identity=request.identity,
         )
-        return Reply(response.status, response.headers, response.body, at)
+        return Reply(response.status, response.headers, response.body, sent_at)
 
 
 def _unreachable_error(context: AuthContext, fault: EgressError) -> UpstreamFailed:
@@ -234,15 +234,15 @@ def is_expected(spec: Verification, body: bytes) -> bool:
         response = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    return all(_matches(dig(response, path), wanted) for path, wanted in spec.expect.items())
+    return all(_matches(dig(response, path), expected) for path, expected in spec.expect.items())
 
 
-def _matches(found: Any, expected: object) -> bool:
+def _matches(value: Any, expected: object) -> bool:
     if expected in {ANY_VALUE, NO_VALUE}:
-        return (found is None) == (expected == NO_VALUE)
-    if isinstance(found, bool) or isinstance(expected, bool):  # True == 1 in Python, so == would accept 1 for True
-        return found is expected
-    return bool(found == expected)
+        return (value is None) == (expected == NO_VALUE)
+    if isinstance(value, bool) or isinstance(expected, bool):  # True == 1 in Python, so == would accept 1 for True
+        return value is expected
+    return bool(value == expected)
 
 
 def verification_request(
@@ -296,8 +296,8 @@ def _headers(
         fields.pop("content-type", None)
     else:
         fields["content-type"] = kind
-    own = context.texts({name.lower(): template for name, template in spec.headers.items()}, credential)
-    return {**fields, **own, **dict(placed.slots)}
+    entry_headers = context.texts({name.lower(): template for name, template in spec.headers.items()}, credential)
+    return {**fields, **entry_headers, **dict(placed.slots)}
 
 
 def _body(
@@ -308,17 +308,17 @@ def _body(
     content_type = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
     if spec.data is None:
         return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), content_type
-    filled = context.json(spec.data, credential, Moment())
-    if isinstance(filled, str):
-        return filled.encode(), content_type
+    filled_data = context.json(spec.data, credential, Moment())
+    if isinstance(filled_data, str):
+        return filled_data.encode(), content_type
     if content_type is not None and "form-urlencoded" in content_type:
-        return urlencode(filled).encode(), content_type
-    return json.dumps(filled).encode(), content_type or "application/json"
+        return urlencode(filled_data).encode(), content_type
+    return json.dumps(filled_data).encode(), content_type or "application/json"
 
 
 def _secrets(mode: AuthMode, credential: Mapping[str, Any], context: AuthContext) -> tuple[str, ...]:
-    known = plain_values(mode.values(credential))
-    username, password = known.get("username"), known.get("password")
+    secret_values = plain_values(mode.values(credential))
+    username, password = secret_values.get("username"), secret_values.get("password")
     pair = (f"{username}:{password}",) if username is not None and password is not None else ()
-    own = context.integration.client_secret
-    return (*pair, *known.values(), *((own.reveal(),) if own else ()))
+    client_secret = context.integration.client_secret
+    return (*pair, *secret_values.values(), *((client_secret.reveal(),) if client_secret else ()))
