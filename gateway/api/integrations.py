@@ -231,7 +231,7 @@ def _require_changeable(generation: Generation, integration: Integration) -> Int
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
     """Return the file and line where the integration is declared, for example ``gateway.yaml:17``. The folder is left
     out, because callers do not need it."""
-    where = generation.config.where("environments", environment, "integrations", key)
+    where = generation.config.file_and_line("environments", environment, "integrations", key)
     return PurePath(where).name
 
 

@@ -39,7 +39,9 @@ def read_configuration_again(running: Config, configuration: ConfigurationSource
     new = read(_file_name(running) if configuration is None else configuration)
     config, ignored = with_fixed(new, running)
     for place in ignored:
-        log.warning("needs_a_restart", where=new.where(*place), setting=".".join(place), effect="the old value stays")
+        log.warning(
+            "needs_a_restart", where=new.file_and_line(*place), setting=".".join(place), effect="the old value stays"
+        )
     return config
 
 

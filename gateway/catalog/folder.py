@@ -315,8 +315,8 @@ def provider_json(provider: Provider) -> bytes:
 def _fault_location(document: CatalogDocument, place: Sequence[str | int]) -> str:
     """Return ``file:line`` of `place`. For an inherited value, return the line of ``alias``."""
     if place and isinstance(document.value, Mapping) and place[0] not in document.value and ALIAS_KEY in document.value:
-        return document.where(ALIAS_KEY)
-    return document.where(*place)
+        return document.file_and_line(ALIAS_KEY)
+    return document.file_and_line(*place)
 
 
 def folders_state(folders: Sequence[Path]) -> int:

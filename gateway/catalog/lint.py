@@ -71,7 +71,7 @@ def lint(
         if not findings:
             continue
         document = read_yaml(entry.path)
-        found = [CatalogFault(document.where(*place), message, "warning") for place, message in findings]
+        found = [CatalogFault(document.file_and_line(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
     with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
     if with_operations:

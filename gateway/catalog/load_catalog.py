@@ -143,13 +143,13 @@ class Catalog:
         display_name = nearest(name, names)
         return f"; did you mean '{names[display_name]}'?" if display_name else ""
 
-    def where(self, name: str, *path: str | int) -> str:
+    def file_and_line(self, name: str, *path: str | int) -> str:
         """Return the file and the line of `path` in a provider's file, for messages: ``catalog/jira.yaml:7``.
 
         The file is read again to find the line.
         """
         try:
-            return read_yaml(Path(self._paths[name])).where(*path)
+            return read_yaml(Path(self._paths[name])).file_and_line(*path)
         except UnreadableFile as wrong:
             return wrong.fault.where
 

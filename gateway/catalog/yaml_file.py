@@ -66,7 +66,7 @@ class CatalogDocument:
         self.value: Any = document.tree
         self.faults = [CatalogFault(f"{shown_path}:{fault.line}", fault.message) for fault in document.faults]
 
-    def where(self, *path: str | int) -> str:
+    def file_and_line(self, *path: str | int) -> str:
         """Return the file and the line of `path`, or of its nearest parent in the file: ``catalog/jira.yaml:7``."""
         return f"{self._path}:{self._document.line(tuple(map(str, path)))}"
 

@@ -51,7 +51,7 @@ def start_faults(config: "Config") -> Iterator[Fault]:
     try:
         check_url(config.store.url)
     except StoreRefused as refusal:
-        yield Fault(config.where("store", "url"), str(refusal))
+        yield Fault(config.file_and_line("store", "url"), str(refusal))
 
 
 def store_warnings(config: "Config") -> Iterator[Fault]:
@@ -65,7 +65,9 @@ def store_warnings(config: "Config") -> Iterator[Fault]:
     try:
         check_place(config.store)
     except StoreRefused as refusal:
-        yield Fault(config.where("store", "url"), f"{refusal} Until then, the gateway does not start on this machine.")
+        yield Fault(
+            config.file_and_line("store", "url"), f"{refusal} Until then, the gateway does not start on this machine."
+        )
 
 
 def client_warnings(config: "Config") -> Iterator[Fault]:
@@ -79,7 +81,7 @@ def client_warnings(config: "Config") -> Iterator[Fault]:
         for key, integration in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
             for name, trouble in client_mistakes(integration):
-                yield Fault(config.where(*place, name), f"{name} of integration '{key}' {trouble}")
+                yield Fault(config.file_and_line(*place, name), f"{name} of integration '{key}' {trouble}")
 
 
 def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
@@ -91,11 +93,11 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
 
     guard = Guard(config.egress.allow)
     if is_unverified_remote(config.store.url):
-        where = config.where("store", "url")
+        where = config.file_and_line("store", "url")
         yield Fault(where, "store.url does not verify the database server's certificate: add ?sslmode=verify-full")
     yield from _server_warnings(config)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
-        where = config.where("store", "encryption_keys", str(number))
+        where = config.file_and_line("store", "encryption_keys", str(number))
         yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE_KEY_ADVICE}")
     for environment in config.environments.values():
         yield from _environment_warnings(config, environment, guard)
@@ -106,17 +108,19 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
             yield from _sunset_warnings(config, place, integration, catalog)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhook_warnings(config, place, integration, catalog)
-    yield from (Fault(config.where(*place), _UNBRACED_WARNING) for place in _unbraced_references(config.document.tree))
+    yield from (
+        Fault(config.file_and_line(*place), _UNBRACED_WARNING) for place in _unbraced_references(config.document.tree)
+    )
     if "request_log" in config.document.tree:
-        yield Fault(config.where("request_log"), RENAMED_WARNING)
+        yield Fault(config.file_and_line("request_log"), RENAMED_WARNING)
     if not config.environments:
         yield Fault(
-            config.where("environments"),
+            config.file_and_line("environments"),
             "no environment is declared, so every call is refused: add one under environments",
         )
     for index, allowed in enumerate(config.egress.allow):
         if allowed.network.prefixlen == 0:
-            where = config.where("egress", "allow", str(index))
+            where = config.file_and_line("egress", "allow", str(index))
             yield Fault(
                 where,
                 f"{allowed.network} lets providers direct calls to any private address; allow only the networks you need",
@@ -129,10 +133,10 @@ def _server_warnings(config: "Config") -> Iterator[Fault]:
     if config.server.admin_port is not None:
         warning = open_to_network(config.server, config.server.metrics_host)
         if warning is not None:
-            yield Fault(config.where("server", "admin_port"), f"{warning.message}: {warning.fix}")
+            yield Fault(config.file_and_line("server", "admin_port"), f"{warning.message}: {warning.fix}")
     if 0 < config.server.drain_s <= config.server.notice_s:
         yield Fault(
-            config.where("server", "notice_s"),
+            config.file_and_line("server", "notice_s"),
             "server.notice_s is not less than server.drain_s: requests that begin during the notice can be cut at its end; "
             "raise drain_s",
         )
@@ -154,16 +158,17 @@ def _environment_warnings(config: "Config", environment: "EnvironmentConfig", gu
     place = ("environments", environment.name)
     if not environment.secret_keys:
         yield Fault(
-            config.where(*place), f"environment '{environment.name}' has no secret key, so every call to it is refused"
+            config.file_and_line(*place),
+            f"environment '{environment.name}' has no secret key, so every call to it is refused",
         )
     for key in ("webhook_url", "webhook_url_secondary"):
         url = getattr(environment, key)
         parts = urlsplit(url or "")
         if url and (refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port)):
-            yield Fault(config.where(*place, key), f"events cannot be sent to this URL: {refused}")
+            yield Fault(config.file_and_line(*place, key), f"events cannot be sent to this URL: {refused}")
         elif parts.scheme == "http" and _may_be_public(parts.hostname or ""):
             yield Fault(
-                config.where(*place, key),
+                config.file_and_line(*place, key),
                 f"events to http://{parts.hostname} are refused unless its IP address is in egress.allow; use https",
             )
 
@@ -174,7 +179,7 @@ def _integration_warnings(
     for index, origin in enumerate(integration.allowed_origins):
         parts = urlsplit(origin)
         if refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port):
-            where = config.where(*place, "allowed_origins", str(index))
+            where = config.file_and_line(*place, "allowed_origins", str(index))
             yield Fault(where, f"{origin} cannot be called: {refused}")
 
 
@@ -189,14 +194,14 @@ def _webhook_warnings(
     own = tuple(secret for secret in (integration.webhook_secret, integration.webhook_secret_previous) if secret)
     secrets = verification_secrets(provider, own, integration.client_secret)
     if integration.allow_unsigned_webhooks:
-        where = config.where(*place, "allow_unsigned_webhooks")
+        where = config.file_and_line(*place, "allow_unsigned_webhooks")
         if secrets:
             yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
         else:
             yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook URL can forge events")
     elif accepts_webhooks(provider) and not secrets:
         yield Fault(
-            config.where(*place),
+            config.file_and_line(*place),
             f"webhooks of provider '{provider.name}' are refused with 401: set webhook_secret, or forward_webhooks: false",
         )
 
@@ -206,7 +211,7 @@ def _sunset_warnings(
 ) -> Iterator[Fault]:
     provider = catalog.get(integration.provider)
     if provider is not None and provider.sunset is not None:
-        yield Fault(config.where(*place), f"provider '{provider.name}' {provider.sunset.sentence()}")
+        yield Fault(config.file_and_line(*place), f"provider '{provider.name}' {provider.sunset.sentence()}")
 
 
 def _provider_url_warnings(
@@ -230,7 +235,9 @@ def _provider_url_warnings(
         host = "".join(map(str, url.host))
         port = int(str(url.port)) if url.port else None
         if refused := _egress_refusal(guard, url.scheme, host.strip("[]"), port):
-            yield Fault(config.where(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}")
+            yield Fault(
+                config.file_and_line(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}"
+            )
 
 
 def _is_literal(url: UrlTemplate) -> bool:

@@ -99,7 +99,7 @@ class ConfigDocument:
         """Return the line of `place`, or of its nearest parent in the file."""
         return line_of(self.lines, place)
 
-    def where(self, place: Place) -> str:
+    def file_and_line(self, place: Place) -> str:
         if self.name is None:
             return dotted(place) or "configuration"
         return f"{self.name}:{self.line(place)}"

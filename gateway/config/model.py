@@ -360,12 +360,12 @@ class Config:
         port = self.console.port
         return self.server.public_url if port is None else default_public_url(self.console_host, port)
 
-    def where(self, *place: str) -> str:
+    def file_and_line(self, *place: str) -> str:
         """Return the file and the line of a setting: ``gateway.yaml:17`` for ``"environments", "dev"``.
 
         If the setting is not in the file, return the line of its nearest parent.
         """
-        return self.document.where(place)
+        return self.document.file_and_line(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
         """Return this configuration with the ports on which the gateway listens: for port 0, the system chose one.

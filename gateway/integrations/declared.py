@@ -104,17 +104,19 @@ def integrations(
                 faults.append(_unknown(config, catalog, (*place, "provider"), declared.provider))
                 continue
             if (*place, "client_id") not in left_out:
-                faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
+                faults += (
+                    Fault(config.file_and_line(*at), message) for at, message in _faults(place, declared, provider)
+                )
             faulty_secret = (*place, "client_secret") in left_out
             found = _warnings(place, declared, provider, faulty_secret=faulty_secret)
-            warnings += (Fault(config.where(*at), message) for at, message in found)
+            warnings += (Fault(config.file_and_line(*at), message) for at, message in found)
             built.append(declared)
     return built, faults, warnings
 
 
 def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
     hint = catalog.suggestion(name) or "; `gateway catalog list` lists the providers"
-    return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
+    return Fault(config.file_and_line(*place), f"the catalog has no provider '{name}'{hint}")
 
 
 def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:

@@ -113,7 +113,9 @@ def convert_catalog(
     names = [name for name in entries if not name.startswith(".")]
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
-            CatalogFault(document.where(), "is not a file of entries: write `name:` lines with an entry below each")
+            CatalogFault(
+                document.file_and_line(), "is not a file of entries: write `name:` lines with an entry below each"
+            )
         )
     return [_convert_entry(name, entries, path, document, external_names, shipped) for name in names]
 
@@ -135,7 +137,9 @@ def _convert_entry(
     shipped: Mapping[str, Mapping[str, Any]],
 ) -> ConvertedEntry:
     if not isinstance(entries[name], Mapping):
-        return ConvertedEntry(name, None, (ConversionReport("refused", "", document.where(name), "is not an entry"),))
+        return ConvertedEntry(
+            name, None, (ConversionReport("refused", "", document.file_and_line(name), "is not an entry"),)
+        )
     whole = expand_entry(name, entries)
     converting = EntryConversion(external_names.scripts or ())
     notes = converting.notes
@@ -240,7 +244,7 @@ def _delete(values: dict[str, Any], place: Place) -> bool:
 
 def _note_location(document: CatalogDocument, name: str, expanded: ExpandedEntry, note: Note) -> str:
     owner = expanded.owner.get(str(note.place[0]), name) if note.place else name
-    return document.where(owner, *note.place)
+    return document.file_and_line(owner, *note.place)
 
 
 def report_rows(entries: Sequence[ConvertedEntry]) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,7 @@ def rehearse(name: str, pairs: tuple[str, ...], file: Path | None, as_json: bool
         try:
             report = asyncio.run(run(provider, values))
         except NoSample as missing:
-            print(f"{catalog.where(name, *missing.place)}: {missing}", file=sys.stderr)
+            print(f"{catalog.file_and_line(name, *missing.place)}: {missing}", file=sys.stderr)
             sys.exit(1)
     if as_json:
         print(json.dumps(_report(name, report, catalog), indent=2))
@@ -56,7 +56,7 @@ def rehearse(name: str, pairs: tuple[str, ...], file: Path | None, as_json: bool
 
 
 def _lines(name: str, mode: str, report: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
-    yield f"{name} ({catalog.where(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
+    yield f"{name} ({catalog.file_and_line(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
     for origin, local in report.origins.items():
         yield f"  {origin} is played at {local}"
     for step in report.steps:
@@ -69,7 +69,7 @@ def _lines(name: str, mode: str, report: "RehearsalReport", catalog: "Catalog") 
             if check.ok:
                 yield f"  ok    {check.what}"
             else:
-                yield f"  FAIL  {catalog.where(name, *check.place)}: {check.what}: {check.detail}"
+                yield f"  FAIL  {catalog.file_and_line(name, *check.place)}: {check.what}: {check.detail}"
     yield ""
     yield from (f"not shown: {unproved_field}" for unproved_field in report.unproved)
     failed = sum(not check.ok for step in report.steps for check in step.checks)
@@ -94,7 +94,7 @@ def _report(name: str, report: "RehearsalReport", catalog: "Catalog") -> dict[st
                 {
                     "what": check.what,
                     "ok": check.ok,
-                    "where": catalog.where(name, *check.place),
+                    "where": catalog.file_and_line(name, *check.place),
                     "detail": check.detail or None,
                 }
                 for check in step.checks

@@ -95,7 +95,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
         return
-    print(f"# {catalog.where(name)}")
+    print(f"# {catalog.file_and_line(name)}")
     print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")
 
 

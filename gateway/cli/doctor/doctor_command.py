@@ -142,7 +142,7 @@ def _unknown_integration(config: "Config", integration: str) -> "DoctorFinding":
 
     keys = [key for environment in config.environments.values() for key in environment.integrations]
     hint = did_you_mean(integration, keys) or f"; declared integrations: {', '.join(sorted(set(keys))) or 'none'}"
-    where = config.where("environments")
+    where = config.file_and_line("environments")
     return DoctorFinding(
         "fail",
         "configuration",

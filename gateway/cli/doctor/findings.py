@@ -89,8 +89,8 @@ class ExaminedGateway:
     skews_s: list[tuple[str, float]] = field(default_factory=list)
     """For each server that responded: its name, and by how many seconds our clock is ahead of the server's."""
 
-    def where(self, *place: str) -> str:
-        return self.config.where(*place)
+    def file_and_line(self, *place: str) -> str:
+        return self.config.file_and_line(*place)
 
 
 def declared_integrations(config: Config, catalog: Catalog, selected: str | None) -> tuple[DeclaredIntegration, ...]:

@@ -51,7 +51,7 @@ def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) ->
             "fail",
             "client",
             f"{key} {trouble}",
-            examined.where(*integration.place, key),
+            examined.file_and_line(*integration.place, key),
             f"copy {key} again from {integration.provider.display_name}'s developer console",
             integration.name,
         )
@@ -69,10 +69,10 @@ def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     fine = []
     for name, integration in seen.items():
         found = []
-        if not Path(examined.catalog.where(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
+        if not Path(examined.catalog.file_and_line(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
             found = list(warnings(integration.provider))
         for place, message in found:
-            where = examined.catalog.where(name, *place)
+            where = examined.catalog.file_and_line(name, *place)
             yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", integration.name)
         if not found:
             fine.append(name)

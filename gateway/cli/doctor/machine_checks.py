@@ -52,7 +52,7 @@ def _check_free_space(examined: ExaminedGateway, database: Path) -> DoctorFindin
     if free >= WARN_BELOW_BYTES:
         return ok("disk", message)
     level: Level = "fail" if free < FAIL_BELOW_BYTES else "warn"
-    where = examined.where("store", "url")
+    where = examined.file_and_line("store", "url")
     return DoctorFinding(level, "disk", message, where, "free space, or set store.url to a file on another disk")
 
 
@@ -85,7 +85,7 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         )
         how = advice_on_refresh_token(integration.provider, scopes)
         yield DoctorFinding(
-            "warn", "refresh tokens", message, examined.where(*integration.place), how, integration.name
+            "warn", "refresh tokens", message, examined.file_and_line(*integration.place), how, integration.name
         )
 
 
@@ -109,7 +109,7 @@ def check_connections(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         else:
             continue
         message = f"{counted(number, 'connection')} of provider '{provider}' cannot be used: {why}"
-        yield DoctorFinding("warn", "connections", message, examined.where(*place), fix, f"{environment}/{key}")
+        yield DoctorFinding("warn", "connections", message, examined.file_and_line(*place), fix, f"{environment}/{key}")
 
 
 def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
@@ -125,14 +125,14 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
         sound = revision is None or not config.store.url.startswith("sqlite:") or _is_sound(config.store.url)
     except StoreDamaged as damage:
         fix = f"stop the gateway, then `{program()} restore BACKUP{configuration_option(config.path)}`"
-        yield DoctorFinding("fail", "store", str(damage), examined.where(*key), fix)
+        yield DoctorFinding("fail", "store", str(damage), examined.file_and_line(*key), fix)
         return
     except StoreRefused as refusal:
         message = str(refusal)
         if "encryption_keys" in message:
             key = ("store", "encryption_keys")
         fix = refusal.fix or f"correct {'.'.join(key)}"
-        yield DoctorFinding("fail", "store", message, examined.where(*key), fix)
+        yield DoctorFinding("fail", "store", message, examined.file_and_line(*key), fix)
         return
     if revision is None:
         yield ok("store", "the database does not exist or is empty; the first start creates its tables")
@@ -145,7 +145,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             "warn",
             "store",
             f"the database has revision {revision}; the next start upgrades it to {REVISIONS[-1]}",
-            examined.where(*key),
+            examined.file_and_line(*key),
             f"back it up, then run `{program()} serve{configuration_option(config.path)}`",
         )
     if not sound:
@@ -161,7 +161,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             "warn",
             "store",
             "the database server's certificate is not verified, so an attacker in the network could read everything",
-            examined.where(*key),
+            examined.file_and_line(*key),
             "add ?sslmode=verify-full to store.url",
         )
 
@@ -181,7 +181,7 @@ RISK = "a token may be lost if a process is killed while refreshing it"
 
 async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check that this user can write the refresh journal on this machine. No file is left behind."""
-    url, where = examined.config.store.url, examined.where("store", "url")
+    url, where = examined.config.store.url, examined.file_and_line("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
         yield DoctorFinding(

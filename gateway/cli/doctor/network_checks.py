@@ -181,12 +181,12 @@ def _unreachable_finding(
             "fail",
             "egress",
             f"{origin.field}: {fault.message}",
-            examined.where("egress", "allow"),
+            examined.file_and_line("egress", "allow"),
             fix,
             integration.name,
         )
-    shipped = examined.catalog.where(integration.provider.name, *origin.field.split("."))
-    where = examined.where(*integration.place, "provider")
+    shipped = examined.catalog.file_and_line(integration.provider.name, *origin.field.split("."))
+    where = examined.file_and_line(*integration.place, "provider")
     fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
     return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, integration.name)
 
@@ -202,7 +202,7 @@ WEBHOOK_FIX: Final = {
 def _webhook_finding(examined: ExaminedGateway, environment: str, url: str, result: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
     if isinstance(result, EgressError):
-        where = examined.where("environments", environment, "webhook_url")
+        where = examined.file_and_line("environments", environment, "webhook_url")
         return DoctorFinding(
             "fail", "webhook", result.message, where, WEBHOOK_FIX.get(result.kind, "correct webhook_url")
         )
@@ -244,7 +244,7 @@ async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
             "fail",
             "gateway",
             f"another gateway listens on {local}: its encryption keys are not those of {examined.config.path}",
-            examined.where("server", "port"),
+            examined.file_and_line("server", "port"),
             "stop it (press Ctrl-C in `gateway demo` or `make run`), or set another server.port",
         )
     elif local_health.is_gateway:
@@ -256,14 +256,14 @@ async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
             "warn",
             "gateway",
             f"another server listens on {local}: it {local_health.problem}",
-            examined.where("server", "port"),
+            examined.file_and_line("server", "port"),
             "stop it, or set another server.port",
         )
     yield _public_url_finding(examined, local_health, public_health)
 
 
 def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public: HealthResponse) -> DoctorFinding:
-    url, where = examined.config.server.public_url, examined.where("server", "public_url")
+    url, where = examined.config.server.public_url, examined.file_and_line("server", "public_url")
     if public.is_another_gateway:
         fix = "correct server.public_url or the reverse proxy, or stop the other gateway"
         what = "its encryption keys are not those of this configuration"
@@ -352,7 +352,7 @@ async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as response:
                 text = await response.text()
-    where = examined.where("store", "url")
+    where = examined.file_and_line("store", "url")
     if reported.get("store") == "away":
         yield _lost_store_finding(examined, where)
     if reported.get("journal") == "unwritable":
@@ -369,7 +369,7 @@ async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
             f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
         )
         fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
-        place = examined.where("environments", environment, "integrations", integration)
+        place = examined.file_and_line("environments", environment, "integrations", integration)
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")
 
 

@@ -140,7 +140,9 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     line = sound.count("\n") + 1
     assert faults[0].endswith(f"tracker.yaml:{line}: unknown key 'tokn_url'; did you mean 'token_url'?")
     assert watching_gateway.runtime.generation.catalog.providers["tracker"] == before
-    assert watching_gateway.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
+    assert watching_gateway.runtime.generation.catalog.file_and_line("tracker", "display_name").endswith(
+        "tracker.yaml:1"
+    )
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
     await wait_until(lambda: watching_gateway.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
     await wait_until(lambda: events(log_events, "catalog_fault_over"))

@@ -50,7 +50,7 @@ def test_second_start_loads_the_same_entries_without_parsing(large_folder: Path,
     second = load_catalog([large_folder])
     assert parsed_files == []
     assert dict(second.providers) == dict(first.providers)
-    assert second.where("mail-7", "docs").endswith("mail-7.yaml:3")
+    assert second.file_and_line("mail-7", "docs").endswith("mail-7.yaml:3")
 
 
 def test_changed_file_with_the_same_time_and_size_is_read_again(large_folder: Path, parsed_files: list[str]) -> None:

@@ -42,7 +42,7 @@ def test_a_later_folder_adds_entries_and_replaces_whole_ones(tmp_path: Path) -> 
     assert openai.display_name == "Mail API"
     assert openai.webhook_signature is None
     assert {"jira", "mail-api"} <= set(catalog.providers)
-    assert catalog.where("openai", "docs") == f"{tmp_path}/openai.yaml:3"
+    assert catalog.file_and_line("openai", "docs") == f"{tmp_path}/openai.yaml:3"
 
 
 def test_providers_are_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_two_hundred_entries_load_fast(tmp_path: Path) -> None:
 
 def test_where_names_the_file_also_after_its_removal(tmp_path: Path) -> None:
     catalog = load_catalog([folder(tmp_path, mail=MAIL)])
-    assert catalog.where("mail", "proxy", "headers", "x-api-key").endswith("mail.yaml:7")
-    assert catalog.where("mail", "proxy", "retry").endswith("mail.yaml:5")
+    assert catalog.file_and_line("mail", "proxy", "headers", "x-api-key").endswith("mail.yaml:7")
+    assert catalog.file_and_line("mail", "proxy", "retry").endswith("mail.yaml:5")
     (tmp_path / "mail.yaml").unlink()
-    assert catalog.where("mail", "docs").endswith("mail.yaml:1")
+    assert catalog.file_and_line("mail", "docs").endswith("mail.yaml:1")
 
 
 def test_path_to_a_file_loads_only_that_entry(tmp_path: Path) -> None:
@@ -122,4 +122,4 @@ def test_files_below_the_current_folder_are_shown_from_there(tmp_path: Path, mon
     (tmp_path / "my-catalog").mkdir()
     monkeypatch.chdir(tmp_path)
     catalog = load_catalog([folder(tmp_path / "my-catalog", mail=MAIL)])
-    assert catalog.where("mail", "docs") == "my-catalog/mail.yaml:3"
+    assert catalog.file_and_line("mail", "docs") == "my-catalog/mail.yaml:3"

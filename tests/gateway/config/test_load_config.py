@@ -43,7 +43,7 @@ def test_relative_paths_start_from_the_folder_of_the_file(tmp_path: Path, monkey
     assert loaded.store.url == f"sqlite:///{tmp_path}/conf/data/x.db"
     assert loaded.catalog == (tmp_path / "conf" / "mine",) * 2
     assert loaded.path == tmp_path / "conf" / "gateway.yaml"
-    assert loaded.where("catalog", "0") == "conf/gateway.yaml:2"
+    assert loaded.file_and_line("catalog", "0") == "conf/gateway.yaml:2"
 
 
 @pytest.mark.parametrize("null", [None, {}, {"secret_keys": None, "integrations": None}])

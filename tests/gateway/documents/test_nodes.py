@@ -73,23 +73,23 @@ def test_unusable_keys_are_faults(text: str) -> None:
 
 def test_every_place_has_its_line_and_a_missing_one_the_line_of_its_parent() -> None:
     document = read("a:\n  b:\n    - x\n    - y: 1\n\n  # comment\n  c: >\n    long\n")
-    assert document.where(("a", "b", "1", "y")) == "gateway.yaml:4"
-    assert document.where(("a", "b", "0")) == "gateway.yaml:3"
-    assert document.where(("a", "c")) == "gateway.yaml:7"
-    assert document.where(("a", "d", "e")) == "gateway.yaml:1"
-    assert document.where(("z",)) == "gateway.yaml:1"
+    assert document.file_and_line(("a", "b", "1", "y")) == "gateway.yaml:4"
+    assert document.file_and_line(("a", "b", "0")) == "gateway.yaml:3"
+    assert document.file_and_line(("a", "c")) == "gateway.yaml:7"
+    assert document.file_and_line(("a", "d", "e")) == "gateway.yaml:1"
+    assert document.file_and_line(("z",)) == "gateway.yaml:1"
 
 
 def test_aliased_values_have_the_line_where_they_are_written() -> None:
     document = read("x-base: &base\n  host: a\nserver:\n  <<: *base\nlive: *base\n")
-    assert document.where(("server", "host")) == "gateway.yaml:2"
-    assert document.where(("live",)) == "gateway.yaml:5"
+    assert document.file_and_line(("server", "host")) == "gateway.yaml:2"
+    assert document.file_and_line(("live",)) == "gateway.yaml:5"
 
 
 def test_json_may_have_tabs_and_surrogate_pairs() -> None:
     document = read('{\n\t"server":\t{"display": "\\ud83d\\ude00",\n\t\t"n": [1, -2.5e1, null, true]}\n}\n')
     assert document.tree == {"server": {"display": "😀", "n": [1, -25.0, None, True]}}
-    assert document.where(("server", "n", "0")) == "gateway.yaml:3"
+    assert document.file_and_line(("server", "n", "0")) == "gateway.yaml:3"
 
 
 def test_repeated_key_in_json_is_a_fault() -> None:

@@ -34,7 +34,7 @@ def test_configuration_is_passed_on_with_secrets_and_line_numbers(config: config
     same, catalog = serving_worker.read(descriptor)
     assert same == config
     assert same.store.encryption_keys[0].reveal() == config.store.encryption_keys[0].reveal()
-    assert same.where("store", "url") == config.where("store", "url")
+    assert same.file_and_line("store", "url") == config.file_and_line("store", "url")
     assert catalog.providers["tracker"].model_dump() == catalog_of(config).providers["tracker"].model_dump()
     assert len(catalog.providers) == len(catalog_of(config).providers)
 
