@@ -58,14 +58,14 @@ class AuditKeeper:
                     await self._store.trail.noted.wait()
             await asyncio.sleep(self._batch_delay_s)
             try:
-                await self.once()
+                await self.run_once()
                 self.failing = False
             except (GatewayError, VaultError) as fault:
                 self._log_first_failure(str(fault), None)
             except Exception as fault:  # noqa: BLE001 (the next attempt may succeed)
                 self._log_first_failure(str(fault), fault)
 
-    async def once(self) -> None:
+    async def run_once(self) -> None:
         """Do the tasks that are due. Raises Unavailable, and VaultError if the signing key cannot be decrypted."""
         config = self._current.generation.config.audit
         self._store.trail.noted.clear()

@@ -267,7 +267,7 @@ class Deliverer:
         """Deliver events for as long as the gateway runs."""
         while True:
             try:
-                pause_s = await self.once()
+                pause_s = await self.run_once()
             except Exception as fault:
                 pause_s = ERROR_PAUSE_S
                 log.warning("events_not_sent", detail=str(fault), again_in_s=pause_s, exc_info=exc_info_of(fault))
@@ -277,7 +277,7 @@ class Deliverer:
                 async with asyncio.timeout(pause_s):
                     await self._wake_event.wait()
 
-    async def once(self) -> float:
+    async def run_once(self) -> float:
         """Start all deliveries that are due and within the limits. Return the seconds until the next check."""
         self._wake_event.clear()
         began = clock.monotonic()

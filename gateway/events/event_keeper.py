@@ -47,7 +47,7 @@ class EventKeeper:
         try:
             while True:
                 try:
-                    await self.once()
+                    await self.run_once()
                 except Exception as fault:
                     log.warning("event_tasks_failed", detail=str(fault), exc_info=exc_info_of(fault))
                 await asyncio.sleep(RUN_EVERY_S)
@@ -57,7 +57,7 @@ class EventKeeper:
             except GatewayError as fault:
                 log.warning("deliveries_not_released", detail=fault.message)
 
-    async def once(self) -> None:
+    async def run_once(self) -> None:
         """Do the tasks if this process has the lease for them."""
         if not await self._store.tasks.hold(EVENTS_TASK, owner=self._owner, now=clock.now(), ttl=LEASE):
             self.backlog = self.connections = ()

@@ -55,11 +55,11 @@ class KeepAlive:
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:
-        """Call `once` every minute until the gateway stops. Then release the task for other nodes."""
+        """Call `run_once` every minute until the gateway stops. Then release the task for other nodes."""
         try:
             while True:
                 try:
-                    await self.once()
+                    await self.run_once()
                 except Exception as fault:  # the next run may succeed, and this task must not end
                     log.warning("keep_alive_failed", detail=str(fault), exc_info=exc_info_of(fault))
                 await asyncio.sleep(EVERY_S)
@@ -69,7 +69,7 @@ class KeepAlive:
             except GatewayError as fault:
                 log.warning("keep_alive_not_handed_over", detail=fault.message)
 
-    async def once(self) -> int:
+    async def run_once(self) -> int:
         """Refresh all connections that are due, and return how many were refreshed; 0 if another node does the task."""
         if not await self._claim_task():
             self._planned_for = None

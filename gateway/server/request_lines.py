@@ -105,15 +105,16 @@ class _HeadFacts:
     """The facts from lines that need more than to be passed on.
 
     `options`: lines with options for the gateway. `values`: values of the fields that `check_fields` checks, by name.
-    `once`: names of the fields so far that must not occur again. `minted`: whether a ``Nango-Proxy-…`` field occurred.
+    `unique_names`: names of the fields so far that must not occur again. `minted`: whether a ``Nango-Proxy-…`` field
+    occurred.
     """
 
-    __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
+    __slots__ = ("last", "minted", "options", "request_id", "traceparent", "unique_names", "values")
 
     def __init__(self) -> None:
         self.options: list[bytes] = []
         self.values: dict[str, list[str]] = {}
-        self.once: list[str] = []
+        self.unique_names: list[str] = []
         self.request_id: str | None = None
         self.traceparent: str | None = None
         self.last = self.minted = False
@@ -142,9 +143,9 @@ class _HeadFacts:
         elif kind == MINTED:
             self.minted = True
         elif kind == ONCE:
-            if field in self.once:
+            if field in self.unique_names:
                 return False
-            self.once.append(field)
+            self.unique_names.append(field)
         return True
 
 

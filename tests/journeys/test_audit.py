@@ -135,7 +135,7 @@ async def cause_all_actions(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     async with asyncio.timeout(PATIENCE_S):
         while not await running.runtime.store.audit.find(AuditFilter(action="key.first_used")):
-            await running.runtime.audit_keeper.once()
+            await running.runtime.audit_keeper.run_once()
 
 
 async def test_every_kind_of_action_is_recorded(
@@ -144,7 +144,7 @@ async def test_every_kind_of_action_is_recorded(
     configure_audit(audited_gateway)
     await cause_all_actions(audited_gateway, tracker)
     store, keeper = audited_gateway.runtime.store, audited_gateway.runtime.audit_keeper
-    await keeper.once()
+    await keeper.run_once()
     now = clock.now()
     configure_audit(audited_gateway, keep_days=1)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
@@ -152,7 +152,7 @@ async def test_every_kind_of_action_is_recorded(
     pruning = AuditKeeper(store, audited_gateway.runtime.current)
     await store.trail.write()  # has nothing to write
     before = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
-    await pruning.once()
+    await pruning.run_once()
     after = {record.columns.action for record in await store.audit.find(AuditFilter(limit=1000))}
     assert before | after | OF_A_PROCESS == {str(action) for action in AuditAction}
     assert (await command(audited_gateway, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
@@ -163,7 +163,7 @@ async def test_a_record_contains_the_actor_the_ip_address_and_the_end_user(
 ) -> None:
     configure_audit(audited_gateway)
     await cause_all_actions(audited_gateway, tracker)
-    await audited_gateway.runtime.audit_keeper.once()
+    await audited_gateway.runtime.audit_keeper.run_once()
     response = await audited_gateway.json("GET", "/audit?limit=1000", expect=200)
     by_action: dict[str, list[dict[str, Any]]] = {}
     for record in response["data"]:
@@ -228,7 +228,7 @@ async def test_a_checkpoint_is_logged_written_to_the_file_and_sent_as_a_webhook(
     await audited_gateway.restart()
     configure_audit(audited_gateway, checkpoint_url=receiver.url)
     await audited_gateway.import_connection(tracker.grant())
-    await audited_gateway.runtime.audit_keeper.once()
+    await audited_gateway.runtime.audit_keeper.run_once()
     (line,) = (audited_gateway.folder / "checkpoints.jsonl").read_text().splitlines()
     made = json.loads(line)
     assert log_lines[0] == {"event": "audit_checkpoint", **made}
@@ -256,7 +256,7 @@ async def test_verify_names_the_first_record_that_was_changed(
 
     configure_audit(audited_gateway)
     await cause_all_actions(audited_gateway, tracker)
-    await audited_gateway.runtime.audit_keeper.once()
+    await audited_gateway.runtime.audit_keeper.run_once()
     store = audited_gateway.runtime.store
     edit = text("UPDATE audit_records SET body = replace(body, '127.0.0.1', '127.0.0.9') WHERE sequence = 3")
     await store.transactions.write(lambda db: db.execute(edit))
@@ -292,7 +292,7 @@ async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environmen
             headers = {"Authorization": f"Bearer {minted['secret']}"}
             async with audited_gateway.http.get(audited_gateway.url + path, headers=headers) as response:
                 assert response.status == status
-    await audited_gateway.runtime.audit_keeper.once()
+    await audited_gateway.runtime.audit_keeper.run_once()
     body = await audited_gateway.json("GET", "/audit?limit=1000", expect=200)
     assert {record["environment"] for record in body["data"]} == {"dev"}
 

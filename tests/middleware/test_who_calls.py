@@ -21,7 +21,7 @@ async def test_a_refresh_for_a_proxied_call_is_not_by_the_caller_of_the_request_
         headers = {"Provider-Config-Key": "tracker", "Connection-Id": "c1"}
         async with one_connection.get(f"{running.url}/proxy/me", headers=headers) as response:
             assert response.status == 200
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     found = await running.json("GET", "/audit?action=connection.refreshed", expect=200)
     assert [item["actor"] for item in found["data"]] == [{"kind": "system"}]
     assert current_actor.get() is SYSTEM

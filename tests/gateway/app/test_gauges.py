@@ -192,13 +192,13 @@ async def test_connections_are_counted_by_state_and_by_their_end(
     monkeypatch.setattr(event_keeper, "COUNT_COST_RATIO", 0)
     async with asyncio.timeout(PATIENCE_S):
         while metric_values(running, "gateway_connections") != {("dev", "active"): 3}:
-            await keeper.once()
+            await keeper.run_once()
     assert metric_values(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 3}
     assert metric_values(running, "gateway_keep_alive_overdue_seconds") == {}
     table = connections.c
     late = update(connections).where(table.connection_id == "c4").values(keep_alive_at=now - timedelta(hours=2))
     await running.runtime.store.transactions.write(lambda db: db.execute(late))
-    await keeper.once()
+    await keeper.run_once()
     ((whose, overdue_s),) = metric_values(running, "gateway_keep_alive_overdue_seconds").items()
     assert whose == ("dev", "active")
     assert overdue_s >= 7200
@@ -213,9 +213,9 @@ async def test_counting_takes_at_most_a_hundredth_of_the_time(
     before = keeper.connections = [*keeper.connections]
     async with asyncio.timeout(PATIENCE_S):
         while keeper.connections is before:
-            await keeper.once()
+            await keeper.run_once()
     before = keeper.connections
-    await keeper.once()
+    await keeper.run_once()
     assert keeper.connections is before
 
 
@@ -286,7 +286,7 @@ async def test_times_of_pruning_and_backup_are_reported(
     for at in metric_values(running, "gateway_prune_success_timestamp_seconds").values():
         assert abs(at - began) < 3600
     monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
-    await AuditKeeper(running.runtime.store, running.runtime.current).once()
+    await AuditKeeper(running.runtime.store, running.runtime.current).run_once()
     assert ("audit",) in metric_values(running, "gateway_prune_success_timestamp_seconds")
     assert metric_values(running, "gateway_backup_success_timestamp_seconds") == {}
     config = running.runtime.generation.config

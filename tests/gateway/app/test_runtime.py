@@ -187,23 +187,23 @@ async def test_pending_deliveries_stay_counted(
     receiver.hold.clear()
     await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.keeper
-    await keeper.once()
+    await keeper.run_once()
     assert [item.pending for item in keeper.backlog] == [1]
     await reload_gateway(event_gateway)
     assert [item.pending for item in keeper.backlog] == [1]
-    await keeper.once()  # the keeper still holds the lease
+    await keeper.run_once()  # the keeper still holds the lease
     assert [item.pending for item in keeper.backlog] == [1]
 
 
 async def test_audit_log_continues_in_one_chain(event_gateway: RunningGateway, tracker: Tracker) -> None:
     await event_gateway.import_connection(tracker.grant())
     keeper = event_gateway.runtime.audit_keeper
-    await keeper.once()
+    await keeper.run_once()
     before = await event_gateway.runtime.store.audit.chain_end()
     assert before.sequence > 0
     await reload_gateway(event_gateway)
     await event_gateway.import_connection(tracker.grant(), "c2")
-    await keeper.once()
+    await keeper.run_once()
     assert (await event_gateway.runtime.store.audit.chain_end()).sequence > before.sequence
 
 

@@ -136,7 +136,7 @@ async def test_audit_refreshes_decides_whether_each_refresh_is_recorded(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     async def recorded_refreshes() -> int:
-        await running.runtime.audit_keeper.once()
+        await running.runtime.audit_keeper.run_once()
         return len(await running.runtime.store.audit.find(AuditFilter(action="connection.refreshed")))
 
     running.document["audit"] = {"refreshes": "all"}

@@ -13,7 +13,7 @@ async def test_console_actions_are_audited_with_the_operators_name(running: Runn
         await console.send("/dev/connection/link", where)
         await console.send("/dev/integration/connect", {"form": where["form"], "key": "tracker"})
         await console.send("/dev/connection/delete", {**where, "typed": "c1"})
-        await running.runtime.audit_keeper.once()
+        await running.runtime.audit_keeper.run_once()
         links = (await console.data("/dev/audit.json?action=connect_link.created"))["records"]
         assert {(link["connection_id"], link["actor"]["name"]) for link in links} == {("c1", "ada"), (None, "ada")}
         assert all(len(link["detail"]["session"]) == 16 for link in links)
@@ -29,7 +29,7 @@ async def test_console_actions_are_audited_with_the_operators_name(running: Runn
         form = where["form"]
         await console.send("/dev/key/mint", {"form": form, "name": "mine", "kind": "key"})
         await console.send("/dev/key/revoke", {"form": form, "id": "1"})
-        await running.runtime.audit_keeper.once()
+        await running.runtime.audit_keeper.run_once()
         for action in ("key.created", "key.revoked"):
             (record,) = (await console.data(f"/dev/audit.json?action={action}"))["records"]
             assert (record["actor"]["kind"], record["actor"]["name"], record["actor"]["command"]) == (

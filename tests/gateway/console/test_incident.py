@@ -39,7 +39,7 @@ async def stolen_key_id(running: RunningGateway, tracker: Tracker) -> int:
     )
     calls = [operation(n, key_id=first["id"], connection_id="c1") for n in range(3)]
     await running.runtime.store.call_log.add_many(calls)
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     return int(first["id"])
 
 
@@ -128,7 +128,7 @@ async def test_incident_is_contained_with_evidence(running: RunningGateway, stol
         assert {connection["state"] for connection in found["connections"]} == {"deleted"}
         assert not any(key["alive"] for key in found["keys"])
     assert (await running.json("GET", "/connections"))["connections"] == []
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     store = running.runtime.store
     for action, many in (("key.revoked", 2), ("connection.deleted", 3)):
         records: list[Any] = [item.as_json() for item in await store.audit.find(AuditFilter(action=action))]
@@ -214,7 +214,7 @@ async def test_report_on_a_key_with_many_descendants_includes_all(
     await store.trail.write(
         AuditEntry(action=AuditAction.CREDENTIAL_READ, at=datetime.now(UTC), actor=reader, environment="dev")
     )
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     await store.call_log.add_many([operation(1, key_id=family[-1].id, connection_id="c3")])
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen_key_id}&since=2h"))["report"]

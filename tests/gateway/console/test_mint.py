@@ -32,7 +32,7 @@ async def test_a_minted_key_is_shown_once(
         for path in ("/dev/keys", f"/dev/key?id={key['id']}", "/dev/audit", "/dev/calls", "/dev"):
             assert secret not in await console.page(path)
         assert secret not in caplog.text
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     (record,) = await running.runtime.store.audit.find(AuditFilter(action="key.created"))
     assert record.as_json()["actor"]["name"] == "ada"
     assert secret not in str(record.as_json())

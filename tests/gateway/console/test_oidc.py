@@ -79,7 +79,7 @@ async def test_groups_decide_who_may_act(
     assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
     (query,) = idp.authorize_queries
     assert (query["code_challenge_method"], query["scope"], query["response_type"]) == ("S256", "openid groups", "code")
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     body = record.as_json()
     assert body["detail"] == {"role": "operator" if acts else "viewer", "by": "oidc"}
@@ -361,7 +361,7 @@ async def test_identity_header_of_a_trusted_proxy_is_used(
         f"{running.url}/console{REVOKE}", data=fields, headers=identity_headers("platform")
     ) as response:
         assert (response.status, "1 revoked" in await response.text()) == (200, True)
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     details = [item.as_json()["detail"] for item in reversed(found)]
     assert details == [{"role": role, "by": "identity_headers"} for role in ("operator", "viewer")]
@@ -402,7 +402,7 @@ async def test_person_named_by_a_proxy_is_audited_once_per_session_length(
     now = clock.now()
     monkeypatch.setattr("gateway.clock.now", lambda: now + timedelta(hours=12, seconds=1))
     await assert_role("ada", "platform")
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     names = sorted((item.as_json()["actor"]["name"], item.as_json()["detail"]["role"]) for item in found)
     assert names == [("ada", "operator"), ("ada", "operator"), ("ada", "viewer"), ("eve", "operator")]

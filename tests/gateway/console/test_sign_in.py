@@ -228,7 +228,7 @@ async def test_sign_out_is_audited_with_the_name_of_the_operator(running: Runnin
 
 async def sign_outs(running: RunningGateway) -> list[dict[str, Any]]:
     """Return the actor and the detail of each record of a sign-out."""
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_out"))
     return [{**item.as_json()["actor"], "detail": item.as_json()["detail"]} for item in found]
 

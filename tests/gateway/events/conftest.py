@@ -79,5 +79,5 @@ async def wait_for_attempts(gateway: RunningGateway, attempts: int) -> Delivery:
 
 async def deliver_due_events(gateway: RunningGateway) -> None:
     """Send the deliveries that are due, and wait until they are finished."""
-    await gateway.runtime.deliverer.once()
+    await gateway.runtime.deliverer.run_once()
     await gateway.runtime.deliverer.idle()

@@ -54,20 +54,20 @@ async def test_checkpoint_is_created_after_the_set_records_or_minutes(
     keeper, now = make_keeper(store), clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     await add_records(store)
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1]  # the first one immediately
     await add_records(store, 3)
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1]
     await add_records(store, 2)
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1, 7]  # including the record of the signing key
     await add_records(store)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=11))
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1, 7, 8]
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=60))
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1, 7, 8]  # nothing new
 
 
@@ -81,13 +81,13 @@ async def test_checkpoint_is_sent_until_it_is_accepted_or_replaced_by_a_newer_on
     )
     receiver.response = lambda _path, _body: web.Response(status=503)
     await add_records(store)
-    await keeper.once()
-    await keeper.once()
+    await keeper.run_once()
+    await keeper.run_once()
     await add_records(store)
-    await keeper.once()
+    await keeper.run_once()
     receiver.response = lambda _path, _body: web.Response(status=204)
-    await keeper.once()
-    await keeper.once()
+    await keeper.run_once()
+    await keeper.run_once()
     sent = [json.loads(got.body)["data"]["sequence"] for got in receiver.got if got.path == "/audit"]
     taken = [json.loads(got.body)["data"]["sequence"] for got in receiver.taken if got.path == "/audit"]
     assert taken == [sent[-1]]
@@ -100,7 +100,7 @@ async def test_counts_of_uses_are_kept_for_uses_days(store: Store, monkeypatch: 
     now = clock.now().replace(minute=0, second=0, microsecond=0)
     use = CredentialUseRef("dev", "tracker", "c1", 1)
     await store.uses.add_many([CredentialUseCount(now - timedelta(days=age), use, 1, 0) for age in (1, 9, 11, 50)])
-    await make_keeper(store, uses_days=10).once()
+    await make_keeper(store, uses_days=10).run_once()
     kept = await store.uses.find(CredentialUseFilter("dev", now - timedelta(days=100), now))
     assert kept.calls == 2
 
@@ -108,7 +108,7 @@ async def test_counts_of_uses_are_kept_for_uses_days(store: Store, monkeypatch: 
 async def test_unwritable_checkpoint_file_does_not_stop_the_keeper(store: Store, tmp_path: Path) -> None:
     keeper = make_keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
     await add_records(store)
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(store) == [1]
 
 
@@ -127,9 +127,9 @@ async def test_without_the_signing_key_records_get_no_checkpoint_until_a_new_key
     keeper = make_keeper(both)
     await add_records(both)
     with pytest.raises(VaultError):
-        await keeper.once()
+        await keeper.run_once()
     assert (await both.audit.chain_end()).sequence == 3  # the records are numbered anyway
     await both.audit.new_key(now=clock.now())
-    await keeper.once()
+    await keeper.run_once()
     assert await checkpoints(both) == [4]
     await both.close()

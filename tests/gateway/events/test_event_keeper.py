@@ -97,7 +97,7 @@ async def test_expiring_connection_is_reported_fourteen_and_three_days_before(
     days = []
     for day in range(30):
         before = len(await deliveries_of(gateway))
-        await gateway.runtime.keeper.once()
+        await gateway.runtime.keeper.run_once()
         days += [day] * (len(await deliveries_of(gateway)) - before)
         advance_clock(86_400)
     await deliver_due_events(gateway)
@@ -154,7 +154,7 @@ async def test_metrics_show_attempts_and_pending_deliveries(
     await receiver.wait_until(lambda: len(receiver.got) >= 2)
     await event_gateway.runtime.deliverer.idle()
     advance_clock(100)
-    await event_gateway.runtime.keeper.once()
+    await event_gateway.runtime.keeper.run_once()
     result = {key: number for key, number in gauges(event_gateway.runtime) if key[0].startswith("gateway_events")}
     assert result["gateway_events_pending", "dev"] == 1
     assert 100 <= result["gateway_events_oldest_seconds", "dev"] < 160

@@ -66,11 +66,11 @@ async def test_idle_connection_becomes_needs_reauth_when_it_ends_with_one_event(
     await event_gateway.import_connection(tracker.grant(), "renewable")
     first = await keep_alive_of_another_node(event_gateway)
     second = await keep_alive_of_another_node(event_gateway)
-    await first.once()
+    await first.run_once()
     assert (await states(event_gateway))["c1"] == "active"
     advance_clock(3601)
-    await asyncio.gather(first.once(), second.once())
-    await asyncio.gather(second.once(), first.once())
+    await asyncio.gather(first.run_once(), second.run_once())
+    await asyncio.gather(second.run_once(), first.run_once())
     assert await states(event_gateway) == {"c1": "needs_reauth", "renewable": "active"}
     body = await event_gateway.json("GET", WHY, expect=424)
     history = body["error"]["payload"]["connection"]["history"]
@@ -96,7 +96,7 @@ async def test_call_at_expiry_and_scan_send_one_event(
     advance_clock(3601)
     async with event_gateway.call_proxy("c1") as response:
         assert response.status == 424
-    await keep_alive.once()
+    await keep_alive.run_once()
     await event_gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.wait_until_taken(3)
     assert [event for _, event in receiver.events()] == [
@@ -137,7 +137,7 @@ async def test_rows_of_earlier_versions_are_found(
     old = update(connections).values(end_settled=None, dies_at=None)
     await store.transactions.write(lambda db: db.execute(old))
     advance_clock(3601)
-    await keep_alive.once()
+    await keep_alive.run_once()
     assert (await states(running))["c1"] == "needs_reauth"
     assert sorted(set((await states(running)).values())) == ["active", "needs_reauth"]
     assert await store.expiring.token_ended(clock.now(), after=None, limit=9) == []
@@ -151,7 +151,7 @@ async def test_damaged_row_does_not_block_others(running: RunningGateway, tracke
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
     await store.transactions.write(lambda db: db.execute(damage))
     advance_clock(3601)
-    await keep_alive.once()
+    await keep_alive.run_once()
     assert await states(running) == {"damaged": "active", "c1": "needs_reauth"}
 
 
@@ -163,10 +163,10 @@ async def test_connection_in_refresh_is_not_ended(
     advance_clock(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
     assert await refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
-    await keep_alive.once()
+    await keep_alive.run_once()
     assert await states(running) == {"c1": "active"}
     await refreshes.release_lease(ref, owner="a")
-    await keep_alive.once()
+    await keep_alive.run_once()
     assert await states(running) == {"c1": "needs_reauth"}
 
 
@@ -178,7 +178,7 @@ async def test_connection_without_expiry_stays_active(
     await running.import_connection(grant)
     keep_alive = await keep_alive_of_another_node(running)
     advance_clock(400 * 86_400)
-    await keep_alive.once()
+    await keep_alive.run_once()
     assert await states(running) == {"c1": "active"}
     assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] is None
 
@@ -225,11 +225,11 @@ async def test_token_exchanged_for_itself_is_refreshed_while_valid(
         keep_alive = await keep_alive_of_another_node(gateway)
         tracker.response = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
         advance_clock(3600 * 0.76)
-        assert await keep_alive.once() == 1
+        assert await keep_alive.run_once() == 1
         tracker.response = None
         assert await states(gateway) == {"c1": "active"}
         advance_clock(3600)
-        await keep_alive.once()
+        await keep_alive.run_once()
         assert await states(gateway) == {"c1": "active"}
     finally:
         await gateway.stop()

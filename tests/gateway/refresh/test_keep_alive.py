@@ -64,7 +64,7 @@ async def test_keep_alive_continues_after_an_unexpected_error(
             raise fault
         return 0
 
-    monkeypatch.setattr(keep_alive, "once", failing_once)
+    monkeypatch.setattr(keep_alive, "run_once", failing_once)
     with structlog.testing.capture_logs() as logged:
         task = asyncio.create_task(keep_alive.run())
         async with asyncio.timeout(PATIENCE_S):
@@ -92,10 +92,10 @@ async def test_idle_connection_is_refreshed_repeatedly(
 ) -> None:
     await running.import_connection(tracker.grant())
     keep_alive = await keep_alive_of_another_node(running)
-    assert await keep_alive.once() == 0
+    assert await keep_alive.run_once() == 0
     for times in range(1, 9):  # together about ten months without calls
         advance_clock(40 * DAY_S)
-        await keep_alive.once()
+        await keep_alive.run_once()
         row = await row_of(running)
         assert row.life.dies_at is not None
         assert row.life.dies_at > clock.now()
@@ -112,13 +112,13 @@ async def test_another_node_takes_over_keep_alive(
     await running.import_connection(tracker.grant())
     first, runtime = await keep_alive_of_another_node(running), running.runtime
     second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
-    assert await first.once() == 0
+    assert await first.run_once() == 0
     advance_clock(80 * DAY_S)
-    await first.once()
-    assert await second.once() == 0
+    await first.run_once()
+    assert await second.run_once() == 0
     assert tracker.calls["refresh_token"] == 1
     advance_clock(80 * DAY_S)
-    assert await second.once() == 1
+    assert await second.run_once() == 1
 
 
 async def test_connection_that_cannot_be_refreshed_does_not_block_others(
@@ -129,14 +129,14 @@ async def test_connection_that_cannot_be_refreshed_does_not_block_others(
         await running.import_connection(tracker.grant(), name)
     advance_clock(80 * DAY_S)
     tracker.response = web.Response(status=500)
-    assert await keep_alive.once() == 0
+    assert await keep_alive.run_once() == 0
     requests = tracker.calls["refresh_token"]
     assert requests == 3
-    assert await keep_alive.once() == 0
+    assert await keep_alive.run_once() == 0
     assert tracker.calls["refresh_token"] == requests
     tracker.response = None
     advance_clock(3700)
-    assert await keep_alive.once() == 3
+    assert await keep_alive.run_once() == 3
 
 
 async def test_ended_connection_is_not_kept_alive(
@@ -147,7 +147,7 @@ async def test_ended_connection_is_not_kept_alive(
     tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
     for _ in range(3):
         advance_clock(80 * DAY_S)
-        await keep_alive.once()
+        await keep_alive.run_once()
     assert tracker.calls["refresh_token"] == 1
     assert (await row_of(running)).life.keep_alive_at is None
 
@@ -159,7 +159,7 @@ async def test_connections_stored_before_the_limit_was_known_are_scheduled(
     row = await row_of(running)
     await running.runtime.store.keep_alive.plan([(row, type(row.life)())])
     assert (await row_of(running)).life.dies_at is None
-    await (await keep_alive_of_another_node(running)).once()
+    await (await keep_alive_of_another_node(running)).run_once()
     assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
 
 

@@ -92,7 +92,7 @@ async def busy_gateway(running: RunningGateway, shared_tracker: Tracker) -> Runn
         ) as response:
             assert response.status == (403 if method == "DELETE" else 200)
     await running.runtime.call_queue.flush()
-    await running.runtime.audit_keeper.once()
+    await running.runtime.audit_keeper.run_once()
     return running
 
 
