@@ -168,7 +168,7 @@ class MintedKeyCache:
     async def _write_first_use(self, key_digest: str, actor: AuditActor) -> None:
         current_actor.set(actor)
         try:
-            await self._store.keys.touch([key_digest], now=clock.now())
+            await self._store.keys.record_uses([key_digest], now=clock.now())
         except GatewayError as fault:
             log.warning("key_use_not_written", detail=fault.message)
 
@@ -332,7 +332,7 @@ class MintedKeyCache:
         used, self._used = self._used, set()
         if used:
             try:
-                await self._store.keys.touch(sorted(used), now=clock.now())
+                await self._store.keys.record_uses(sorted(used), now=clock.now())
             except GatewayError:
                 self._used |= used  # stored with the next write
                 raise

@@ -162,7 +162,7 @@ async def history_json(
         now,
         readable=readable,
         integration=integration,
-        failovers=await runtime.store.failover.times(),
+        failovers=await runtime.store.failover.failover_times(),
         ends_with_token=provider is not None and credential is not None and ends_with_token(provider, credential),
         scopes=drift,
         client_since=generation.integrations.client_since(*row.ref[:2]) if in_serving_process else None,

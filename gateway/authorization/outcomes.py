@@ -248,7 +248,7 @@ class Outcomes:
             return
         now = clock.now()
         since = (self._looked_at or now) - CLOCK_TOLERANCE
-        for outcome in reversed(await self._store.flow_results.since(since)):
+        for outcome in reversed(await self._store.flow_results.list_since(since)):
             self._deliver(outcome)
         self._looked_at = now if self._waiting else None
 

@@ -155,7 +155,7 @@ class ChangeFeed:
             store_version = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
             if store_version != version or position.missing:
-                newest, changed = await self._store.changes.since(position)
+                newest, changed = await self._store.changes.read_since(position)
                 if None in changed.values():  # refreshes by this process need no notification
                     self._on_change()
             for ref in changed:

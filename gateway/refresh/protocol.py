@@ -104,7 +104,7 @@ class FactCollector:
         intent, lease = row.intent is not None, self._lease_state(row, clock.now())
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
-            holder = await self._store.holders.of(row.lease)
+            holder = await self._store.holders.holder_of(row.lease)
             # Read the journal only if the decision depends on it.
             may_claim = lease is not LeaseState.HELD or holder is Holder.HERE_DEAD
             recorded = may_claim and await self._store.journal.has_reply(row, records)

@@ -97,7 +97,7 @@ async def _is_lost(store: Store, row: Connection, responded: bool) -> bool:
     """
     if row.failure is not None and row.failure.final:
         return False
-    return row.intent is None or (responded and await store.holders.of(row.lease) not in HERE)
+    return row.intent is None or (responded and await store.holders.holder_of(row.lease) not in HERE)
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:

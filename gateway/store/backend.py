@@ -56,14 +56,14 @@ def node_id(folder: Path) -> str:
         if path.exists() and not _read(path):
             path.unlink()  # the file is damaged, for example cut off by a power failure
         if not path.exists():
-            fresh = folder / f"{FILE}.{secrets.token_hex(6)}"
-            with fresh.open("x") as file:
+            new_file = folder / f"{FILE}.{secrets.token_hex(6)}"
+            with new_file.open("x") as file:
                 file.write(secrets.token_hex(8))
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)  # atomic: other processes see either no file or the complete file
-            fresh.unlink()
+                os.link(new_file, path)  # atomic: other processes see either no file or the complete file
+            new_file.unlink()
             sync_folder(folder)
         return _read(path)
     except OSError:
@@ -71,8 +71,8 @@ def node_id(folder: Path) -> str:
 
 
 def _read(path: Path) -> str:
-    found = path.read_text(errors="replace").strip()
-    return found if found.isascii() and found.isalnum() else NONE
+    text = path.read_text(errors="replace").strip()
+    return text if text.isascii() and text.isalnum() else NONE
 
 
 # ── The interface of an opened database.

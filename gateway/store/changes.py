@@ -89,21 +89,21 @@ ROWS_PER_TRANSACTION: Final = (
 )
 
 
-async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
-    """Remove the rows of `table` for which `old` is true, the lowest ids first. Return how many.
+async def prune_oldest(transactions: Transactions, table: Table, is_old: ColumnElement[bool]) -> int:
+    """Remove the rows of `table` for which `is_old` is true, the lowest ids first. Return how many.
 
     In an append-only table the lowest ids are the oldest rows, so the primary key finds these rows. After each
     transaction, this function pauses for as long as the transaction took, so that others can write.
     """
     oldest = select(table.c.id).order_by(table.c.id).limit(ROWS_PER_TRANSACTION).scalar_subquery()
-    statement = delete(table).where(table.c.id.in_(oldest), old)
+    statement = delete(table).where(table.c.id.in_(oldest), is_old)
     total = 0
     while True:
         started = clock.monotonic()
-        removed = (await transactions.write(lambda db: db.execute(statement))).rowcount
-        if not removed:  # no old row is left, or another node has just removed these rows
+        removed_rows = (await transactions.write(lambda db: db.execute(statement))).rowcount
+        if not removed_rows:  # no old row is left, or another node has just removed these rows
             return total
-        total += removed
+        total += removed_rows
         await asyncio.sleep(clock.monotonic() - started)
 
 
@@ -206,7 +206,7 @@ class ChangeLog:
             ids = sorted((await db.execute(RECENT)).scalars())
         return LogPosition(max(ids[0] - MAX_IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
 
-    async def since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
+    async def read_since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
         """Return the next position, and the connections that changed after `position`. Raises ChangesMissed.
 
         A connection has its row's mark as value if this process has made and recorded all changes of the connection.
@@ -215,23 +215,28 @@ class ChangeLog:
         """
         last_id = position.last_id
         async with self._transactions.read() as db:
-            late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
+            late_rows = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
             if not rows or rows[0].id != last_id + 1:  # without the next id, the rows in between are possibly pruned
-                first, last = (await db.execute(ENDS)).one()  # read last, to notice rows pruned after the other reads
-                reaches = last_id + 1 if last_id else MAX_IN_FLIGHT  # the lowest ids of a new log can still be missing
-                if first > reaches or last < last_id:  # last < last_id: an older backup was restored
+                # the last of the three queries, to notice rows that were pruned after the others
+                first_id, newest_id = (await db.execute(ENDS)).one()
+                lowest_expected = (
+                    last_id + 1 if last_id else MAX_IN_FLIGHT
+                )  # the lowest ids of a new log can still be missing
+                if (
+                    first_id > lowest_expected or newest_id < last_id
+                ):  # newest_id < last_id: an older backup was restored
                     self._own.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
-        position = position.read((row.id for row in (*late, *rows)), self._missing_s)
+        position = position.read((row.id for row in (*late_rows, *rows)), self._missing_s)
         if len(position.missing) > MAX_MISSING:
             raise ChangesMissed
-        changed: dict[ConnectionRef, Mark | None] = {}
-        for row in (*late, *rows):
+        changed_marks: dict[ConnectionRef, Mark | None] = {}
+        for row in (*late_rows, *rows):
             ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
-            changed[ref] = self._own.mark_of_change(row.id) if changed.get(ref, True) else None
+            changed_marks[ref] = self._own.mark_of_change(row.id) if changed_marks.get(ref, True) else None
         self._own.forget(position.last_id, position.missing)
-        return position, changed
+        return position, changed_marks
 
     async def version(self) -> Hashable:
         """Return a value that changes at least with each new entry in the log. Raises Unavailable, ChangesMissed."""
@@ -249,5 +254,5 @@ class ChangeLog:
 
         From the last entry, a reader sees whether it has missed changes.
         """
-        old = (changes.c.at < now - KEEP_FOR) & (changes.c.id < LAST.scalar_subquery())
-        await prune_oldest(self._transactions, changes, old)
+        is_old = (changes.c.at < now - KEEP_FOR) & (changes.c.id < LAST.scalar_subquery())
+        await prune_oldest(self._transactions, changes, is_old)

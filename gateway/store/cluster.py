@@ -32,20 +32,20 @@ class TaskLeases:
     async def hold(self, name: str, *, owner: str, now: datetime, ttl: timedelta) -> bool:
         """Take or renew the lease `name` for `owner` until `now` + `ttl`. Return whether `owner` has the lease."""
         values = {"owner": owner, "until": now + ttl}
-        free = or_(task_leases.c.owner == owner, task_leases.c.until <= now)
+        is_free = or_(task_leases.c.owner == owner, task_leases.c.until <= now)
 
         async def write(db: AsyncConnection) -> bool:
             if await insert_if_absent(db, task_leases, {"name": name, **values}, key=["name"]):
                 return True
-            claim = update(task_leases).where(task_leases.c.name == name, free)
+            claim = update(task_leases).where(task_leases.c.name == name, is_free)
             return (await db.execute(claim.values(values))).rowcount == 1
 
         return await self._transactions.write(write)
 
     async def release(self, name: str, *, owner: str) -> None:
         """Release the lease, so that another owner can acquire it immediately. Do nothing if another owner has the lease."""
-        mine = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
-        await self._transactions.write(lambda db: db.execute(mine))
+        own_lease = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
+        await self._transactions.write(lambda db: db.execute(own_lease))
 
 
 # ── The holder of a lease. The lease names its owner: `{node}.{process}.{attempt}`.
@@ -85,7 +85,7 @@ class Holders:
         self._ours.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
-    async def of(self, lease: Lease | None) -> Holder:
+    async def holder_of(self, lease: Lease | None) -> Holder:
         """Return what this process knows about the process that holds or held `lease`."""
         if lease is None:
             return Holder.NOBODY
@@ -100,18 +100,18 @@ class Holders:
             return Holder.WITHOUT_JOURNAL
         if self._folder is None or not (former or node == self._node):
             return elsewhere
-        alive = await asyncio.to_thread(self._is_alive, self._folder, process)
-        if alive is None:
+        holder_alive = await asyncio.to_thread(self._is_alive, self._folder, process)
+        if holder_alive is None:
             return elsewhere if former else Holder.HERE_ENDED
-        return Holder.HERE_ALIVE if alive else Holder.HERE_DEAD
+        return Holder.HERE_ALIVE if holder_alive else Holder.HERE_DEAD
 
     def _is_alive(self, folder: Path, process: str) -> bool | None:
         """Return whether the process is alive; None if it has a marker in no folder."""
-        alive = is_alive(folder, process)
-        if alive is None:
-            found = (is_alive(other, process) for other in self._other_folders())
-            alive = next((state for state in found if state is not None), None)
-        return alive
+        is_running = is_alive(folder, process)
+        if is_running is None:
+            runs_elsewhere = (is_alive(other_folder, process) for other_folder in self._other_folders())
+            is_running = next((state for state in runs_elsewhere if state is not None), None)
+        return is_running
 
 
 def process_of(lease: Lease) -> str:

@@ -52,8 +52,8 @@ from gateway.vault import Vault
 def end_user_to_json(end_user: EndUser | None) -> dict[str, Any] | None:
     if end_user is None:
         return None
-    given = {field.name: getattr(end_user, field.name) for field in fields(end_user)}
-    return {name: value for name, value in given.items() if value is not None}
+    members = {field.name: getattr(end_user, field.name) for field in fields(end_user)}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def end_user_from_json(stored: Mapping[str, Any] | None) -> EndUser | None:
@@ -151,11 +151,11 @@ def _limit_conditions(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)
     if limits.connections:
-        named = [connection.partition("/")[::2] for connection in limits.connections]
+        named_connections = [connection.partition("/")[::2] for connection in limits.connections]
         yield or_(
             *(
                 and_(table.connection_id == connection_id, *([] if key == "*" else [table.integration_id == key]))
-                for key, connection_id in named
+                for key, connection_id in named_connections
             )
         )
     for key, value in limits.tags.items():
@@ -326,8 +326,8 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     )
 
 
-def _usual_if_equal(value: T, usual: T) -> T:
-    return usual if value == usual else value
+def _usual_if_equal(value: T, shared: T) -> T:
+    return shared if value == shared else value
 
 
 def sealed_values(connection: Connection) -> list[Sealed]:
@@ -376,12 +376,12 @@ class SealedRows:
     async def records(self, rows: Iterable[RowMapping | Mapping[str, Any]]) -> list[Connection]:
         """Return the connections in `rows`, with their data keys loaded."""
         stored = [connection_of(row) for row in rows]
-        await self.learn(stored)
+        await self.load_keys_of(stored)
         return stored
 
-    async def learn(self, stored: Iterable[Connection]) -> None:
+    async def load_keys_of(self, stored: Iterable[Connection]) -> None:
         """Load the data keys of these connections."""
-        await self.keys.learn(*(sealed for connection in stored for sealed in sealed_values(connection)))
+        await self.keys.load_keys_of(*(sealed for connection in stored for sealed in sealed_values(connection)))
 
     def seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
         """Return the ciphertext of `value`, bound to this column and version of the row."""

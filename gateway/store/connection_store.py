@@ -57,17 +57,17 @@ async def write_past(db: AsyncConnection, row_id: int, past: ImportedHistory, *,
     The connection's history begins with the move.
     """
     state = past.state or State.ACTIVE
-    changed: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "state": state.value,
         "state_reason": past.state_reason or MOVED_IN,
         "state_since": past.state_since or now,
     }
-    changed |= {name: value for name in DATES if (value := getattr(past, name)) is not None}
+    columns |= {name: value for name in DATES if (value := getattr(past, name)) is not None}
     if past.failure is not None:
-        changed |= failure_columns(past.failure)
+        columns |= failure_columns(past.failure)
     if past.life is not None:
-        changed |= life_columns(past.life)
-    await db.execute(update(connections).where(connections.c.id == row_id).values(changed))
+        columns |= life_columns(past.life)
+    await db.execute(update(connections).where(connections.c.id == row_id).values(columns))
     await db.execute(delete(connection_history).where(connection_history.c.connection == row_id))
     entry = {"connection": row_id, "at": now, "state": state.value, "state_before": None, "reason": MOVED_IN}
     await db.execute(insert(connection_history).values({**entry, "detail": past.state_reason}))
@@ -102,8 +102,8 @@ class ConnectionStore:
         row = await self._transactions.fetch_row(query.bind(ref_parameters(ref)))
         if row is None:
             return None
-        (found,) = await self._rows.records([query.values(row)])
-        return found
+        (connection,) = await self._rows.records([query.values(row)])
+        return connection
 
     @cached_property
     def _whole_row(self) -> CompiledQuery:
@@ -114,10 +114,10 @@ class ConnectionStore:
         stored: list[Connection] = []
         async with self._transactions.read() as db:
             rows = (await db.execute(list_query(environment, filters))).mappings()
-            for some in rows.partitions(ROWS_BEFORE_PAUSE):
-                stored += map(connection_of, some)
+            for batch in rows.partitions(ROWS_BEFORE_PAUSE):
+                stored += map(connection_of, batch)
                 await asyncio.sleep(0)
-        await self._rows.learn(stored)
+        await self._rows.load_keys_of(stored)
         return stored
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
@@ -130,10 +130,10 @@ class ConnectionStore:
         for ref in refs:
             by_integration.setdefault(ref[:2], []).append(ref.connection_id)
         for (environment, integration_id), ids in by_integration.items():
-            where = {"environment_": environment, "integration_id_": integration_id}
-            for begin in range(0, len(ids), IDS_PER_QUERY):
+            parameters = {"environment_": environment, "integration_id_": integration_id}
+            for start in range(0, len(ids), IDS_PER_QUERY):
                 async with self._transactions.read() as db:
-                    rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + IDS_PER_QUERY]})).all()
+                    rows = (await db.execute(MARKS, {**parameters, "ids": ids[start : start + IDS_PER_QUERY]})).all()
                 marks |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
         return marks
 
@@ -191,10 +191,13 @@ class ConnectionStore:
 
     async def has_other_for_account(self, ref: ConnectionRef, account_id: str) -> bool:
         """Return whether another connection of the same integration belongs to the account `account_id`."""
-        mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
-        other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
+        same_integration = (
+            connections.c.environment == ref.environment,
+            connections.c.integration_id == ref.integration_id,
+        )
+        other_connection = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
         async with self._transactions.read() as db:
-            return bool((await db.execute(select(exists().where(*mine, *other)))).scalar())
+            return bool((await db.execute(select(exists().where(*same_integration, *other_connection)))).scalar())
 
     async def put_moved(
         self, new: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
@@ -333,7 +336,7 @@ class ConnectionStore:
         if row is None:
             return False
         version = row.version + 1
-        changed = {
+        columns = {
             **asked_columns(new),
             "version": version,
             "credential": self._rows.seal(new.credential, new.ref, row.uid, "credential", version),
@@ -345,17 +348,17 @@ class ConnectionStore:
         }
         if new.secret_config is not None:
             sealed = self._rows.seal(new.secret_config, new.ref, row.uid, "secret_config", version)
-            changed |= {"secret_config": sealed, "secret_config_version": version}
+            columns |= {"secret_config": sealed, "secret_config_version": version}
         elif self._is_damaged(new.ref, row):
-            changed |= {"secret_config": None, "secret_config_version": None}
-        changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
+            columns |= {"secret_config": None, "secret_config_version": None}
+        columns |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if reported else None
         authorized = StateTrigger.AUTHORIZED
-        await record_trigger(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
+        await record_trigger(db, outbox, row, authorized, columns, now=now, reason=reason, detail=new.warning)
         if new.ended is not None and reported:
-            seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
-            await record_final_failure(db, outbox, seen, new.ended)
+            stored_row = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
+            await record_final_failure(db, outbox, stored_row, new.ended)
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
         if new.end_user is not None and new.end_user.id != row.end_user_id:

@@ -51,10 +51,10 @@ class ConsoleSessionStore:
         if await self._find(link_digest, LINK, now) is None:
             return None  # anyone can send a wrong link, so a wrong link must not enter the queue of writes
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
-        used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
+        used_link = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
 
         async def write(db: AsyncConnection) -> ConsoleSession | None:
-            row = (await db.execute(used)).one_or_none()
+            row = (await db.execute(used_link)).one_or_none()
             if row is None or row.expires_at <= now:
                 return None
             session = ConsoleSession(row.name, _role(row.role), ends_at)
@@ -88,11 +88,11 @@ class ConsoleSessionStore:
             if (await db.execute(query)).first() is not None:
                 return False
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
-        over = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
+        expired = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
         row = {"digest": key, "kind": SEEN, "name": session.name, "role": session.role}
 
         async def write(db: AsyncConnection) -> bool:
-            await db.execute(over)
+            await db.execute(expired)
             values = {**row, "expires_at": session.expires_at}
             if not await insert_if_absent(db, console_sessions, values, key=("digest",)):
                 return False
@@ -121,10 +121,10 @@ class ConsoleSessionStore:
         if await self._find(session_digest, SESSION, now) is None:
             return
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_OUT, at=now)
-        mine = delete(console_sessions).where(console_sessions.c.digest == session_digest).returning(*COLUMNS)
+        own_session = delete(console_sessions).where(console_sessions.c.digest == session_digest).returning(*COLUMNS)
 
         async def write(db: AsyncConnection) -> None:
-            row = (await db.execute(mine)).one_or_none()
+            row = (await db.execute(own_session)).one_or_none()
             if row is not None:
                 actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
                 await self._trail.record(db, replace(entry, actor=actor, detail={"role": row.role}))
@@ -137,16 +137,16 @@ class ConsoleSessionStore:
         statement = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
-            ended = len((await db.execute(statement)).all())
-            if ended:
-                await self._trail.record(db, replace(entry, detail={"ended": ended}))
-            return ended
+            ended_count = len((await db.execute(statement)).all())
+            if ended_count:
+                await self._trail.record(db, replace(entry, detail={"ended": ended_count}))
+            return ended_count
 
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
-        over = delete(console_sessions).where(console_sessions.c.expires_at <= now)
-        await self._transactions.write(lambda db: db.execute(over))
+        expired = delete(console_sessions).where(console_sessions.c.expires_at <= now)
+        await self._transactions.write(lambda db: db.execute(expired))
 
 
 async def new_link(
@@ -167,5 +167,5 @@ async def _add(db: AsyncConnection, digest: str, kind: str, session: ConsoleSess
     await db.execute(insert(console_sessions).values({**values, "digest": digest, "kind": kind}))
 
 
-def _role(stored: str) -> ConsoleRole:
-    return next(role for role in ROLES if role == stored)
+def _role(name: str) -> ConsoleRole:
+    return next(role for role in ROLES if role == name)

@@ -72,8 +72,8 @@ class MissingKeys:
             response = self._begin_reload(ids)
         if response is None:
             return False
-        done, _ = await asyncio.wait({response}, timeout=RESPONSE_S)
-        return bool(done)
+        finished, _ = await asyncio.wait({response}, timeout=RESPONSE_S)
+        return bool(finished)
 
     def reload_finished(self) -> None:
         """Wake the waiting calls, because the configuration was read again. The master key can still be missing."""
@@ -82,15 +82,15 @@ class MissingKeys:
         self._response = None
 
     def _begin_reload(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
-        due = self._pauses.due(ids) if self.ask is not None else []
-        if self.ask is None or not due:
+        due_ids = self._pauses.due(ids) if self.ask is not None else []
+        if self.ask is None or not due_ids:
             return None
-        log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
+        log.warning("encryption_key_missing", key_ids=due_ids, effect="the configuration is read again")
         # The message that ends a reload can be lost, so a reload that takes too long is requested again. The first
         # message that arrives wakes all waiting calls.
         response = self._response = self._response or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + RESPONSE_S
-        self.ask(due)
+        self.ask(due_ids)
         return response
 
 
@@ -217,8 +217,8 @@ class DataKeys:
         newest: dict[str, DataKey | None] = {}
         missing = []
         async with self._transactions.read() as db:
-            found = await db.run_sync(stored_keys)
-        for stored in found:
+            stored_rows = await db.run_sync(stored_keys)
+        for stored in stored_rows:
             try:
                 key = self.keyring.unwrap(stored)
             except UnknownKey:
@@ -325,14 +325,14 @@ class DataKeys:
         return newest
 
     async def _newest(self, environment: str) -> DataKey:
-        found, missing = await self._load()
-        newest = found.get(environment)
+        newest_keys, missing = await self._load()
+        newest = newest_keys.get(environment)
         if newest is None:
             refusal = DatabaseUnavailable("its newest data key needs an encryption key that this node does not have")
             raise MissingMasterKey(refusal, partial(self._reload_for_missing, missing))
         return newest
 
-    async def learn(self, *sealed: Sealed) -> None:
+    async def load_keys_of(self, *sealed: Sealed) -> None:
         """Load the data keys of these values, unless the vault already has them.
 
         Another process has possibly sealed the values under a new key.
@@ -342,11 +342,13 @@ class DataKeys:
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:
         """Reserve more seals for a key. Return False if the key is used up or is not its environment's newest key."""
-        more = data_keys.c.seals_reserved + self.reserved
+        reserved_after = data_keys.c.seals_reserved + self.reserved
         newer = data_keys.alias("newer")
-        replaced = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
-        taken = update(data_keys).where(data_keys.c.id == key_id, more <= self.seals_per_key, ~replaced)
-        return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
+        has_newer = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
+        reservation = update(data_keys).where(
+            data_keys.c.id == key_id, reserved_after <= self.seals_per_key, ~has_newer
+        )
+        return (await db.execute(reservation.values(seals_reserved=reserved_after))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
         """Create a data key for `environment`, wrapped under the first master key. The new key seals later values."""
@@ -366,6 +368,6 @@ class DataKeys:
 
 def _connection(db: AsyncConnection) -> SyncConnection:
     """Return the synchronous connection of this transaction."""
-    found = db.sync_connection
-    assert found is not None, "a transaction has a connection"
-    return found
+    db_connection = db.sync_connection
+    assert db_connection is not None, "a transaction has a connection"
+    return db_connection

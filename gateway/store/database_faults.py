@@ -74,8 +74,8 @@ class DatabaseDamage:
 
     def _log(self, event: str, error: BaseException, fix: str) -> None:
         now = clock.monotonic()
-        last = self._logged_at.get(event)
-        if last is None or now - last >= LOG_AGAIN_S:
+        logged_at = self._logged_at.get(event)
+        if logged_at is None or now - logged_at >= LOG_AGAIN_S:
             self._logged_at[event] = now
             log.error(event, detail=str(error.orig if isinstance(error, DBAPIError) else error), fix=fix)
 
@@ -104,8 +104,8 @@ def refused_start(place: str, fault: GatewayError | VaultError) -> StoreRefused:
 
 def cause_of(error: BaseException) -> str | None:
     """Describe why the database could not be used; None if the cause is an error in the gateway's own statement."""
-    if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
-        return known
+    if isinstance(error, DBAPIError) and (postgres_message := postgres_cause(_sqlstate(error))):
+        return postgres_message
     if isinstance(error, DBAPIError) and (part := MISSING_PARTS.get(_sqlstate(error) or "")):
         return f"it lacks {part}, as after an incomplete restore; restore a complete backup"
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -129,8 +129,8 @@ def cause_of(error: BaseException) -> str | None:
 
 def _sqlstate(error: DBAPIError) -> str | None:
     """Return PostgreSQL's error code; None for SQLite. Does not import a driver."""
-    found = getattr(error.orig, "sqlstate", None)
-    return found if isinstance(found, str) else None
+    code = getattr(error.orig, "sqlstate", None)
+    return code if isinstance(code, str) else None
 
 
 @contextmanager

@@ -89,11 +89,11 @@ class DeliveryStore:
             if (await db.execute(_FIRST)).scalar() is None:  # usually, no delivery is waiting
                 return DueDeliveries((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
-            later = select(func.min(table.due_at)).where(table.due_at > now)
+            next_due = select(func.min(table.due_at)).where(table.due_at > now)
             leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
-            found = [(row.environment, row.target) for row in await db.execute(queues)]
-            ends = [(await db.execute(query)).scalar() for query in (later, leased)]
-        return DueDeliveries(found, min((end for end in ends if end is not None), default=None))
+            due_queues = [(row.environment, row.target) for row in await db.execute(queues)]
+            end_times = [(await db.execute(query)).scalar() for query in (next_due, leased)]
+        return DueDeliveries(due_queues, min((moment for moment in end_times if moment is not None), default=None))
 
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
@@ -103,17 +103,17 @@ class DeliveryStore:
         `owner` gets the lease until `now` + `ttl`.
         """
         table = deliveries.c
-        mine = (table.environment == queue[0], table.target == queue[1])
-        free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
+        of_queue = (table.environment == queue[0], table.target == queue[1])
+        free_rows = select(table.id).where(*of_queue, _free(now)).order_by(table.due_at, table.id).limit(limit)
         lease = {"lease_owner": owner, "lease_until": now + ttl}
 
         async def write(db: AsyncConnection) -> list[Delivery]:
-            ids = list((await db.execute(free.with_for_update(skip_locked=True, of=deliveries))).scalars())
+            ids = list((await db.execute(free_rows.with_for_update(skip_locked=True, of=deliveries))).scalars())
             if not ids:
                 return []
             claimed = update(deliveries).where(table.id.in_(ids), _is_unleased(now)).values(lease)
-            got = [row.id for row in await db.execute(claimed.returning(table.id))]
-            query = select(*COLUMNS).select_from(JOINED).where(table.id.in_(got)).order_by(table.id)
+            claimed_ids = [row.id for row in await db.execute(claimed.returning(table.id))]
+            query = select(*COLUMNS).select_from(JOINED).where(table.id.in_(claimed_ids)).order_by(table.id)
             return [delivery_of(row) for row in await db.execute(query)]
 
         return await self._transactions.write(write)
@@ -125,7 +125,7 @@ class DeliveryStore:
         received = {}
         if row.sealed is not None:
             sealed = Sealed(row.sealed, **webhook_seal_place(row.environment, row.uid))
-            await self._keys.learn(sealed)
+            await self._keys.load_keys_of(sealed)
             received = self._vault.open_json(sealed)
         return EventContent(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
 
@@ -135,7 +135,7 @@ class DeliveryStore:
         Returns False if another process has taken the lease.
         """
         table = deliveries.c
-        over = outcome.due_at is None
+        has_ended = outcome.due_at is None
         # Only a failed attempt postpones the later deliveries. After a replay, `attempts` does not count earlier ones.
         has_postponed = delivery.attempts > 0 or delivery.give_up_at - delivery.at > TRIED_FOR
         values = NO_LEASE | {
@@ -144,17 +144,17 @@ class DeliveryStore:
             "status": outcome.status,
             "detail": outcome.detail,
             "due_at": outcome.due_at,
-            "ended_at": now if over else None,
+            "ended_at": now if has_ended else None,
         }
 
         async def write(db: AsyncConnection) -> bool:
-            mine = update(deliveries).where(
+            own_delivery = update(deliveries).where(
                 table.id == delivery.id, table.lease_owner == owner, table.due_at.is_not(None)
             )
-            sequence = (await db.execute(mine.values(values).returning(table.sequence))).one_or_none()
+            sequence = (await db.execute(own_delivery.values(values).returning(table.sequence))).one_or_none()
             if sequence is None:
                 return False
-            if sequence[0] is not None and (not over or has_postponed):
+            if sequence[0] is not None and (not has_ended or has_postponed):
                 next_delivery = and_(
                     table.environment == delivery.environment,
                     table.target == delivery.target,
@@ -175,8 +175,8 @@ class DeliveryStore:
 
     async def release(self, owner: str) -> None:
         """Release the deliveries that `owner` has claimed but not sent, so that another process can send them."""
-        mine = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
-        await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
+        own_deliveries = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
+        await self._transactions.write(lambda db: db.execute(own_deliveries.values(NO_LEASE)))
 
     async def backlog(self) -> list[Backlog]:
         """Return the backlog of each environment that has waiting deliveries."""
@@ -250,20 +250,20 @@ class EventLog:
         Ignores `limit` and `cursor` of `filters`. Skips deliveries that a process is sending now.
         """
         table = deliveries.c
-        idle = or_(table.lease_until.is_(None), table.lease_until <= now)
+        is_idle = or_(table.lease_until.is_(None), table.lease_until <= now)
         values = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
         values |= {"ended_at": None, **NO_LEASE}
-        changed = update(deliveries).where(*_conditions(filters), idle).values(values)
+        statement = update(deliveries).where(*_conditions(filters), is_idle).values(values)
         entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, filters.environment, now)
 
         async def write(db: AsyncConnection) -> int:
-            returned = changed.returning(table.integration_id, table.connection_id)
+            returned = statement.returning(table.integration_id, table.connection_id)
             rows = (await db.execute(returned)).all()
             if rows:  # `record_change` wakes the delivery tasks of other processes
                 await self._trail.record(db, replace(entry, detail={"deliveries": len(rows)}))
-                first = rows[0]
+                first_row = rows[0]
                 await record_change(
-                    db, ConnectionRef(filters.environment, first.integration_id, first.connection_id or ""), now
+                    db, ConnectionRef(filters.environment, first_row.integration_id, first_row.connection_id or ""), now
                 )
             return len(rows)
 
@@ -272,13 +272,13 @@ class EventLog:
     async def prune(self, now: datetime) -> None:
         """Remove old deliveries that have ended, and events and webhook digests that are no longer needed."""
         table = deliveries.c
-        over = or_(
+        is_over = or_(
             _has_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _has_ended(DeliveryState.DEAD, now - DEAD_KEPT)
         )
         without_deliveries = ~exists().where(table.outbox == outbox.c.id)
 
         async def write(db: AsyncConnection) -> None:
-            await db.execute(delete(deliveries).where(over))
+            await db.execute(delete(deliveries).where(is_over))
             await db.execute(delete(outbox).where(outbox.c.at < now - DELIVERED_KEPT, without_deliveries))
             await db.execute(delete(webhooks_seen).where(webhooks_seen.c.at < now - WEBHOOKS_REMEMBERED))
 

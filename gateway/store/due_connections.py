@@ -90,14 +90,14 @@ class ExpiringStore:
     async def counts(self, now: datetime) -> list[ConnectionCount]:
         """Count all connections by environment and state. Reads every row."""
         table = connections.c
-        alive = table.state.not_in(sorted(ENDED))
+        is_alive = table.state.not_in(sorted(ENDED))
         ending = [
             func.count(
-                case((and_(alive, table.keep_alive_at.is_(None), table.dies_at <= now + timedelta(days=days)), 1))
+                case((and_(is_alive, table.keep_alive_at.is_(None), table.dies_at <= now + timedelta(days=days)), 1))
             )
             for days in ENDING_DAYS
         ]
-        overdue = func.min(case((and_(alive, table.keep_alive_at <= now), table.keep_alive_at)))
+        overdue = func.min(case((and_(is_alive, table.keep_alive_at <= now), table.keep_alive_at)))
         query = select(table.environment, table.state, func.count(), *ending, overdue)
         async with self._transactions.read() as db:
             rows = (await db.execute(query.group_by(table.environment, table.state))).all()
@@ -114,52 +114,54 @@ class ExpiringStore:
         table = connections.c
         query = select(connections).where(*_unsettled_conditions(now))
         if after is not None and after.expires_at is not None:
-            same = and_(table.expires_at == after.expires_at, table.id > after.id)
-            query = query.where(table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same))
+            same_expiry = and_(table.expires_at == after.expires_at, table.id > after.id)
+            query = query.where(
+                table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same_expiry)
+            )
         async with self._transactions.read() as db:
             rows = (await db.execute(query.order_by(table.expires_at, table.id).limit(limit))).mappings().all()
-        found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for connection in found for sealed in sealed_values(connection)))
-        return found
+        ended = [connection_of(row) for row in rows]
+        await self._keys.load_keys_of(*(sealed for connection in ended for sealed in sealed_values(connection)))
+        return ended
 
     async def mark_checked(self, rows: Sequence[Connection], *, now: datetime) -> None:
         """Mark these connections as checked. A new credential removes the mark."""
         if rows:
             ids = [row.id for row in rows]
-            mine = update(connections).where(connections.c.id.in_(ids), *_unsettled_conditions(now))
-            await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
+            own_rows = update(connections).where(connections.c.id.in_(ids), *_unsettled_conditions(now))
+            await self._transactions.write(lambda db: db.execute(own_rows.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
         """Record `failure` for each connection that is unchanged, has no running refresh and has not ended.
 
         Returns the connections for which the failure was recorded.
         """
-        done: list[Connection] = []
-        for begin in range(0, len(rows), CONNECTIONS_PER_TRANSACTION):
-            some = rows[begin : begin + CONNECTIONS_PER_TRANSACTION]
-            done += await self._transactions.write(partial(self._end_some, rows=some, failure=failure))
-        return done
+        ended: list[Connection] = []
+        for start in range(0, len(rows), CONNECTIONS_PER_TRANSACTION):
+            batch = rows[start : start + CONNECTIONS_PER_TRANSACTION]
+            ended += await self._transactions.write(partial(self._end_some, rows=batch, failure=failure))
+        return ended
 
     async def _end_some(
         self, db: AsyncConnection, rows: Sequence[Connection], failure: RefreshFailure
     ) -> list[Connection]:
         table, now = connections.c, failure.at
-        free = or_(table.lease_until.is_(None), table.lease_until <= now)
-        done: list[Connection] = []
+        is_free = or_(table.lease_until.is_(None), table.lease_until <= now)
+        ended: list[Connection] = []
         # every writer locks rows in the same order, so that no deadlock is possible
         for row in sorted(rows, key=lambda connection: connection.id):
-            seen = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), free)
-            found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
-            if found is None:
+            unchanged = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), is_free)
+            before: Any = (await db.execute(select(*BEFORE).where(*unchanged).with_for_update())).one_or_none()
+            if before is None:
                 continue
-            if found.state in ENDED:
+            if before.state in ENDED:
                 await db.execute(update(connections).where(table.id == row.id).values(end_settled=True))
                 continue
-            await record_final_failure(db, self._outbox, found, failure)
-            done.append(row)
-        for row in done:
+            await record_final_failure(db, self._outbox, before, failure)
+            ended.append(row)
+        for row in ended:
             await record_change(db, row.ref, now)
-        return done
+        return ended
 
 
 def _unsettled_conditions(now: datetime) -> tuple[Any, ...]:
@@ -221,7 +223,7 @@ class KeepAliveStore:
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).mappings().all()
         stored = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for connection in stored for sealed in sealed_values(connection)))
+        await self._keys.load_keys_of(*(sealed for connection in stored for sealed in sealed_values(connection)))
         return stored
 
 

@@ -64,8 +64,10 @@ class EditStore:
     async def edit(self, ref: ConnectionRef, changes: Edit, *, now: datetime) -> Connection:
         """Apply `changes` to the connection. Return the changed connection."""
         fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(changes, name) is not None]
-        where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
-        entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
+        reference = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
+        entry = AuditEntry.of(
+            AuditAction.CONNECTION_CHANGED, ref.environment, now, **reference, detail={"fields": fields}
+        )
 
         async def write(db: AsyncConnection) -> Connection:
             row = await _lock_row(db, ref)
@@ -78,13 +80,13 @@ class EditStore:
             if changes.tags is not None:
                 columns["tags"] = {key.lower(): value for key, value in changes.tags.items()}
                 await index_tags(db, row_id, changes.tags)
-            written = await _write_columns(db, ref, columns, now)
-            now_of = written.end_user.id if written.end_user else None
+            written_row = await _write_columns(db, ref, columns, now)
+            now_of = written_row.end_user.id if written_row.end_user else None
             if fields:
                 await self._trail.record(db, entry, end_user_id=now_of)
             if row.end_user_id != now_of:
                 await self._trail.forget_after_last_connection(db, ref, row.end_user_id)
-            return written
+            return written_row
 
         return await self._transactions.write(write)
 

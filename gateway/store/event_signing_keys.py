@@ -48,12 +48,12 @@ class SigningKeyStore:
     async def active_keys(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
         """Return the keys that sign at `now`, the current key first. Empty if no key exists yet."""
         table = signing_keys.c
-        alive = or_(table.retires_at.is_(None), table.retires_at > now)
-        query = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
+        is_active = or_(table.retires_at.is_(None), table.retires_at > now)
+        query = select(signing_keys).where(table.environment == environment, is_active).order_by(table.number.desc())
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).all()
         sealed = [Sealed(row.key, **_seal_place(environment, row.uid)) for row in rows]
-        await self._keys.learn(*sealed)
+        await self._keys.load_keys_of(*sealed)
         opened = [Secret(self._vault.open_json(value)["key"]) for value in sealed]
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
@@ -72,13 +72,13 @@ class SigningKeyStore:
 
         async def write(db: AsyncConnection) -> None:
             await self._trail.record(db, entry)
-            mine = table.environment == environment
-            numbers = select(table.number).where(mine).order_by(table.number.desc()).with_for_update()
-            last = (await db.execute(numbers)).scalars().first() or 0
-            await db.execute(delete(signing_keys).where(mine, table.number < last))
-            retiring = update(signing_keys).where(mine, table.number == last)
+            in_environment = table.environment == environment
+            numbers = select(table.number).where(in_environment).order_by(table.number.desc()).with_for_update()
+            last_number = (await db.execute(numbers)).scalars().first() or 0
+            await db.execute(delete(signing_keys).where(in_environment, table.number < last_number))
+            retiring = update(signing_keys).where(in_environment, table.number == last_number)
             await db.execute(retiring.values(retires_at=retires_at))
-            if not await self._add(db, environment, last + 1, key, now):
+            if not await self._add(db, environment, last_number + 1, key, now):
                 raise FenceFailed  # another process has just rotated, so the transaction runs again
 
         await self._write(environment, write)

@@ -121,18 +121,18 @@ class Failover:
         """
         timeline = self._watch.timeline
         if timeline is not None:
-            known = await self._read_timelines()
-            if timeline not in known:
+            timelines = await self._read_timelines()
+            if timeline not in timelines:
                 await self._add(timeline)
-                known = await self._read_timelines()
+                timelines = await self._read_timelines()
             if self.timeline is None:
                 self.sql = self._watch.timeline_sql
-            since, first = known[timeline], min(known.values())
-            self.ever = since > first
-            recent = (clock.now() - since).total_seconds() < decision.MAX_WAIT_S
+            begun_at, first_seen = timelines[timeline], min(timelines.values())
+            self.ever = begun_at > first_seen
+            recent = (clock.now() - begun_at).total_seconds() < decision.MAX_WAIT_S
             if self.ever and recent and not self.pending:
                 self._began_at = clock.monotonic()
-            self._since = since if self.ever and recent else None
+            self._since = begun_at if self.ever and recent else None
         self.timeline = timeline
 
     async def confirm(self) -> None:
@@ -193,9 +193,9 @@ class Failover:
         """Remove this process from those for which the other processes wait."""
         if self._joined:
             self._joined = False
-            ours = delete(processes).where(processes.c.process == self._process)
+            own_process = delete(processes).where(processes.c.process == self._process)
             with suppress(GatewayError):
-                await self._transactions.write(lambda db: db.execute(ours))
+                await self._transactions.write(lambda db: db.execute(own_process))
 
     async def is_unchanged(self) -> bool:
         """Return whether the rows read so far are still current.
@@ -208,7 +208,7 @@ class Failover:
             now = (await db.execute(select(literal_column(self.sql, Text)))).scalar()
         return now == self.timeline and not self.pending
 
-    async def times(self) -> Sequence[datetime]:
+    async def failover_times(self) -> Sequence[datetime]:
         """Return when each failover was first noticed, the oldest first."""
         return sorted((await self._read_timelines()).values())[1:]
 
@@ -222,20 +222,20 @@ class Failover:
             row.process: Member(row.timeline == self.timeline, (now - max(row.beat_at, since)).total_seconds())
             for row in rows
         }
-        missing = frozenset(name for name, member in members.items() if is_awaited(member))
+        unanswered = frozenset(name for name, member in members.items() if is_awaited(member))
         if may_refresh_again(since_s, members.values()):
             self._since = None
-            self._log_result(since_s, missing, [name for name, member in members.items() if not member.confirmed])
-        elif since_s >= decision.MIN_WAIT_S and missing != self._awaited:
+            self._log_result(since_s, unanswered, [name for name, member in members.items() if not member.confirmed])
+        elif since_s >= decision.MIN_WAIT_S and unanswered != self._awaited:
             effect = "token refresh waits until these processes have written their newer tokens back"
-            log.warning("failover_waits_for_processes", processes=sorted(missing), effect=effect)
-            self._awaited = missing
+            log.warning("failover_waits_for_processes", processes=sorted(unanswered), effect=effect)
+            self._awaited = unanswered
 
-    def _log_result(self, since_s: float, missing: frozenset[str], unconfirmed: Sequence[str]) -> None:
+    def _log_result(self, since_s: float, unanswered: frozenset[str], unconfirmed: Sequence[str]) -> None:
         after_s, self._awaited = round(since_s, 1), frozenset()
-        if missing:
+        if unanswered:
             effect = "newer tokens that only they have are lost"
-            log.error("failover_not_confirmed", processes=sorted(missing), after_s=after_s, effect=effect)
+            log.error("failover_not_confirmed", processes=sorted(unanswered), after_s=after_s, effect=effect)
         else:
             log.info("failover_reconciled", after_s=after_s, silent=sorted(unconfirmed))
 
@@ -253,8 +253,8 @@ class Failover:
     async def _write_heartbeat(self) -> None:
         async def write(db: AsyncConnection) -> None:
             row: dict[str, Any] = {"beat_at": clock.now(), "timeline": self._confirmed}
-            ours = update(processes).where(processes.c.process == self._process)
-            if not (await db.execute(ours.values(row))).rowcount:
+            own_process = update(processes).where(processes.c.process == self._process)
+            if not (await db.execute(own_process.values(row))).rowcount:
                 await insert_if_absent(db, processes, {"process": self._process, **row}, key=["process"])
             if not self.pending:
                 await db.execute(delete(processes).where(processes.c.beat_at < clock.now() - KEEP_FOR))

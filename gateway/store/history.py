@@ -57,21 +57,21 @@ async def record_trigger(
     each authorization and each write-back.
     """
     state = next_state(State(row.state), trigger)
-    moved = state != row.state or (trigger not in SILENT and reason != row.state_reason)
-    changed: dict[str, Any] = {}
-    before = State(row.state) if row.state_since is not None else None
-    if moved or trigger is StateTrigger.AUTHORIZED:
-        changed = {"state": state.value, "state_reason": reason, "state_since": now}
-        await _add(db, row.id, Change(now, state, reason, detail, before))
+    state_changed = state != row.state or (trigger not in SILENT and reason != row.state_reason)
+    state_columns: dict[str, Any] = {}
+    old_state = State(row.state) if row.state_since is not None else None
+    if state_changed or trigger is StateTrigger.AUTHORIZED:
+        state_columns = {"state": state.value, "state_reason": reason, "state_since": now}
+        await _add(db, row.id, Change(now, state, reason, detail, old_state))
     elif trigger is StateTrigger.WRITTEN_BACK:
-        await _add(db, row.id, Change(now, state, reason, detail, before))
-    written = {**values, **changed}
-    await db.execute(CHANGED, {"row_id": row.id, **written})
-    again = trigger is StateTrigger.AUTHORIZED and before is not None
-    event = Event.RECONNECTED if again else event_for_change(before, state)
+        await _add(db, row.id, Change(now, state, reason, detail, old_state))
+    written_columns = {**values, **state_columns}
+    await db.execute(CHANGED, {"row_id": row.id, **written_columns})
+    authorized_again = trigger is StateTrigger.AUTHORIZED and old_state is not None
+    event = Event.RECONNECTED if authorized_again else event_for_change(old_state, state)
     if event is not None and outbox is not None:
         await outbox.add_event(db, row.id, event, now=now, reason=reason, detail=detail)
-    return written
+    return written_columns
 
 
 async def record_note(db: AsyncConnection, row_id: int, state: State, note: HistoryNote, *, now: datetime) -> None:
@@ -85,8 +85,8 @@ async def record_final_failure(db: AsyncConnection, outbox: Outbox | None, row: 
     Runs in the caller's transaction, which has locked `row`. `row`: the connection's row, with the columns `BEFORE`.
     """
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
-    why = {"reason": failure.code, "detail": failure.message}
-    await record_trigger(db, outbox, row, StateTrigger.REFUSED, values, now=failure.at, **why)
+    reason_fields = {"reason": failure.code, "detail": failure.message}
+    await record_trigger(db, outbox, row, StateTrigger.REFUSED, values, now=failure.at, **reason_fields)
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
@@ -100,8 +100,8 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
         "detail": change.detail,
     }
     await db.execute(insert(connection_history).values(entry))
-    mine = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
-    oldest = mine.limit(1).offset(MAX_ENTRIES).scalar_subquery()
+    of_connection = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
+    oldest = of_connection.limit(1).offset(MAX_ENTRIES).scalar_subquery()
     await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= oldest))
 
 
@@ -153,11 +153,11 @@ class RejectionStore:
             if row is None or row.failure_code not in {None, REJECTED} or State(row.state) in ENDED:
                 return None
             values = failure_columns(failure) | {"updated_at": failure.at}
-            why = {"reason": failure.code, "detail": failure.message}
-            await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **why)
-            written = await read_written(db, seen.ref)
+            reason_fields = {"reason": failure.code, "detail": failure.message}
+            await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **reason_fields)
+            written_row = await read_written(db, seen.ref)
             await record_change(db, seen.ref, failure.at, ends=True)
-            return written
+            return written_row
 
         return await self._transactions.write(write)
 
@@ -173,9 +173,9 @@ class RejectionStore:
                 return None
             values = NO_FAILURE | {"updated_at": now}
             await record_trigger(db, self._outbox, row, StateTrigger.ACCEPTED, values, now=now, reason=ACCEPTED)
-            written = await read_written(db, seen.ref)
+            written_row = await read_written(db, seen.ref)
             await record_change(db, seen.ref, now, ends=True)
-            return written
+            return written_row
 
         return await self._transactions.write(write)
 
@@ -188,13 +188,13 @@ class RejectionStore:
         async def write(db: AsyncConnection) -> Connection | None:
             if await self._row(db, seen) is None:
                 return None
-            before = (await read_written(db, seen.ref)).refused_scopes
-            both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
-            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MAX_SCOPES]))}
+            stored_scopes = (await read_written(db, seen.ref)).refused_scopes
+            all_scopes = dict.fromkeys((*(stored_scopes.scopes if stored_scopes else ()), *refused.scopes))
+            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(all_scopes)[:MAX_SCOPES]))}
             await db.execute(update(connections).where(matches_ref(seen.ref)).values(updated_at=refused.at, **values))
-            written = await read_written(db, seen.ref)
+            written_row = await read_written(db, seen.ref)
             await record_change(db, seen.ref, refused.at)
-            return written
+            return written_row
 
         return await self._transactions.write(write)
 
@@ -203,8 +203,8 @@ class RejectionStore:
 
         async def write(db: AsyncConnection) -> None:
             recorded = matches_ref(ref), connections.c.refused_scopes.is_not(None)
-            done = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
-            if done.rowcount:
+            result = await db.execute(update(connections).where(*recorded).values(refused_scopes=None, updated_at=now))
+            if result.rowcount:
                 await record_change(db, ref, now)
 
         await self._transactions.write(write)
@@ -212,5 +212,5 @@ class RejectionStore:
     @staticmethod
     async def _row(db: AsyncConnection, seen: Connection) -> Any:
         row: Any = (await db.execute(select(*SEEN).where(matches_ref(seen.ref)).with_for_update())).one_or_none()
-        same = row is not None and (row.uid, row.granted_at) == (seen.uid, seen.granted_at)
-        return row if same else None
+        has_same_grant = row is not None and (row.uid, row.granted_at) == (seen.uid, seen.granted_at)
+        return row if has_same_grant else None

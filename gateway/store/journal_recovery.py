@@ -137,8 +137,8 @@ class RefreshJournal:
         except VaultError as fault:
             log.warning("refresh_not_journalled", connection_id=row.ref.connection_id, detail=str(fault))
             return None
-        about = {"ref": row.ref, "row": row.uid, "version": row.version}
-        return Entry(self.folder, attempt, {**about, "attempt": attempt, "key": sealed.ciphertext.hex()}, key)
+        journal_fields = {"ref": row.ref, "row": row.uid, "version": row.version}
+        return Entry(self.folder, attempt, {**journal_fields, "attempt": attempt, "key": sealed.ciphertext.hex()}, key)
 
     async def earlier_replies(self, row: Connection) -> EarlierReplies:
         """Return the replies that other processes received for the present credential of `row`.
@@ -174,7 +174,7 @@ class RefreshJournal:
         """
         if self.folder is None:
             return []
-        found = await self._open_records(self.folder, skip_damaged=True)
+        records = await self._open_records(self.folder, skip_damaged=True)
         return [
             (
                 ConnectionRef(*record.about["ref"]),
@@ -182,7 +182,7 @@ class RefreshJournal:
                 record.about["version"],
                 bool(record.sealed) or record.is_writer_alive,
             )
-            for record in found
+            for record in records
             if "attempt" in record.about
         ]
 
@@ -206,21 +206,21 @@ class RefreshJournal:
         if self.folder is None:
             return []
         overdue: set[str] = set()
-        dead, living = await asyncio.to_thread(self._files)
-        useless, settled = await self._find_unneeded(dead, current, holding)
-        for about in await asyncio.to_thread(self._replies_elsewhere):
-            row = await _open_row(about, current)
+        dead_files, living_files = await asyncio.to_thread(self._files)
+        useless, settled = await self._find_unneeded(dead_files, current, holding)
+        for record in await asyncio.to_thread(self._replies_elsewhere):
+            row = await _open_row(record, current)
             if row is not None:
                 settled[row.ref] = row
-        over = list[str]()
-        for path in living:
+        ended_attempts = list[str]()
+        for path in living_files:
             unneeded, overdue_replies = await self._overdue_attempts(path, current, overdue)
-            over += unneeded
+            ended_attempts += unneeded
             settled |= overdue_replies
-        if (useless or over) and (unchanged is None or await unchanged()):
+        if (useless or ended_attempts) and (unchanged is None or await unchanged()):
             for path in useless:
                 path.unlink(missing_ok=True)
-            for attempt in over:
+            for attempt in ended_attempts:
                 release(attempt)
         for path in await asyncio.to_thread(self._dead_markers):
             if path.stem not in holding and self._is_overdue(path.name, overdue):
@@ -229,21 +229,21 @@ class RefreshJournal:
         return list(settled.values())
 
     async def _find_unneeded(
-        self, dead: list[Path], current: CurrentRow, holding: Container[str]
+        self, dead_files: list[Path], current: CurrentRow, holding: Container[str]
     ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
-        for path in dead:
-            needed = slot_file_process(path) in holding
+        for path in dead_files:
+            is_needed = slot_file_process(path) in holding
             try:
                 records = await asyncio.to_thread(read, path)
             except OSError:
                 continue  # it can have a reply that is needed
-            for about, sealed in records:
-                row = await _open_row(about, current) if sealed else None
+            for record, sealed in records:
+                row = await _open_row(record, current) if sealed else None
                 if row is not None:
-                    needed, settled[row.ref] = True, row
-            if not needed:
+                    is_needed, settled[row.ref] = True, row
+            if not is_needed:
                 useless.append(path)
         return useless, settled
 
@@ -255,28 +255,28 @@ class RefreshJournal:
         Also return the connections with an overdue reply that is needed: only the parent, which wrote the reply, is
         possibly alive.
         """
-        over, needed = list[str](), dict[ConnectionRef, Connection]()
+        overdue_attempts, needed_rows = list[str](), dict[ConnectionRef, Connection]()
         try:
             records = await asyncio.to_thread(read, path)
         except OSError:
-            return over, needed
-        for about, sealed in records:
-            attempt = about.get("attempt")  # None in a file of an earlier release whose process still runs
+            return overdue_attempts, needed_rows
+        for record, sealed in records:
+            attempt = record.get("attempt")  # None in a file of an earlier release whose process still runs
             if not attempt or not self._is_overdue(attempt, overdue):
                 continue
-            row = await _open_row(about, current)
+            row = await _open_row(record, current)
             if row is None:
-                over.append(attempt)
+                overdue_attempts.append(attempt)
             elif sealed:
-                needed[row.ref] = row
-        return over, needed
+                needed_rows[row.ref] = row
+        return overdue_attempts, needed_rows
 
     def close(self) -> None:
         if self.marker is not None:
             self.marker.close()
 
-    def _is_overdue(self, name: str, seen: set[str]) -> bool:
-        seen.add(name)
+    def _is_overdue(self, name: str, seen_names: set[str]) -> bool:
+        seen_names.add(name)
         return clock.monotonic() - self._seen.setdefault(name, clock.monotonic()) > OVERDUE_S
 
     def _files(self) -> tuple[list[Path], list[Path]]:
@@ -291,20 +291,20 @@ class RefreshJournal:
 
         Each file is read once, because these files stay, and a dead process changes nothing in its file.
         """
-        found: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
+        replies: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
         for path in (path for folder in self._other_folders() for path in all_files(folder)):
             try:
                 status = path.stat()
                 state = status.st_ino, status.st_size, status.st_mtime_ns  # taken before the check for a dead process
-                known = self._elsewhere.get(path)
-                if known is not None and known[0] == state:
-                    found[path] = known
+                cached = self._elsewhere.get(path)
+                if cached is not None and cached[0] == state:
+                    replies[path] = cached
                 elif is_dead(path):
-                    found[path] = state, [about for about, sealed in read(path) if sealed]
+                    replies[path] = state, [record for record, sealed in read(path) if sealed]
             except OSError:
                 continue  # the next call tries again: it can have a reply that is needed
-        self._elsewhere = found
-        return [about for _, heads in found.values() for about in heads]
+        self._elsewhere = replies
+        return [record for _, heads in replies.values() for record in heads]
 
     def _dead_markers(self) -> list[Path]:
         assert self.folder is not None
@@ -326,8 +326,8 @@ class RefreshJournal:
         value = await self._decrypt_or_none(row, CREDENTIAL, sealed)
         if value is None:
             return None
-        ends = value["expires_at"]
-        return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
+        expires_at = value["expires_at"]
+        return Credential(value["credential"], datetime.fromisoformat(expires_at) if expires_at else None)
 
     async def _reply(self, row: Connection, record: OpenRecord) -> RecordedReply | None:
         """Return the recorded reply; None if the reply is unreadable or has not arrived yet."""
@@ -340,7 +340,7 @@ class RefreshJournal:
     async def _decrypt_or_none(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
         sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))
         try:
-            await self._keys.learn(sealed)
+            await self._keys.load_keys_of(sealed)
             return self._vault.open_json(sealed)
         # the record was cut off when the process was killed, or its data key no longer exists
         except VaultError as fault:
@@ -360,10 +360,10 @@ def place_of(row: Connection, column: str) -> Any:
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 
-async def _open_row(about: Mapping[str, Any], current: CurrentRow) -> Connection | None:
+async def _open_row(record: Mapping[str, Any], current: CurrentRow) -> Connection | None:
     """Return the connection of a record if its refresh is still open, else None."""
-    row = await current(ConnectionRef(*about["ref"]))
-    if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):
+    row = await current(ConnectionRef(*record["ref"]))
+    if row is None or row.intent is None or (row.uid, row.version) != (record["row"], record["version"]):
         return None
     return row
 

@@ -49,9 +49,9 @@ class KeyStore:
 
     async def family(self, environment: str, key_id: int, *, limit: int) -> list[MintedKey]:
         """Return the key and all keys minted from it, at any depth, the oldest first. Empty if there is no such key."""
-        first = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
-        every = first.union(select(keys.c.id).join(first, keys.c.parent_id == first.c.id))
-        query = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
+        root = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
+        members = root.union(select(keys.c.id).join(root, keys.c.parent_id == root.c.id))
+        query = select(keys).where(keys.c.id.in_(select(members.c.id))).order_by(keys.c.id).limit(limit)
         async with self._transactions.read() as db:
             return [_key(row) for row in (await db.execute(query)).mappings()]
 
@@ -105,12 +105,12 @@ class KeyStore:
                 "created_at": now,
             }
             await db.execute(insert(keys).values(row))
-            stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
+            stored_row = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
             if new.replaces is not None:
-                await self._adopt(db, new.replaces, stored["id"], now)
-            await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
+                await self._adopt(db, new.replaces, stored_row["id"], now)
+            await self._trail.record(db, dataclasses.replace(entry, key_id=stored_row["id"]))
             await record_change(db, changed_key(new.environment, new.digest), now)
-            return dataclasses.replace(_key(stored), replaced=replaced)
+            return dataclasses.replace(_key(stored_row), replaced=replaced)
 
         return await self._transactions.write(write)
 
@@ -120,23 +120,23 @@ class KeyStore:
 
         async def write(db: AsyncConnection) -> Sequence[str]:
             await _lock_keys(db, environment)
-            ended: dict[int, str] = {}
-            seen: set[int] = set()
+            ended_digests: dict[int, str] = {}
+            seen_ids: set[int] = set()
             level: list[ColumnElement[bool]] = [keys.c.id == key_id]
             while level:
                 # Locked, so that no transaction can mint another key from these keys before they are revoked.
                 query = select(keys).where(keys.c.environment == environment, *level).with_for_update()
-                rows = [row for row in (await db.execute(query)).mappings() if row["id"] not in seen]
-                seen |= {row["id"] for row in rows}
-                ended |= {row["id"]: row["digest"] for row in rows if row["revoked_at"] is None}
+                rows = [row for row in (await db.execute(query)).mappings() if row["id"] not in seen_ids]
+                seen_ids |= {row["id"] for row in rows}
+                ended_digests |= {row["id"]: row["digest"] for row in rows if row["revoked_at"] is None}
                 level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
-            if ended:
-                await db.execute(update(keys).where(keys.c.id.in_(ended)).values(revoked_at=now))
-                for number, digest in ended.items():
+            if ended_digests:
+                await db.execute(update(keys).where(keys.c.id.in_(ended_digests)).values(revoked_at=now))
+                for number, digest in ended_digests.items():
                     with_it = {} if number == key_id else {"with_key": key_id}
                     await self._trail.record(db, dataclasses.replace(entry, key_id=number, detail=with_it))
                     await record_change(db, changed_key(environment, digest), now)
-            return list(ended.values())
+            return list(ended_digests.values())
 
         return await self._transactions.write(write)
 
@@ -156,47 +156,51 @@ class KeyStore:
             await self._trail.record(db, entry)
             await record_change(db, changed_key(key.environment, key.digest), now)
             if replaced is not None:
-                before, unchanged = replaced.before, keys.c.expires_at.is_not_distinct_from(replaced.ends_at)
-                end = update(keys).where(keys.c.id == before.id, unchanged).values(expires_at=before.expires_at)
-                await db.execute(end)
-                await record_change(db, changed_key(key.environment, before.digest), now)
-                await self._adopt(db, key.id, before.id, now)
+                former_key, unchanged = replaced.before, keys.c.expires_at.is_not_distinct_from(replaced.ends_at)
+                restore_end = (
+                    update(keys).where(keys.c.id == former_key.id, unchanged).values(expires_at=former_key.expires_at)
+                )
+                await db.execute(restore_end)
+                await record_change(db, changed_key(key.environment, former_key.digest), now)
+                await self._adopt(db, key.id, former_key.id, now)
 
         await self._transactions.write(write)
 
-    async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
+    async def record_uses(self, digests: Sequence[str], *, now: datetime) -> None:
         """Record that these keys were used. A key's first use also gets an audit record."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
-        for at in range(0, len(digests), MAX_AT_ONCE):
-            some = digests[at : at + MAX_AT_ONCE]
+        for start in range(0, len(digests), MAX_AT_ONCE):
+            batch = digests[start : start + MAX_AT_ONCE]
             # Skips keys that another transaction has locked, because waiting could cause a deadlock: `revoke` locks
             # several keys in another order.
-            free = select(keys.c.digest).where(keys.c.digest.in_(some)).with_for_update(skip_locked=True)
-            done = await self._transactions.write(partial(self._record_use, query=free, entry=entry))
-            for key_digest in set(some) - done:
-                alone = select(keys.c.digest).where(keys.c.digest == key_digest).with_for_update()
-                await self._transactions.write(partial(self._record_use, query=alone, entry=entry))
+            free_keys = select(keys.c.digest).where(keys.c.digest.in_(batch)).with_for_update(skip_locked=True)
+            recorded = await self._transactions.write(partial(self._record_use, query=free_keys, entry=entry))
+            for key_digest in set(batch) - recorded:
+                locked_key = select(keys.c.digest).where(keys.c.digest == key_digest).with_for_update()
+                await self._transactions.write(partial(self._record_use, query=locked_key, entry=entry))
 
     async def _record_use(self, db: AsyncConnection, query: Select[str], entry: AuditEntry) -> set[str]:
         """Record the use of the keys that `query` selects and locks. Return the digests of these keys."""
         digests = set((await db.execute(query)).scalars())
-        used = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
-        first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
-        for key in (await db.execute(first)).all():
-            by = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
-            first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=by)
+        use_update = update(keys).where(keys.c.digest.in_(digests)).values(last_used_at=entry.at)
+        first_uses = use_update.where(keys.c.last_used_at.is_(None)).returning(
+            keys.c.id, keys.c.environment, keys.c.name
+        )
+        for key in (await db.execute(first_uses)).all():
+            actor = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
+            first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=actor)
             await self._trail.record(db, first_use)
-        await db.execute(used)
+        await db.execute(use_update)
         return digests
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
         """Return the ids of the key's parent, the parent's parent, and so on."""
         ids: list[int] = []
         async with self._transactions.read() as db:
-            above = key.parent_id
-            while above is not None and above not in ids and len(ids) < MAX_ANCESTORS:
-                ids.append(above)
-                above = (await db.execute(select(keys.c.parent_id).where(keys.c.id == above))).scalar()
+            parent_id = key.parent_id
+            while parent_id is not None and parent_id not in ids and len(ids) < MAX_ANCESTORS:
+                ids.append(parent_id)
+                parent_id = (await db.execute(select(keys.c.parent_id).where(keys.c.id == parent_id))).scalar()
         return tuple(ids)
 
     async def reserve_calls(self, digest: str, limit: int) -> int:
@@ -206,32 +210,34 @@ class KeyStore:
         """
 
         async def write(db: AsyncConnection) -> int:
-            mine = keys.c.digest == digest
-            row = (await db.execute(select(keys.c.calls, keys.c.budget).where(mine).with_for_update())).one_or_none()
+            of_key = keys.c.digest == digest
+            row = (await db.execute(select(keys.c.calls, keys.c.budget).where(of_key).with_for_update())).one_or_none()
             if row is None or row.budget is None:
                 return 0
-            remaining = max(0, row.budget - row.calls)
-            taken = max(limit, -row.calls) if limit < 0 else min(limit, remaining, max(1, remaining // 20))
-            if taken:
-                await db.execute(update(keys).where(mine).values(calls=keys.c.calls + taken))
-            return int(taken)
+            calls_left = max(0, row.budget - row.calls)
+            reserved = max(limit, -row.calls) if limit < 0 else min(limit, calls_left, max(1, calls_left // 20))
+            if reserved:
+                await db.execute(update(keys).where(of_key).values(calls=keys.c.calls + reserved))
+            return int(reserved)
 
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
         """Remove keys that ended long ago (`KEPT_AFTER_END`)."""
-        before = now - KEPT_AFTER_END
-        statement = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
+        ended_before = now - KEPT_AFTER_END
+        statement = delete(keys).where(or_(keys.c.revoked_at < ended_before, keys.c.expires_at < ended_before))
         await self._transactions.write(lambda db: db.execute(statement))
 
-    async def _find_one(self, *where: ColumnElement[bool]) -> MintedKey | None:
+    async def _find_one(self, *conditions: ColumnElement[bool]) -> MintedKey | None:
         async with self._transactions.read() as db:
-            row = (await db.execute(select(keys).where(*where))).mappings().first()
+            row = (await db.execute(select(keys).where(*conditions))).mappings().first()
         return None if row is None else _key(row)
 
     async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
-        same = select(keys.c.id).where(keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now))
-        holder_id: int | None = (await db.execute(same)).scalars().first()
+        same_name = select(keys.c.id).where(
+            keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now)
+        )
+        holder_id: int | None = (await db.execute(same_name)).scalars().first()
         if holder_id is not None:
             raise Conflict(
                 "conflict",
@@ -246,28 +252,28 @@ class KeyStore:
         Each node reads the active ones among them again, at any depth, because it keeps the ids of a key's ancestors.
         """
         await db.execute(update(keys).where(keys.c.parent_id == old_id).values(parent_id=new_id))
-        below = select(keys.c.id).where(keys.c.parent_id == new_id).cte(recursive=True)
-        every = below.union(select(keys.c.id).join(below, keys.c.parent_id == below.c.id))
-        query = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(every.c.id)), *_alive(now))
-        found = (await db.execute(query)).all()
-        await record_changes(db, [changed_key(row.environment, row.digest) for row in found], now)
+        children = select(keys.c.id).where(keys.c.parent_id == new_id).cte(recursive=True)
+        descendants = children.union(select(keys.c.id).join(children, keys.c.parent_id == children.c.id))
+        query = select(keys.c.environment, keys.c.digest).where(keys.c.id.in_(select(descendants.c.id)), *_alive(now))
+        rows = (await db.execute(query)).all()
+        await record_changes(db, [changed_key(row.environment, row.digest) for row in rows], now)
 
     async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> ReplacedKey:
         """Let the replaced key end when `new` says, if it does not end earlier. Raises NotFound."""
-        mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
-        old = (await db.execute(select(keys).where(*mine).with_for_update())).mappings().first()
-        if old is None:
+        active_key = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
+        old_row = (await db.execute(select(keys).where(*active_key).with_for_update())).mappings().first()
+        if old_row is None:
             raise NotFound(
                 "not_found",
                 f"There is no active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
                 "/environment/api-keys.",
             )
-        before, until = _key(old), new.replaced_ends_at or now
-        if before.expires_at is not None and before.expires_at <= until:
-            return ReplacedKey(before, before.expires_at)
+        old_key, until = _key(old_row), new.replaced_ends_at or now
+        if old_key.expires_at is not None and old_key.expires_at <= until:
+            return ReplacedKey(old_key, old_key.expires_at)
         await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
-        await record_change(db, changed_key(new.environment, before.digest), now)
-        return ReplacedKey(before, until)
+        await record_change(db, changed_key(new.environment, old_key.digest), now)
+        return ReplacedKey(old_key, until)
 
 
 _STORED: Final = (

@@ -122,8 +122,8 @@ class Outbox:
         body = {"operation": OPERATIONS.get(event, "refresh"), "success": event not in FAILURES} | body
         if event in FAILURES:
             body["error"] = {"type": reason or "unknown", "description": detail or reason or "unknown"}
-        written = await insert_event(db, ref.environment, ref.integration_id, provider, event.value, body, now=now)
-        await insert_deliveries(db, written, ref[:2], [(ref.connection_id, targets)], now=now)
+        event_id = await insert_event(db, ref.environment, ref.integration_id, provider, event.value, body, now=now)
+        await insert_deliveries(db, event_id, ref[:2], [(ref.connection_id, targets)], now=now)
 
 
 async def insert_event(

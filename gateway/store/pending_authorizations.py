@@ -71,15 +71,17 @@ class SessionStore:
                     connect_sessions.c.key_id == session.key_id,
                     connect_sessions.c.expires_at > clock.now(),
                 )
-                some = select(connect_sessions.c.expires_at).where(*condition).order_by(connect_sessions.c.expires_at)
-                last = (await db.execute(some.offset(max_open - 1).limit(1))).scalar()
-                if last is not None:
-                    first: datetime | None = (await db.execute(some.limit(1))).scalar()
-                    return first
+                open_sessions = (
+                    select(connect_sessions.c.expires_at).where(*condition).order_by(connect_sessions.c.expires_at)
+                )
+                last_expiry = (await db.execute(open_sessions.offset(max_open - 1).limit(1))).scalar()
+                if last_expiry is not None:
+                    first_expiry: datetime | None = (await db.execute(open_sessions.limit(1))).scalar()
+                    return first_expiry
             # `pinned` is stored among the defaults, under the empty text, which is no integration's id. Because the
             # defaults are sealed, a person who can write to the table cannot remove `pinned`.
-            kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
-            sealed = self._vault.seal_json(kept, **_session_seal_place(session.environment, session.digest))
+            stored_defaults = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
+            sealed = self._vault.seal_json(stored_defaults, **_session_seal_place(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
             return None
 
@@ -87,9 +89,11 @@ class SessionStore:
 
     async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
         """Return the session whose token has this digest; None if the session does not exist or has expired."""
-        alive = select(connect_sessions).where(connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now)
+        live_session = select(connect_sessions).where(
+            connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now
+        )
         async with self._transactions.read() as db:
-            row = (await db.execute(alive)).mappings().first()
+            row = (await db.execute(live_session)).mappings().first()
         return None if row is None else await self._session_of(dict(row))
 
     async def has_existed(self, digest: str, environment: str) -> bool:
@@ -97,9 +101,9 @@ class SessionStore:
 
         For an hour after its deletion, a row of `flow_results` proves that the session has existed.
         """
-        matching = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
+        matches = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
-        either = select(exists().where(*matching) | exists().where(*condition))
+        either = select(exists().where(*matches) | exists().where(*condition))
         async with self._transactions.read() as db:
             return bool((await db.execute(either)).scalar())
 
@@ -114,12 +118,12 @@ class SessionStore:
         one succeeds.
         """
         condition = connect_sessions.c.digest == digest
-        taken = (
+        binding = (
             update(connect_sessions)
             .where(condition, _may_serve_browser(browser_digest))
             .values(browser_digest=browser_digest)
         )
-        return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
+        return (await self._transactions.write(lambda db: db.execute(binding))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
         """Delete expired sessions.
@@ -135,7 +139,7 @@ class SessionStore:
 
     async def _session_of(self, row: dict[str, Any]) -> ConnectSession:
         sealed = Sealed(row["defaults"], **_session_seal_place(row["environment"], row["digest"]))
-        await self._keys.learn(sealed)
+        await self._keys.load_keys_of(sealed)
         row["defaults"] = self._vault.open_json(sealed)
         row["pinned"] = row["defaults"].pop(PINNED, None) is not None
         row["end_user"] = end_user_from_json(row["end_user"])
@@ -174,9 +178,9 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
         conditions.append(or_(table.max_connections.is_(None), table.connections_made < table.max_connections))
     if terms.browser_digest is not None:
         conditions.append(_may_serve_browser(terms.browser_digest))
-    counted = update(connect_sessions).where(*conditions)
-    made = table.connections_made if replaces else table.connections_made + 1
-    if (await db.execute(counted.values(connections_made=made))).rowcount:
+    statement = update(connect_sessions).where(*conditions)
+    connections_made = table.connections_made if replaces else table.connections_made + 1
+    if (await db.execute(statement.values(connections_made=connections_made))).rowcount:
         return
     condition = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
     row = (await db.execute(condition)).mappings().first()
@@ -204,8 +208,10 @@ def session_used_up(max_connections: int | None) -> Forbidden:
 
     `max_connections`: the limit; None if the session was ended in another way.
     """
-    made = f"has reached its limit of {number_of(max_connections, 'connection')}" if max_connections else "was ended"
-    return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
+    reached_limit = (
+        f"has reached its limit of {number_of(max_connections, 'connection')}" if max_connections else "was ended"
+    )
+    return Forbidden("connect_session_used", f"This link {reached_limit}. Ask the application for a new link.")
 
 
 def bound_to_other_browser() -> Forbidden:
@@ -260,8 +266,8 @@ class FlowStore:
 
         async def take(db: AsyncConnection) -> RowMapping | None:
             row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
-            removed = await db.execute(delete(flows).where(_alive(state_digest, now)))
-            return row if removed.rowcount == 1 else None
+            result = await db.execute(delete(flows).where(_alive(state_digest, now)))
+            return row if result.rowcount == 1 else None
 
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
@@ -280,10 +286,10 @@ class FlowStore:
             flows.c.expires_at > expires_after,
             flows.c.expires_at <= expires_until,
         )
-        by, expires_at = flows.c.integration_id, flows.c.expires_at
+        group, expires_at = flows.c.integration_id, flows.c.expires_at
         async with self._transactions.read() as db:
             rows = (
-                await db.execute(select(by, func.count(), func.max(expires_at)).where(*conditions).group_by(by))
+                await db.execute(select(group, func.count(), func.max(expires_at)).where(*conditions).group_by(group))
             ).all()
         return {row[0]: (row[1], row[2]) for row in rows}
 
@@ -297,7 +303,7 @@ class FlowStore:
     async def _flow(self, row: RowMapping) -> Flow:
         fields = dict(row)
         details = Sealed(fields.pop("details"), **_flow_address(row["environment"], row["state_digest"]))
-        await self._keys.learn(details)
+        await self._keys.load_keys_of(details)
         return Flow(**fields, details=details)
 
 
@@ -350,31 +356,31 @@ class FlowResults:
 
         await self._transactions.write(write)
 
-    async def since(self, when: datetime) -> list[Outcome]:
-        """Return the newest results since `when`, at most 1000.
+    async def list_since(self, moment: datetime) -> list[Outcome]:
+        """Return the newest results since `moment`, at most 1000.
 
         The clocks of nodes differ, so pass a time that is slightly too early.
         """
-        late = select(flow_results).where(
-            flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
+        late_rows = select(flow_results).where(
+            flow_results.c.at >= moment, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
-        return await self._read_outcomes(late.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
+        return await self._read_outcomes(late_rows.order_by(flow_results.c.at.desc()).limit(MAX_RESULTS))
 
     async def find_by_session(self, session_digest: str) -> list[Outcome]:
         """Return the results of a session: its last 1000 connections and its last 100 failures, the oldest first."""
         newest = select(flow_results).order_by(flow_results.c.id.desc())
         of_it = newest.where(flow_results.c.session_digest == session_digest)
         async with self._transactions.read() as db:
-            made = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
+            outcomes = (await db.execute(of_it.where(~_is_failed_attempt()).limit(MAX_RESULTS))).mappings().all()
             failed = (await db.execute(of_it.where(_is_failed_attempt()).limit(MAX_KEPT_FAILURES))).mappings().all()
-        return [_outcome(row) for row in sorted((*made, *failed), key=lambda row: int(row["id"]))]
+        return [_outcome(row) for row in sorted((*outcomes, *failed), key=lambda row: int(row["id"]))]
 
     async def find_by_flow(self, flow_digest: str) -> Outcome | None:
         """Return the result of the authorization whose `state` has this digest; None if there is no result."""
-        found = await self._read_outcomes(
+        outcomes = await self._read_outcomes(
             select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1)
         )
-        return found[0] if found else None
+        return outcomes[0] if outcomes else None
 
     async def count_returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedCounts]:
         """Return how many authorizations succeeded and failed, by integration.
@@ -386,17 +392,17 @@ class FlowResults:
             flow_results.c.flow_digest.is_not(None),
             flow_results.c.at >= since,
         )
-        by, at, fault = flow_results.c.integration_id, flow_results.c.at, flow_results.c.error_type
+        group, returned_at, fault = flow_results.c.integration_id, flow_results.c.at, flow_results.c.error_type
         counts = (func.count() - func.count(fault), func.count(fault))
-        newest = (func.max(case((fault.is_(None), at))), func.max(case((fault.is_not(None), at))))
+        newest = (func.max(case((fault.is_(None), returned_at))), func.max(case((fault.is_not(None), returned_at))))
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(by, *counts, *newest).where(*returned).group_by(by))).all()
+            rows = (await db.execute(select(group, *counts, *newest).where(*returned).group_by(group))).all()
         return {row[0]: ReturnedCounts(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
-        old = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_it))
-        await self._transactions.write(lambda db: db.execute(old))
+        old_results = delete(flow_results).where(flow_results.c.at < now - KEEP_FOR, ~exists(of_it))
+        await self._transactions.write(lambda db: db.execute(old_results))
 
     async def _read_outcomes(self, query: Select[Any]) -> list[Outcome]:
         async with self._transactions.read() as db:

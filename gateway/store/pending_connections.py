@@ -64,7 +64,7 @@ def new_to_json(new: NewConnection) -> dict[str, Any]:
 
 def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnection:
     dies_at, keep_alive_at, settled = stored["life"]
-    ended = stored["ended"]
+    ended_at = stored["ended"]
     return NewConnection(
         ref=ref,
         **{name: stored[name] for name in PLAIN},
@@ -74,8 +74,8 @@ def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnectio
         life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
         account=Account(*stored["account"]),
         ended=None
-        if ended is None
-        else RefreshFailure(**{**ended, "at": _time(ended["at"]), "retry_at": _time(ended["retry_at"])}),
+        if ended_at is None
+        else RefreshFailure(**{**ended_at, "at": _time(ended_at["at"]), "retry_at": _time(ended_at["retry_at"])}),
     )
 
 
@@ -83,8 +83,8 @@ def _plain_dict(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _text(when: datetime | None) -> str | None:
-    return None if when is None else when.isoformat()
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 def _time(text: str | None) -> datetime | None:
@@ -125,7 +125,7 @@ class PendingStore:
             "expires_at": expires_at,
         }
         table = pending_connections.c
-        same = and_(
+        same_connection = and_(
             table.session_digest == terms.session_digest,
             table.integration_id == new.ref.integration_id,
             table.connection_id == new.ref.connection_id,
@@ -135,16 +135,18 @@ class PendingStore:
         async def write(db: AsyncConnection) -> list[RowMapping]:
             content = {"new": new_to_json(new), "reconnects": reconnects}
             sealed = self._vault.seal_json(content, **_seal_place(new.ref.environment, row["uid"]))
-            former = [*(await db.execute(select(pending_connections).where(same).with_for_update())).mappings()]
+            former = [
+                *(await db.execute(select(pending_connections).where(same_connection).with_for_update())).mappings()
+            ]
             if former:
-                await db.execute(delete(pending_connections).where(same))
+                await db.execute(delete(pending_connections).where(same_connection))
             if not former or terms.browser_digest is not None:
                 await count_connection(db, terms, replaces=bool(former))
             await db.execute(insert(pending_connections).values(row | {"sealed": sealed.ciphertext}))
             return former
 
         former = await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
-        kept = PendingConnection(
+        stored = PendingConnection(
             uid=row["uid"],
             ref=new.ref,
             session_digest=terms.session_digest,
@@ -153,15 +155,15 @@ class PendingStore:
             new=new,
             reconnects=reconnects,
         )
-        return kept, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
+        return stored, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
 
     async def find_by_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
         """Return the session's pending connections, including those that were completed recently.
 
         A connection that cannot be opened is not returned.
         """
-        alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
-        query = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
+        live_row = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
+        query = select(pending_connections).where(*live_row).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
             rows = (await db.execute(query)).mappings().all()
         return [pending for row in rows if (pending := await self._decrypt_or_none(row)) is not None]
@@ -181,8 +183,8 @@ class PendingStore:
         entry = connection_audit_entry(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
-            done = update(pending_connections).where(*waits).values(sealed=None)
-            if (await db.execute(done)).rowcount != 1:
+            completion = update(pending_connections).where(*waits).values(sealed=None)
+            if (await db.execute(completion)).rowcount != 1:
                 return None
             existing_row = (
                 (await db.execute(WHOLE_ROW.with_for_update(), ref_parameters(pending.ref))).mappings().first()
@@ -202,8 +204,8 @@ class PendingStore:
         condition = table.session_digest == session_digest, table.sealed.is_not(None)
 
         async def write(db: AsyncConnection) -> list[RowMapping]:
-            counted = update(pending_connections).where(*condition)
-            await db.execute(counted.values(wrong_verifiers=table.wrong_verifiers + 1))
+            count_update = update(pending_connections).where(*condition)
+            await db.execute(count_update.values(wrong_verifiers=table.wrong_verifiers + 1))
             spent = [
                 *(
                     await db.execute(select(pending_connections).where(*condition, table.wrong_verifiers >= limit))
@@ -230,16 +232,23 @@ class PendingStore:
 
         If several nodes do this at the same time, each connection is yielded on only one node.
         """
-        over = pending_connections.c.expires_at <= now
+        has_expired = pending_connections.c.expires_at <= now
         oldest = (
-            select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(ROWS_PER_QUERY)
+            select(pending_connections)
+            .where(has_expired)
+            .order_by(pending_connections.c.expires_at)
+            .limit(ROWS_PER_QUERY)
         )
         while True:
             async with self._transactions.read() as db:
                 rows = (await db.execute(oldest)).mappings().all()
             for row in rows:
-                removed = await self._transactions.write(partial(_remove, row=row))
-                if removed and row["sealed"] is not None and (pending := await self._decrypt_or_none(row)) is not None:
+                was_removed = await self._transactions.write(partial(_remove, row=row))
+                if (
+                    was_removed
+                    and row["sealed"] is not None
+                    and (pending := await self._decrypt_or_none(row)) is not None
+                ):
                     yield pending
             if len(rows) < ROWS_PER_QUERY:
                 return
@@ -250,7 +259,7 @@ class PendingStore:
         if row["sealed"] is not None:
             sealed = Sealed(row["sealed"], **_seal_place(row["environment"], row["uid"]))
             try:
-                await self._keys.learn(sealed)
+                await self._keys.load_keys_of(sealed)
                 content = self._vault.open_json(sealed)
             except (VaultError, GatewayError):
                 return None
@@ -273,10 +282,10 @@ async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
     as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
     if row["sealed"] is None:
         as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
-    removed = (await db.execute(delete(pending_connections).where(*as_seen))).rowcount == 1
-    if removed and row["sealed"] is not None:
+    was_removed = (await db.execute(delete(pending_connections).where(*as_seen))).rowcount == 1
+    if was_removed and row["sealed"] is not None:
         await uncount_connection(db, row["session_digest"])
-    return removed
+    return was_removed
 
 
 def _seal_place(environment: str, uid: str) -> dict[str, Any]:

@@ -178,10 +178,10 @@ def check_schema(place: object, *, revision: str | None, tables: Collection[str]
             f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "
             f"{REVISIONS[-1]}): start that version, or restore an older backup."
         )
-    if revision == REVISIONS[-1] and (missing := sorted(TABLE_NAMES.difference(tables))):
+    if revision == REVISIONS[-1] and (missing_tables := sorted(TABLE_NAMES.difference(tables))):
         raise StoreRefused(
-            f"{place} lacks {'the table' if len(missing) == 1 else 'the tables'} {', '.join(missing)}: restore a complete "
-            "backup.",
+            f"{place} lacks {'the table' if len(missing_tables) == 1 else 'the tables'} {', '.join(missing_tables)}: "
+            "restore a complete backup.",
             fix="restore a complete backup",
         )
 
@@ -202,10 +202,12 @@ def check_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
     accepted if it already wraps a data key, because a refusal would make the stored values unreadable. Raises
     StoreRefused.
     """
-    missing = keys_without_master(stored, keyring)
-    if missing:
-        ids = list(dict.fromkeys(key.master_key_id for key in missing))
-        text = counted(len(missing), "data key") + ("" if values is None else f", with {counted(values, 'value')},")
+    missing_keys = keys_without_master(stored, keyring)
+    if missing_keys:
+        ids = list(dict.fromkeys(key.master_key_id for key in missing_keys))
+        text = counted(len(missing_keys), "data key") + (
+            "" if values is None else f", with {counted(values, 'value')},"
+        )
         raise StoreRefused(
             f"{place} has {text} encrypted with a key that is not in store.encryption_keys (key id {', '.join(ids)}). "
             "Add this key to the list. To replace the key, put the new key before it and run `gateway keys rotate`; "

@@ -76,10 +76,10 @@ class WebhookStore:
             table.integration_id == integration.integration_id,
             table.due_at.is_not(None),
         )
-        some = select(func.count()).select_from(select(table.outbox).where(condition).limit(max_count).subquery())
+        events = select(func.count()).select_from(select(table.outbox).where(condition).limit(max_count).subquery())
         size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
         size = size.where(outbox.c.id.in_(select(table.outbox).where(condition)))
-        count, bytes_ = (await db.execute(select(some.scalar_subquery(), size.scalar_subquery()))).one()
+        count, bytes_ = (await db.execute(select(events.scalar_subquery(), size.scalar_subquery()))).one()
         if count >= max_count or bytes_ >= max_bytes:
             key = integration.integration_id
             words = (
@@ -89,8 +89,8 @@ class WebhookStore:
             raise Unavailable("busy", words, retry_after_s=60)
 
     @staticmethod
-    async def _note_first_arrival(db: AsyncConnection, seen: str, now: datetime) -> bool:
-        return await insert_if_absent(db, webhooks_seen, {"digest": seen, "at": now}, key=["digest"])
+    async def _note_first_arrival(db: AsyncConnection, webhook_id: str, now: datetime) -> bool:
+        return await insert_if_absent(db, webhooks_seen, {"digest": webhook_id, "at": now}, key=["digest"])
 
     async def _connections_at(
         self, db: AsyncConnection, integration: Integration, origins: Collection[str]
@@ -135,7 +135,7 @@ class WebhookStore:
     ) -> None:
         owner, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
         sealed = self._vault.seal_json(received, **webhook_seal_place(integration.environment, uid))
-        written = await insert_event(
+        event_id = await insert_event(
             db, *owner, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
         )
-        await insert_deliveries(db, written, owner, recipients, now=now, kind=FORWARD)
+        await insert_deliveries(db, event_id, owner, recipients, now=now, kind=FORWARD)

@@ -110,10 +110,10 @@ def _statements_of_save(*, one: bool, audited: bool) -> list[ReturningInsert[Any
         change = insert(changes).values(at=_NOTED_AT, **row).returning(changes.c.id)
         audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
         return [SAVE_ROW, audit, change] if audited else [SAVE_ROW, change]
-    saved = SAVE_ROW.cte("renewed")
-    change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *saved.c))
+    save_row = SAVE_ROW.cte("renewed")
+    change_row = insert(changes).from_select(["at", *ConnectionRef._fields], select(_NOTED_AT, *save_row.c))
     if audited:
-        audited_save = insert(audit_pending).from_select(["body"], select(_AUDIT_BODY).select_from(saved))
+        audited_save = insert(audit_pending).from_select(["body"], select(_AUDIT_BODY).select_from(save_row))
         change_row = change_row.add_cte(audited_save.returning(audit_pending.c.id).cte("recorded"))
     return [change_row.returning(changes.c.id)]
 
@@ -150,7 +150,7 @@ class RefreshStatements:
     def __init__(self, dialect: Dialect, *, timeline: str | None) -> None:
         self._by_database = by_database = dialect.name == "postgresql"
         until = connections.c.lease_until
-        seen = and_(
+        is_unchanged = and_(
             connections.c.version == bindparam("seen_version"),
             connections.c.updated_at == bindparam("seen_updated_at"),
             connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
@@ -160,12 +160,12 @@ class RefreshStatements:
         if timeline is not None:
             on_timeline = on_timeline.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
         claim = on_timeline.values(lease_until=self._time_expression("lease_for"))
-        free = or_(until.is_(None), until <= self._time_expression("free_for"))
-        self.claim: Final[Update] = claim.where(free)
+        is_free = or_(until.is_(None), until <= self._time_expression("free_for"))
+        self.claim: Final[Update] = claim.where(is_free)
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
-        self.claim_seen: Final[Update] = claim.where(seen, free)
+        self.claim_seen: Final[Update] = claim.where(is_unchanged, is_free)
         """Claims the lease like `claim`, but only if the row, its intent and its lease owner have not changed."""
-        at_once = claim.where(seen, free, STILL_NEWEST).values(
+        at_once = claim.where(is_unchanged, is_free, STILL_NEWEST).values(
             {name: bindparam(_TO + name) for name in ("lease_owner", "intent_digest", "intent_at")}
         )
         self._claim_at_once = CompiledStatement(at_once.returning(connections.c.uid), dialect)
@@ -175,10 +175,10 @@ class RefreshStatements:
             ]
             for audited in (False, True)
         }
-        self.take: Final[Update] = claim.where(seen)
+        self.take: Final[Update] = claim.where(is_unchanged)
         """Takes the lease from its present owner. The caller must know that the owner's process is dead."""
-        mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
-        self.hold: Final[Update] = mine.values(lease_until=self._time_expression("lease_for"))
+        own_lease = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
+        self.hold: Final[Update] = own_lease.values(lease_until=self._time_expression("lease_for"))
         """Sets the end of the owner's lease, even if the lease has expired."""
 
     def claim_at_once(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
@@ -306,37 +306,41 @@ class RefreshStore:
         Returns None if the fence refuses the write: the row was deleted or, if `seen` is given, created again, its
         credential was replaced, or another owner holds the lease.
         """
-        mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}
+        own_lease = {**ref_parameters(ref), "seen_version": version, "owner": owner}
         entry = _audit_entry(ref, now)
-        new = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
+        saved_credential = SavedCredential(
+            ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates
+        )
 
         def at_once() -> OneTrip[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
             if seen is None or note is not None or key is None:
                 return None
-            columns, recorded = new.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
-            values = {**mine, **key, "row_uid": seen.uid, "seen_updated_at": seen.updated_at}
-            return self._statements.save_at_once(values, columns, now, new.row_after(seen, columns), recorded)
+            columns, recorded = saved_credential.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
+            values = {**own_lease, **key, "row_uid": seen.uid, "seen_updated_at": seen.updated_at}
+            return self._statements.save_at_once(
+                values, columns, now, saved_credential.row_after(seen, columns), recorded
+            )
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
-            row = (await db.execute(SELECT_LEASED, mine)).one_or_none()
+            row = (await db.execute(SELECT_LEASED, own_lease)).one_or_none()
             if row is None or (seen is not None and row.uid != seen.uid):
                 return None
-            columns = {**CLEARED_COLUMNS, **new.columns(self._rows, row.uid)}
-            saved = await self._save_with_state(db, ref, row, columns, now, entry)
+            columns = {**CLEARED_COLUMNS, **saved_credential.columns(self._rows, row.uid)}
+            connection = await self._save_with_state(db, ref, row, columns, now, entry)
             if note is not None:
-                await record_note(db, saved.id, saved.state, note, now=now)
-            return saved, None
+                await record_note(db, connection.id, connection.state, note, now=now)
+            return connection, None
 
-        written = await self._transactions.write(
+        result = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        if written is None:
+        if result is None:
             return None
-        saved, change_id = written
+        saved_row, change_id = result
         if change_id is not None:
-            self._own.record(change_id, saved.mark)
-        return saved
+            self._own.record(change_id, saved_row.mark)
+        return saved_row
 
     async def _save_with_state(
         self,
@@ -352,12 +356,12 @@ class RefreshStore:
         if row.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
             trigger, reason = StateTrigger.REPLACED, row.state_reason
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
-        written = await record_trigger(db, self._outbox, row, trigger, columns, now=now, reason=reason)
-        saved = connection_of({**row._mapping, **written})
-        entry_of = replace(entry, detail={"now": saved.state.value, "before": row.state})
-        await self._trail.record_refresh(db, entry_of, news="state" in written)
+        state_columns = await record_trigger(db, self._outbox, row, trigger, columns, now=now, reason=reason)
+        connection = connection_of({**row._mapping, **state_columns})
+        entry_of = replace(entry, detail={"now": connection.state.value, "before": row.state})
+        await self._trail.record_refresh(db, entry_of, news="state" in state_columns)
         await record_change(db, ref, now, ends=True)
-        return saved
+        return connection
 
     async def record_failure(
         self,
@@ -391,13 +395,13 @@ class RefreshStore:
         if keep_lease:
             given_back = {}
         entry = _audit_entry(ref, failure.at)
-        changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
+        columns = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
         if rotates:
-            changed["rotates"] = True
+            columns["rotates"] = True
 
         async def write(db: AsyncConnection) -> Connection | None:
-            mine = {**ref_parameters(ref), "seen_version": version, "owner": owner}
-            row = (await db.execute(SELECT_LEASED_WITH_STATE, mine)).one_or_none()
+            own_lease = {**ref_parameters(ref), "seen_version": version, "owner": owner}
+            row = (await db.execute(SELECT_LEASED_WITH_STATE, own_lease)).one_or_none()
             if row is None:
                 return None
             if former is not None and former.owner == owner and row.lease_until != former.until:
@@ -405,15 +409,17 @@ class RefreshStore:
             keep_alive_at = row.keep_alive_at
             if keep_alive_at is not None:  # if no retry is planned, no keep-alive is planned either
                 keep_alive_at = max(keep_alive_at, failure.retry_at) if failure.retry_at is not None else None
-            values = changed | {"updated_at": failure.at, "keep_alive_at": keep_alive_at}
-            why = {"reason": failure.code, "detail": failure.message}
-            moved = await record_trigger(db, self._outbox, row, state_trigger, values, now=failure.at, **why)
-            written = await read_written(db, ref)
-            detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
+            values = columns | {"updated_at": failure.at, "keep_alive_at": keep_alive_at}
+            reason_fields = {"reason": failure.code, "detail": failure.message}
+            state_columns = await record_trigger(
+                db, self._outbox, row, state_trigger, values, now=failure.at, **reason_fields
+            )
+            written_row = await read_written(db, ref)
+            detail = {"reason": failure.code, "now": written_row.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
-            await self._trail.record_refresh(db, failed, news="state" in moved)
+            await self._trail.record_refresh(db, failed, news="state" in state_columns)
             await record_change(db, ref, failure.at, ends=True)
-            return written
+            return written_row
 
         return await self._transactions.write(write)
 
@@ -430,8 +436,8 @@ class RefreshStore:
 
     async def forget_previous(self, now: datetime) -> None:
         """Remove previous refresh tokens whose grace period is over."""
-        old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
-        await self._transactions.write(lambda db: db.execute(old.values(NO_PREVIOUS)))
+        expired = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
+        await self._transactions.write(lambda db: db.execute(expired.values(NO_PREVIOUS)))
 
     @cached_property
     def _statements(self) -> RefreshStatements:
@@ -476,8 +482,8 @@ class RefreshStore:
 
         def times() -> dict[str, Any]:
             """Return the lease times. Called just before the write, because the write can wait in a queue."""
-            ends = {"lease_for": self._statements.value(ttl)}
-            return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
+            lease_times = {"lease_for": self._statements.value(ttl)}
+            return lease_times if from_holder else lease_times | {"free_for": self._statements.value(-ran_out)}
 
         def at_once() -> OneTrip[bool] | None:
             key = self._rows.keys.newest_key(ref.environment)
@@ -515,9 +521,9 @@ class RefreshStore:
         `still_open`: an earlier intent stays open. `former`: the lease that the claim replaced; restored if
         `still_open`.
         """
-        mine = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
+        own_lease = update(connections).where(matches_ref(ref), connections.c.lease_owner == owner)
         given_back = NO_LEASE if former is None else lease_columns(former)
-        await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
+        await self._rows.update(own_lease.values(given_back if still_open else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
         """Let the owner's lease expire now, but keep its intent open.
@@ -532,8 +538,8 @@ def _audit_entry(ref: ConnectionRef, now: datetime) -> AuditEntry:
 
     The entry does not name the end user, because the entry for the creation of the connection already does.
     """
-    where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
-    return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)
+    reference = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
+    return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **reference)
 
 
 def _to(columns: Mapping[str, Any]) -> dict[str, Any]:

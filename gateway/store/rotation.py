@@ -49,12 +49,12 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
         data_keys.c.id.in_(unused),
         exists().where(connections.c.environment == data_keys.c.environment, older),
     )
-    end = time.monotonic() + REFRESHES_S
+    deadline = time.monotonic() + REFRESHES_S
     while True:
         async with transactions.read() as db:
-            kept = frozenset((await db.execute(query)).scalars())
-        if not kept or time.monotonic() > end:
-            return kept
+            kept_ids = frozenset((await db.execute(query)).scalars())
+        if not kept_ids or time.monotonic() > deadline:
+            return kept_ids
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
@@ -112,8 +112,8 @@ async def count(transactions: Transactions) -> KeyCounts:
             for key_id, number in Counter(key_id for _, key_id in rows).items():
                 values.setdefault(key_id, Counter())[column.name] += number
     async with transactions.read() as db:
-        stored = (await db.execute(select(data_keys).order_by(data_keys.c.number))).all()
-    newest = {row.environment: row.id for row in stored}
+        key_rows = (await db.execute(select(data_keys).order_by(data_keys.c.number))).all()
+    newest = {row.environment: row.id for row in key_rows}
     uses = [
         DataKeyUse(
             row.id,
@@ -123,9 +123,9 @@ async def count(transactions: Transactions) -> KeyCounts:
             newest[row.environment] == row.id,
             dict(values.pop(row.id, {})),
         )
-        for row in stored
+        for row in key_rows
     ]
-    return KeyCounts(uses, {key_id: counted.total() for key_id, counted in values.items()})
+    return KeyCounts(uses, {key_id: uses_of_key.total() for key_id, uses_of_key in values.items()})
 
 
 async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterator[Rows]:
@@ -133,15 +133,15 @@ async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterat
     table = metadata.tables[column.table]
     key, sealed = table.c[column.key], table.c[column.column]
     query = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
-    after: Any = None
+    last_key: Any = None
     while True:
         async with transactions.read() as db:
-            rows = (await db.execute(query if after is None else query.where(key > after))).all()
+            rows = (await db.execute(query if last_key is None else query.where(key > last_key))).all()
         if rows:
             yield [(row[0], bytes(row[1]).hex()) for row in rows]
         if len(rows) < PAGE:
             return
-        after = rows[-1][0]
+        last_key = rows[-1][0]
 
 
 def key_id_in(sealed: Column[Any]) -> Any:
@@ -189,11 +189,11 @@ class BatchSize:
 
     def split(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """Yield consecutive parts of `keys`. Each part has the size that is current when the part is taken."""
-        start = 0
-        while start < len(keys):
-            some = keys[start : start + self._size]
-            start += len(some)
-            yield some
+        begin = 0
+        while begin < len(keys):
+            batch = keys[begin : begin + self._size]
+            begin += len(batch)
+            yield batch
 
     def adapt_to(self, held_s: float) -> None:
         """Adapt the size to the last transaction, which took `held_s` seconds.
@@ -226,17 +226,17 @@ class Rotation:
 
         async def write(db: AsyncConnection) -> int:
             await self._wrap_signing_key(db)
-            stored = await db.run_sync(stored_keys)
-            others = [key for key in stored if key.master_key_id != self._keys.keyring.first_id]
-            others = [key for key in others if only is None or key.id in only]
-            for key in others:
-                again = self._keys.keyring.wrap_again(key)
+            stored_wrapped = await db.run_sync(stored_keys)
+            outdated = [key for key in stored_wrapped if key.master_key_id != self._keys.keyring.first_id]
+            outdated = [key for key in outdated if only is None or key.id in only]
+            for key in outdated:
+                wrapped = self._keys.keyring.wrap_again(key)
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
-                changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
-                await db.execute(update(data_keys).where(*as_seen).values(changed))
+                columns = {"master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
+                await db.execute(update(data_keys).where(*as_seen).values(columns))
             if only is None:
-                await self._trail.record(db, replace(entry, detail={"wrapped": len(others)}))
-            return len(others)
+                await self._trail.record(db, replace(entry, detail={"wrapped": len(outdated)}))
+            return len(outdated)
 
         return await self._write(write)
 
@@ -249,30 +249,30 @@ class Rotation:
         await self._write(self._wrap_signing_key)
         rotated = RotationResult(new_keys=await self._renew_keys(fresh=fresh))
         await self._keys.load()
-        newest, old = await self._wait_for_transactions()
-        before = await self.counts()
-        todo = sum(key.total for key in before.data_keys if not key.newest)
+        newest, old_ids = await self._wait_for_transactions()
+        counts_before = await self.counts()
+        todo = sum(key.total for key in counts_before.data_keys if not key.newest)
         step(0, todo)
         for _ in range(MAX_PASSES):
             skipped = 0
             rotated.damaged.clear()
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
-                    for some in self._batch.split([key for key, key_id in rows if key_id not in newest]):
-                        done, held = await self._reseal(column, some, newest, rotated)
-                        rotated.sealed, skipped = rotated.sealed + done, skipped + held
+                    for batch in self._batch.split([key for key, key_id in rows if key_id not in newest]):
+                        resealed, held = await self._reseal(column, batch, newest, rotated)
+                        rotated.sealed, skipped = rotated.sealed + resealed, skipped + held
                         step(rotated.sealed, max(todo, rotated.sealed))
             if not skipped:
                 break
             await asyncio.sleep(NEXT_PASS_S)
-        after = await self.counts()
-        unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
-        kept = await kept_for_replies(self._transactions, unused)
-        if kept:
-            await self.wrap_again(kept)
-        rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)
-        rotated.left = sum(key.total for key in after.data_keys if not key.newest) + sum(
-            after.without_data_key.values()
+        counts_after = await self.counts()
+        unused_ids = frozenset(key.id for key in counts_after.data_keys if key.id in old_ids and not key.total)
+        kept_ids = await kept_for_replies(self._transactions, unused_ids)
+        if kept_ids:
+            await self.wrap_again(kept_ids)
+        rotated.removed_keys, rotated.kept_keys = await self._remove(unused_ids - kept_ids), len(kept_ids)
+        rotated.left = sum(key.total for key in counts_after.data_keys if not key.newest) + sum(
+            counts_after.without_data_key.values()
         )
         counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
@@ -283,20 +283,20 @@ class Rotation:
 
     async def verify(self, step: Step) -> list[str]:
         """Open every value, as a check. Return the values that no key opens, each as ``table.column of row``."""
-        total, done, damaged = (await self.counts()).total, 0, list[str]()
+        total, verified, damaged = (await self.counts()).total, 0, list[str]()
         for column in SEALED:
             async for rows in pages(self._transactions, column):
-                for some in self._batch.split([key for key, _ in rows]):
+                for batch in self._batch.split([key for key, _ in rows]):
                     async with self._transactions.read() as db:
-                        found = [_sealed_value(column, row) for row in await db.execute(_rows(column, some))]
-                    await self._keys.learn(*(sealed for _, sealed in found))
-                    for _, sealed in found:
+                        sealed_values = [_sealed_value(column, row) for row in await db.execute(_rows(column, batch))]
+                    await self._keys.load_keys_of(*(sealed for _, sealed in sealed_values))
+                    for _, sealed in sealed_values:
                         try:
                             self._vault.open_json(sealed)
                         except VaultError:
                             damaged.append(f"{column.name} of {sealed.row}")
-                    done += len(some)
-                    step(done, max(total, done))
+                    verified += len(batch)
+                    step(verified, max(total, verified))
         return damaged
 
     async def _wrap_signing_key(self, db: AsyncConnection) -> None:
@@ -304,12 +304,12 @@ class Rotation:
         row = await lock_state(db)
         if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
             return
-        stored = WrappedKey(row.key_id, SIGNING_KEY_OF, row.master_key_id, bytes(row.wrapped))
+        wrapped_key = WrappedKey(row.key_id, SIGNING_KEY_OF, row.master_key_id, bytes(row.wrapped))
         try:
-            again = self._keys.keyring.wrap_again(stored)
+            wrapped_again = self._keys.keyring.wrap_again(wrapped_key)
         except VaultError:
             return  # the next checkpoint reports the problem, and `gateway audit key --new` replaces the key
-        values = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
+        values = {"master_key_id": wrapped_again.master_key_id, "wrapped": wrapped_again.wrapped}
         await db.execute(update(audit_state).values(values))
 
     async def _renew_keys(self, *, fresh: bool) -> int:
@@ -348,14 +348,14 @@ class Rotation:
 
         Returns how many values were sealed, and how many rows another transaction had locked.
         """
-        began = time.monotonic()
-        done = held = 0
+        began_at = time.monotonic()
+        resealed = held = 0
         environments = await self._environments(column, keys)
-        for environment, some in environments.items():
+        for environment, batch in environments.items():
 
-            async def write(db: AsyncConnection, some: Sequence[Any] = some) -> tuple[int, list[str]]:
+            async def write(db: AsyncConnection, batch: Sequence[Any] = batch) -> tuple[int, list[str]]:
                 started = time.monotonic()
-                rows = (await db.execute(_rows(column, some).with_for_update(skip_locked=True))).all()
+                rows = (await db.execute(_rows(column, batch).with_for_update(skip_locked=True))).all()
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed_value(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
@@ -369,30 +369,32 @@ class Rotation:
                 self._batch.adapt_to(time.monotonic() - started)
                 return len(rows), damaged
 
-            seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))
+            row_count, damaged = await self._write(
+                write, before=partial(self._keys.allow, environment, seals=len(batch))
+            )
             rotated.damaged += damaged
-            done, held = done + seen - len(damaged), held + len(some) - seen
-        await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began), MAX_PAUSE_S))
-        return done, held
+            resealed, held = resealed + row_count - len(damaged), held + len(batch) - row_count
+        await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began_at), MAX_PAUSE_S))
+        return resealed, held
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
         """Return the primary keys of these rows by environment, because each environment has its own data key."""
         table = metadata.tables[column.table]
-        where = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
-        found: dict[str, list[Any]] = {}
+        query = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
+        keys_by_environment: dict[str, list[Any]] = {}
         async with self._transactions.read() as db:
-            for environment, key in await db.execute(where.order_by(table.c[column.key])):
-                found.setdefault(environment, []).append(key)
-        return found
+            for environment, key in await db.execute(query.order_by(table.c[column.key])):
+                keys_by_environment.setdefault(environment, []).append(key)
+        return keys_by_environment
 
     async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
         """Write in one transaction. If the database is busy or restarts, retry for `PATIENCE_S` seconds."""
-        end = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return await self._transactions.write(work, before=before)
             except Unavailable:
-                if time.monotonic() > end:
+                if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(NEXT_PASS_S)
 
@@ -409,8 +411,8 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
     columns = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
-    mine = table.c[column.key].in_(keys)
-    return select(*columns).where(mine, table.c[column.column].is_not(None)).order_by(table.c[column.key])
+    has_key = table.c[column.key].in_(keys)
+    return select(*columns).where(has_key, table.c[column.column].is_not(None)).order_by(table.c[column.key])
 
 
 def _sealed_value(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:

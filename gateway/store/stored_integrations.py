@@ -74,18 +74,18 @@ class IntegrationStore:
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
         """Store `new`. Return the stored integration; None if its `integration_id` is already in use."""
         managed_row = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
-        stored = replace(new, managed_row=managed_row)
+        stored_integration = replace(new, managed_row=managed_row)
         entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
 
         async def write(db: AsyncConnection) -> bool:
-            row = {**self._columns(stored, managed_row), "uid": managed_row.uid, "created_at": now}
+            row = {**self._columns(stored_integration, managed_row), "uid": managed_row.uid, "created_at": now}
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
             await self._trail.record(db, entry)
             await _add_change(db, new.environment, new.integration_id, now=now)
             return True
 
-        return stored if await self._write(new.environment, write) else None
+        return stored_integration if await self._write(new.environment, write) else None
 
     async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
         """Change `before` to `after`, which can have another `integration_id`. Return the stored integration.
@@ -95,7 +95,7 @@ class IntegrationStore:
         """
         assert before.managed_row is not None
         managed_row = replace(before.managed_row, version=before.managed_row.version + 1, updated_at=now)
-        stored = replace(after, managed_row=managed_row)
+        stored_integration = replace(after, managed_row=managed_row)
         as_read = and_(
             integrations.c.uid == managed_row.uid,
             integrations.c.version == before.managed_row.version,
@@ -109,8 +109,8 @@ class IntegrationStore:
                 await db.execute(select(integrations.c.uid).where(as_read).with_for_update())
                 if await _is_rename_refused(db, before, after):
                     return False
-            changed = update(integrations).where(as_read).values(self._columns(stored, managed_row))
-            if (await db.execute(changed)).rowcount == 0:
+            statement = update(integrations).where(as_read).values(self._columns(stored_integration, managed_row))
+            if (await db.execute(statement)).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
             for key in dict.fromkeys((before.integration_id, after.integration_id)):
@@ -118,7 +118,7 @@ class IntegrationStore:
             return True
 
         try:
-            return stored if await self._write(after.environment, write) else None
+            return stored_integration if await self._write(after.environment, write) else None
         # Another process has used the new `integration_id` after `_is_rename_refused` had checked it.
         except IntegrityError:
             if after.integration_id == before.integration_id:
@@ -158,13 +158,13 @@ class IntegrationStore:
         """Delete the integration's row if it has no connections. Return whether the row no longer exists."""
         assert integration.managed_row is not None
         condition = and_(integrations.c.uid == integration.managed_row.uid, integrations.c.ending_at.is_not(None))
-        left = _connections_of(integration.environment, integration.integration_id).exists()
+        has_connections = _connections_of(integration.environment, integration.integration_id).exists()
 
         async def write(db: AsyncConnection) -> None:
             # First wait for transactions that are storing a connection (`hold_integration`). The next statement then
             # sees the stored connections.
             await db.execute(select(integrations.c.uid).where(condition).with_for_update())
-            await db.execute(delete(integrations).where(condition, ~left))
+            await db.execute(delete(integrations).where(condition, ~has_connections))
 
         await self._transactions.write(write)
         async with self._transactions.read() as db:
@@ -172,8 +172,8 @@ class IntegrationStore:
             return (await db.execute(still)).first() is None
 
     async def _write(self, environment: str, write: Any) -> bool:
-        done: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
-        return done
+        was_written: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
+        return was_written
 
     async def _rows(self, query: Any) -> list[RowMapping]:
         async with self._transactions.read() as db:
@@ -201,7 +201,7 @@ class IntegrationStore:
     async def _record(self, row: RowMapping) -> Integration:
         managed_row = ApiManagedRow(row["uid"], row["version"], row["created_at"], row["updated_at"])
         sealed = Sealed(row["secrets"], **_seal_place(row["environment"], managed_row))
-        await self._keys.learn(sealed)
+        await self._keys.load_keys_of(sealed)
         secrets = self._vault.open_json(sealed)
         return Integration(
             environment=row["environment"],
@@ -218,8 +218,8 @@ class IntegrationStore:
 
 
 def _entry(action: AuditAction, integration: Integration, now: datetime, **detail: Any) -> AuditEntry:
-    where = {"integration_id": integration.integration_id, "detail": detail}
-    return AuditEntry.of(action, integration.environment, now, **where)
+    entry_fields = {"integration_id": integration.integration_id, "detail": detail}
+    return AuditEntry.of(action, integration.environment, now, **entry_fields)
 
 
 def _changed_fields(before: Integration, after: Integration) -> list[str]:
@@ -269,9 +269,11 @@ async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
 
 async def _is_rename_refused(db: AsyncConnection, before: Integration, after: Integration) -> bool:
     """Return whether a rename is refused: the new id is already in use, or connections use the old id."""
-    taken = select(integrations.c.uid).where(_is_row_of(after.environment, after.integration_id))
-    used = _connections_of(before.environment, before.integration_id)
-    return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
+    name_is_taken = select(integrations.c.uid).where(_is_row_of(after.environment, after.integration_id))
+    has_connections = _connections_of(before.environment, before.integration_id)
+    return (await db.execute(name_is_taken)).first() is not None or (
+        await db.execute(has_connections)
+    ).first() is not None
 
 
 def _connections_of(environment: str, integration_id: str) -> Any:

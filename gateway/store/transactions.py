@@ -100,17 +100,17 @@ NOTIFIES: Final = "gateway_notifies"
 CROWDED: Final = "too many writes are queued"
 
 
-def with_cause(work: Work[T], by: str | None) -> Work[T]:
-    """Return a function that runs `work` with `by` as its cause (`current_cause`), in any task."""
-    if by is None:
+def with_cause(work: Work[T], cause: str | None) -> Work[T]:
+    """Return a function that runs `work` with `cause` as its cause (`current_cause`), in any task."""
+    if cause is None:
         return work
 
     async def run(db: AsyncConnection) -> T:
-        before = current_cause.set(by)
+        former_cause = current_cause.set(cause)
         try:
             return await work(db)
         finally:
-            current_cause.reset(before)
+            current_cause.reset(former_cause)
 
     return run
 
@@ -329,12 +329,12 @@ class Transactions:
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
                 db.info.pop(NOTIFIES, None)
-                done = await work(db)
+                result = await work(db)
                 notifies = db.info.pop(NOTIFIES, False)
         self.damage.record_commit()
         if notifies and self._notify is not None:
             self._notify_others()
-        return done
+        return result
 
     async def _run_in_one_trip(self, one_trip: OneTrip[T]) -> Sequence[Any] | None:
         with raised_as_unavailable(self.damage):

@@ -30,9 +30,11 @@ def first_hash(store_id: str) -> str:
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
-def link(before: str, sequence: int, body: str) -> str:
-    """Return the hash of a record. `before`: the hash of the previous record."""
-    return hashlib.sha256(_RECORD + bytes.fromhex(before) + sequence.to_bytes(8, "big") + body.encode()).hexdigest()
+def link(previous_digest: str, sequence: int, body: str) -> str:
+    """Return the hash of a record. `previous_digest`: the hash of the previous record."""
+    return hashlib.sha256(
+        _RECORD + bytes.fromhex(previous_digest) + sequence.to_bytes(8, "big") + body.encode()
+    ).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class Checkpoint:
             texts = [members[name] for name in ("store", "hash", "at", "public_key", "signature")]
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError("not a checkpoint: a member is not text")
-            store, digest, at, public_key, signature = texts
-            return cls(store, sequence, digest, datetime.fromisoformat(at), public_key, signature)
+            store, digest, time_text, public_key, signature = texts
+            return cls(store, sequence, digest, datetime.fromisoformat(time_text), public_key, signature)
         except (KeyError, TypeError) as fault:
             raise ValueError(f"not a checkpoint: {fault}") from None
 
@@ -118,8 +120,8 @@ def public_text(key: Ed25519PrivateKey) -> str:
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
-def iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 # ── The verification of a chain.
@@ -192,13 +194,13 @@ class ChainCheck:
         verdict = self.verdict
         ahead = [checkpoint for checkpoint in self._wanted if checkpoint.sequence > verdict.last]
         if ahead:
-            last = ahead[-1]
+            last_record = ahead[-1]
             self._fault(
                 verdict.last + 1,
                 "truncated",
-                f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last.at)} has signed record "
-                f"{last.sequence}: {last.sequence - verdict.last} removed, from the end or, with the rest numbered again, from "
-                f"after record {verdict.proven_to}",
+                f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last_record.at)} has signed record "
+                f"{last_record.sequence}: {last_record.sequence - verdict.last} removed, from the end or, with the rest "
+                f"numbered again, from after record {verdict.proven_to}",
             )
         verdict.checkpoints = len(self._wanted)
         verdict.faults.sort(key=lambda checkpoint: checkpoint.sequence)
@@ -216,12 +218,12 @@ class ChainCheck:
             return
         self._check_checkpoints(record.sequence)
         if record.sequence > expected:
-            missing = (
+            missing_members = (
                 f"record {expected} is"
                 if record.sequence == expected + 1
                 else (f"records {expected} to {record.sequence - 1} are")
             )
-            self._fault(expected, "missing", f"{missing} missing: removed from the store")
+            self._fault(expected, "missing", f"{missing_members} missing: removed from the store")
         elif link(self._hash, record.sequence, record.body) != record.hash:
             self._fault(
                 record.sequence,
@@ -261,16 +263,16 @@ class ChainCheck:
                 if not self._broken_at:
                     self.verdict.proven_to = max(self.verdict.proven_to, checkpoint.sequence)
                 continue
-            after = max(self.verdict.proven_to, self._begun) + 1
-            which = (
-                f"record {after}"
-                if after == checkpoint.sequence
-                else f"one or more of records {after} to {checkpoint.sequence}"
+            first_unproven = max(self.verdict.proven_to, self._begun) + 1
+            range_text = (
+                f"record {first_unproven}"
+                if first_unproven == checkpoint.sequence
+                else f"one or more of records {first_unproven} to {checkpoint.sequence}"
             )
             self._fault(
-                after,
+                first_unproven,
                 "rewritten",
-                f"{which} changed after the checkpoint of {iso(checkpoint.at)} signed record {checkpoint.sequence}: the "
+                f"{range_text} changed after the checkpoint of {iso(checkpoint.at)} signed record {checkpoint.sequence}: the "
                 "chain was rewritten and its hashes computed again",
             )
 

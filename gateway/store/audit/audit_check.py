@@ -8,32 +8,32 @@ from gateway.store.audit.audit_records import AuditRecords
 
 
 async def verify_chain(
-    records: AuditRecords, given: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
+    records: AuditRecords, checkpoints: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
 ) -> Verdict:
     """Verify the chain of this store and return its faults.
 
-    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: whether to use
+    `checkpoints`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: whether to use
     the checkpoints in the store too. Records that are not in the chain yet are only counted.
     """
-    end = await records.chain_end()
+    chain_end = await records.chain_end()
     pruned_to, digest, start = await records.start()
     faults = []
-    good = []
-    for checkpoint in given:
-        if checkpoint.store != end.store:
+    accepted = []
+    for checkpoint in checkpoints:
+        if checkpoint.store != chain_end.store:
             faults.append(
                 _checkpoint_fault(
-                    checkpoint, f"is of another store, {checkpoint.store[:12]}; this one is {end.store[:12]}"
+                    checkpoint, f"is of another store, {checkpoint.store[:12]}; this one is {chain_end.store[:12]}"
                 )
             )
         elif not checkpoint.is_signed_by(public_keys):
             faults.append(_checkpoint_fault(checkpoint, "has no valid signature by a key that is trusted here"))
         else:
-            good.append(checkpoint)
+            accepted.append(checkpoint)
     if own:
         for checkpoint in await records.checkpoints():
             if checkpoint.is_signed_by(public_keys):
-                good.append(checkpoint)
+                accepted.append(checkpoint)
             else:
                 faults.append(
                     _checkpoint_fault(checkpoint, "is kept in the store and has no valid signature: it was edited")
@@ -44,7 +44,7 @@ async def verify_chain(
                 pruned_to, "start", f"the records up to {pruned_to} were removed, without a signature that covers it"
             )
         )
-    check = ChainCheck((pruned_to, digest), good)
+    check = ChainCheck((pruned_to, digest), accepted)
     pruned = False
     async for page in records.pages(AuditFilter(after=pruned_to)):
         check.feed(page)
@@ -60,8 +60,8 @@ async def verify_chain(
                 pruned_to, "start", f"the records up to {pruned_to} were removed, and no record of a pruning says so"
             )
         )
-    if not verdict.faults and (verdict.last, verdict.last_hash) != (end.sequence, end.hash):
-        text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"
+    if not verdict.faults and (verdict.last, verdict.last_hash) != (chain_end.sequence, chain_end.hash):
+        text = f"the chain ends at record {verdict.last}, and the store says that it should end at {chain_end.sequence}"
         faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
     verdict.faults = sorted([*faults, *verdict.faults], key=lambda fault: fault.sequence)[:MAX_FAULTS]
     verdict.unsealed = await records.count_waiting()

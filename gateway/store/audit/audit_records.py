@@ -79,9 +79,9 @@ class AuditRecords:
             async with self._transactions.read() as db:
                 if (await db.execute(select(audit_pending.c.id).limit(1))).first() is None:
                     return total
-            done = await self._transactions.write(self._link_some)
-            total += done
-            if done < ROWS_PER_TRANSACTION:
+            linked = await self._transactions.write(self._link_some)
+            total += linked
+            if linked < ROWS_PER_TRANSACTION:
                 return total
 
     async def _link_some(self, db: AsyncConnection) -> int:
@@ -103,10 +103,10 @@ class AuditRecords:
 
     async def chain_end(self) -> ChainEnd:
         """Return the present end of the chain."""
-        last = select(audit_checkpoints.c.sequence, audit_checkpoints.c.at)
+        newest_query = select(audit_checkpoints.c.sequence, audit_checkpoints.c.at)
         async with self._transactions.read() as db:
             state = (await db.execute(_STATE)).one_or_none()
-            signed = (await db.execute(last.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
+            signed = (await db.execute(newest_query.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
         if state is None:
             return ChainEnd("", 0, "", 0, None)
         return ChainEnd(
@@ -144,9 +144,9 @@ class AuditRecords:
             checkpoint = Checkpoint(state.store_id, state.sequence, state.hash, now).sign(key)
             await _keep(db, checkpoint, starts=False)
             oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
-            last = oldest.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
+            newest_query = oldest.limit(1).offset(MAX_CHECKPOINTS).scalar_subquery()
             statement = delete(audit_checkpoints).where(
-                ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last
+                ~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= newest_query
             )
             await db.execute(statement)
             return checkpoint
@@ -200,8 +200,8 @@ class AuditRecords:
     async def _signing_key(self, db: AsyncConnection, state: Row[Any], now: datetime) -> Ed25519PrivateKey:
         if state.key_id is None:
             return await self._make_key(db, AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now))
-        stored = WrappedKey(state.key_id, SIGNING_KEY_OF, state.master_key_id, bytes(state.wrapped))
-        return Ed25519PrivateKey.from_private_bytes(self._keys.keyring.unwrap(stored))
+        wrapped_key = WrappedKey(state.key_id, SIGNING_KEY_OF, state.master_key_id, bytes(state.wrapped))
+        return Ed25519PrivateKey.from_private_bytes(self._keys.keyring.unwrap(wrapped_key))
 
     async def _make_key(self, db: AsyncConnection, entry: AuditEntry) -> Ed25519PrivateKey:
         wrapped, seed = self._keys.keyring.new_data_key(SIGNING_KEY_OF)
@@ -229,12 +229,12 @@ class AuditRecords:
 
     async def pages(self, filters: AuditFilter) -> AsyncIterator[list[ChainedRecord]]:
         """Yield all matching records in pages, the oldest first. The limit of `filters` is ignored."""
-        after = filters.after or 0
+        last_sequence = filters.after or 0
         while True:
-            page = await self.find(replace(filters, after=after, limit=PAGE), oldest_first=True)
+            page = await self.find(replace(filters, after=last_sequence, limit=PAGE), oldest_first=True)
             if page:
                 yield page
-                after = page[-1].sequence
+                last_sequence = page[-1].sequence
             if len(page) < PAGE:
                 return
 
@@ -298,27 +298,27 @@ class AuditRecords:
         await self.append_to_chain()
         return await self._remove(start.sequence)
 
-    async def is_oldest_before(self, when: datetime) -> bool:
-        """Return whether the first record is older than `when`."""
-        first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
+    async def is_oldest_before(self, moment: datetime) -> bool:
+        """Return whether the first record is older than `moment`."""
+        oldest_query = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
         async with self._transactions.read() as db:
-            at = (await db.execute(first)).scalar()
-        return at is not None and at < when
+            oldest_at = (await db.execute(oldest_query)).scalar()
+        return oldest_at is not None and oldest_at < moment
 
     async def finish_pruning(self) -> int:
         """Continue an interrupted pruning. Return how many records were removed."""
         pruned_to, _, start = await self.start()
         return 0 if start is None else await self._remove(pruned_to)
 
-    async def _remove(self, to: int) -> int:
+    async def _remove(self, last_sequence: int) -> int:
         total = 0
-        oldest = select(audit_records.c.sequence).where(audit_records.c.sequence <= to)
-        some = oldest.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
-        statement = delete(audit_records).where(audit_records.c.sequence.in_(some))
+        oldest = select(audit_records.c.sequence).where(audit_records.c.sequence <= last_sequence)
+        batch = oldest.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
+        statement = delete(audit_records).where(audit_records.c.sequence.in_(batch))
         while True:
-            removed = (await self._transactions.write(lambda db: db.execute(statement))).rowcount
-            total += removed
-            if removed < PAGE:
+            removed_count = (await self._transactions.write(lambda db: db.execute(statement))).rowcount
+            total += removed_count
+            if removed_count < PAGE:
                 return total
 
     # ── The configuration that was recorded last.

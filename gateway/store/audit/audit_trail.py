@@ -84,22 +84,22 @@ class AuditTrail:
         """
         if not end_user_id:
             return
-        others = exists().where(
+        other_connections = exists().where(
             connections.c.environment == ref.environment,
             connections.c.end_user_id == end_user_id,
         )
-        mine = (audit_persons.c.environment == ref.environment, audit_persons.c.end_user_id == end_user_id)
-        await db.execute(delete(audit_persons).where(*mine, ~others))
+        of_person = (audit_persons.c.environment == ref.environment, audit_persons.c.end_user_id == end_user_id)
+        await db.execute(delete(audit_persons).where(*of_person, ~other_connections))
 
     async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
         """Delete the end user's secret, and write `entry` with the user's digest. Return False if no secret exists."""
-        mine = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
+        of_person = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
 
         async def work(db: AsyncConnection) -> bool:
             digest = await self.known_digest(db, environment, end_user_id)
             if digest is None:
                 return False
-            await db.execute(delete(audit_persons).where(*mine))
+            await db.execute(delete(audit_persons).where(*of_person))
             await self.record(db, replace(entry, end_user=digest))
             return True
 
@@ -136,5 +136,7 @@ def digest_of(secret: str, environment: str, end_user_id: str) -> str:
 
 
 async def _secret(db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
-    found: str | None = (await db.execute(_SECRET, {"environment_": environment, "end_user_id_": end_user_id})).scalar()
-    return found
+    secret: str | None = (
+        await db.execute(_SECRET, {"environment_": environment, "end_user_id_": end_user_id})
+    ).scalar()
+    return secret

@@ -41,9 +41,9 @@ class UseStore:
 
     async def add_many(self, counts: Sequence[CredentialUseCount]) -> None:
         """Add the counts to the stored sums. Raises Unavailable; some of the counts can then already be stored."""
-        for at in range(0, len(counts), ROWS_PER_TRANSACTION):
+        for start in range(0, len(counts), ROWS_PER_TRANSACTION):
             # All processes use the same order, so that no deadlock is possible.
-            batch = sorted(counts[at : at + ROWS_PER_TRANSACTION])
+            batch = sorted(counts[start : start + ROWS_PER_TRANSACTION])
             rows, now = [_row(count) for count in batch], clock.now()
             fetched = self._not_fetched_yet(batch, now)
             touches = [_fetched_parameters(ref, now) for ref in fetched]
@@ -52,9 +52,9 @@ class UseStore:
                 db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, touches: Any = touches
             ) -> None:
                 statement = inserting(db)(credential_uses)
-                added = {name: credential_uses.c[name] + statement.excluded[name] for name in ("calls", "failed")}
+                sums = {name: credential_uses.c[name] + statement.excluded[name] for name in ("calls", "failed")}
                 key = [column.name for column in credential_uses.primary_key]
-                await db.execute(statement.on_conflict_do_update(index_elements=key, set_=added), rows)
+                await db.execute(statement.on_conflict_do_update(index_elements=key, set_=sums), rows)
                 if touches:
                     await db.execute(_SET_FETCHED, touches)
 
@@ -83,21 +83,26 @@ class UseStore:
             conditions.append(table.integration_id == filters.integration_id)
         if filters.connection_id is not None:
             conditions.append(table.connection_id == filters.connection_id)
-        of = (table.integration_id, table.connection_id, table.key_id)
-        sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
-        grouped = sums.where(*conditions).group_by(*of).subquery()
+        subject_columns = (table.integration_id, table.connection_id, table.key_id)
+        sums = select(*subject_columns, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
+        grouped = sums.where(*conditions).group_by(*subject_columns).subquery()
         # Each row also has the totals of all rows, so that one query is enough.
-        whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
+        total_columns = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
         largest_first = select(
             grouped,
-            *(column.label(name) for column, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True)),
+            *(
+                column.label(name)
+                for column, name in zip(total_columns, ("all_calls", "all_failed", "lines"), strict=True)
+            ),
         )
-        largest_first = largest_first.order_by(grouped.c.calls.desc(), *(grouped.c[column.name] for column in of))
+        largest_first = largest_first.order_by(
+            grouped.c.calls.desc(), *(grouped.c[column.name] for column in subject_columns)
+        )
         async with self._transactions.read() as db:
             rows = (await db.execute(largest_first.limit(filters.limit))).all()
         if not rows:
             return CredentialUsePage([], 0, 0, 0)
-        first = rows[0]
+        first_row = rows[0]
         uses = [
             (
                 CredentialUseRef(filters.environment, row.integration_id, row.connection_id, row.key_id),
@@ -106,24 +111,24 @@ class UseStore:
             )
             for row in rows
         ]
-        return CredentialUsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
+        return CredentialUsePage(uses, int(first_row.all_calls), int(first_row.all_failed), int(first_row.lines))
 
     async def prune(self, before: datetime) -> int:
         """Remove the counts of all hours before `before`. Return how many rows were removed."""
-        last, total = hour_of(before), 0
+        last_hour, total = hour_of(before), 0
         async with self._transactions.read() as db:
-            first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
-        while first is not None and first < last:
-            statement = delete(credential_uses).where(credential_uses.c.hour == first)
+            first_hour = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
+        while first_hour is not None and first_hour < last_hour:
+            statement = delete(credential_uses).where(credential_uses.c.hour == first_hour)
             total += (await self._transactions.write(lambda db, statement=statement: db.execute(statement))).rowcount  # type: ignore[misc]
             async with self._transactions.read() as db:
-                first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
+                first_hour = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
         return total
 
 
-def hour_of(at: datetime) -> int:
-    """Return the hour that contains `at`, as a number of hours since 1970."""
-    return int(at.timestamp()) // HOUR_S
+def hour_of(moment: datetime) -> int:
+    """Return the hour that contains `moment`, as a number of hours since 1970."""
+    return int(moment.timestamp()) // HOUR_S
 
 
 def hour_at(number: int) -> datetime:
@@ -133,8 +138,8 @@ def hour_at(number: int) -> datetime:
 
 def _fetched_parameters(ref: ConnectionRef, now: datetime) -> dict[str, Any]:
     """Return the parameters of `_SET_FETCHED`."""
-    where = {f"at_{name}": value for name, value in ref._asdict().items()}
-    return {**where, "now": now, "hour_start": hour_at(hour_of(now))}
+    reference_values = {f"at_{name}": value for name, value in ref._asdict().items()}
+    return {**reference_values, "now": now, "hour_start": hour_at(hour_of(now))}
 
 
 def _row(count: CredentialUseCount) -> dict[str, Any]:

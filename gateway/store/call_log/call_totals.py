@@ -28,10 +28,10 @@ ALL_CALLS: Final = -1
 
 def schema(*, suffix: str = "") -> str:
     """Return the statement that creates the table. `suffix`: text to add at the end of the statement."""
-    text, whole, real = ("text NOT NULL", "bigint NOT NULL", "double precision NOT NULL")
-    kinds = {"environment": text, "integration_id": text, "reason": text}
-    kinds |= dict.fromkeys(("gateway_ms", "token_ms", "upstream_ms", "last_at"), real)
-    columns = ", ".join(f"{name} {kinds.get(name, whole)}" for name in COLUMNS)
+    text_type, integer, float_type = ("text NOT NULL", "bigint NOT NULL", "double precision NOT NULL")
+    kinds = {"environment": text_type, "integration_id": text_type, "reason": text_type}
+    kinds |= dict.fromkeys(("gateway_ms", "token_ms", "upstream_ms", "last_at"), float_type)
+    columns = ", ".join(f"{name} {kinds.get(name, integer)}" for name in COLUMNS)
     return f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}, PRIMARY KEY ({', '.join(KEY)})){suffix}"
 
 
@@ -41,12 +41,12 @@ def upsert(mark: Callable[[int], str], max_function: str) -> str:
     `mark`: returns the placeholder of a parameter, given the parameter's number (from 1). `max_function`: the SQL
     function that returns the largest of several values.
     """
-    added = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
-    last = f"last_at = {max_function}({TABLE}.last_at, excluded.last_at)"
+    sum_updates = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
+    last_update = f"last_at = {max_function}({TABLE}.last_at, excluded.last_at)"
     values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
     return (
         f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({values})"
-        f" ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {', '.join([*added, last])}"
+        f" ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {', '.join([*sum_updates, last_update])}"
     )
 
 
@@ -55,19 +55,19 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
 
     The rows are sorted, so that two writers cannot deadlock.
     """
-    found: dict[tuple[Any, ...], list[Any]] = {}
+    totals: dict[tuple[Any, ...], list[Any]] = {}
     empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
     for record in records:
         kind = KINDS.index(record.kind) if isinstance(record, Operation) else 0
-        status, at = record.status, record.at.timestamp()
+        status, recorded_at = record.status, record.at.timestamp()
         reason = record.error_code[:64] if record.error_code else str(status) if status >= 400 else ""
-        key = (record.environment, int(at) // SLOT_S, kind, record.integration_id, reason)
-        sums = found.get(key)
+        key = (record.environment, int(recorded_at) // SLOT_S, kind, record.integration_id, reason)
+        sums = totals.get(key)
         if sums is None:
-            sums = found[key] = empty.copy()
+            sums = totals[key] = empty.copy()
         sums[0] += 1
-        if at > sums[_LAST]:
-            sums[_LAST] = at
+        if recorded_at > sums[_LAST]:
+            sums[_LAST] = recorded_at
         upstream_ms = record.upstream_ms
         if upstream_ms is not None:
             sums[2] += 1
@@ -77,7 +77,7 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
             if upstream_ms > 0:
                 sums[_FIRST_CLASS + bisect_left(TIMES_MS, upstream_ms)] += 1
     rows: dict[tuple[Any, ...], list[Any]] = {}
-    for (environment, slot, kind, integration_id, reason), sums in found.items():
+    for (environment, slot, kind, integration_id, reason), sums in totals.items():
         sums[1] = sums[0] if reason else 0
         _add(rows, (environment, slot - slot % SLOTS_AN_HOUR, kind, integration_id, reason), sums)
         if kind == 0:
@@ -90,9 +90,9 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
     if existing_sums is None:
         rows[key] = sums.copy()
         return
-    last = max(existing_sums[_LAST], sums[_LAST])
-    rows[key] = [existing + added for existing, added in zip(existing_sums, sums, strict=True)]
-    rows[key][_LAST] = last
+    last_at = max(existing_sums[_LAST], sums[_LAST])
+    rows[key] = [existing + new_sum for existing, new_sum in zip(existing_sums, sums, strict=True)]
+    rows[key][_LAST] = last_at
 
 
 def query_by_slot(mark: Callable[[int], str]) -> str:
@@ -113,9 +113,9 @@ def query_by_place(mark: Callable[[int], str]) -> str:
     )
 
 
-def time_slot(at: datetime) -> int:
-    """Return the number of the time slot with `at`: slots have `SLOT_S` seconds and are counted from 1970."""
-    return int(at.timestamp()) // SLOT_S
+def time_slot(moment: datetime) -> int:
+    """Return the number of the time slot with `moment`: slots have `SLOT_S` seconds and are counted from 1970."""
+    return int(moment.timestamp()) // SLOT_S
 
 
 def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
@@ -123,9 +123,15 @@ def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> 
     return Traffic(
         [
             SlotTotal(
-                _time(slot * SLOT_S), int(calls), int(failed), int(timed), float(own), float(token), float(upstream)
+                _time(slot * SLOT_S),
+                int(calls),
+                int(failed),
+                int(timed),
+                float(gateway_ms),
+                float(token),
+                float(upstream),
             )
-            for slot, calls, failed, timed, own, token, upstream in slots
+            for slot, calls, failed, timed, gateway_ms, token, upstream in slots
         ],
         [
             PlaceTotal(KINDS[kind], integration, reason, int(calls), _time(last_at), tuple(map(int, classes)))

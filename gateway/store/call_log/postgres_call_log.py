@@ -102,8 +102,8 @@ class PostgresCallLog:
             return
         rows = operations(records)
         values = []
-        for at in range(0, len(rows), ROWS_PER_STATEMENT):
-            values.append([_row_values(row) for row in rows[at : at + ROWS_PER_STATEMENT]])
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            values.append([_row_values(row) for row in rows[start : start + ROWS_PER_STATEMENT]])
             await asyncio.sleep(0)
         days = {row.at.astimezone(UTC).date() for row in rows}
         totals = totals_of(rows)
@@ -111,8 +111,8 @@ class PostgresCallLog:
         async def write(db: AsyncConnection) -> None:
             if new_days := days - self._days:
                 await _make(db, new_days)
-            for some in values:
-                await db.exec_driver_sql(INSERT, some)
+            for batch in values:
+                await db.exec_driver_sql(INSERT, batch)
             # the last statement, because it locks rows that other nodes change too
             await db.exec_driver_sql(ADD_TOTAL, totals)
 
@@ -138,7 +138,7 @@ class PostgresCallLog:
     async def _find_page(self, filters: OperationFilter) -> OperationPage:
         since = self.bounds.oldest(clock.now())
         since = since if filters.since is None else max(since, filters.since)
-        where, values = _conditions(filters, since)
+        condition, values = _conditions(filters, since)
         started, page = clock.monotonic(), list[StoredOperation]()
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
@@ -148,15 +148,15 @@ class PostgresCallLog:
                 for low, high in await _id_ranges(db, day, filters):
                     values |= {"low_id": low, "high_id": high, "most": filters.limit + 1 - len(page)}
                     statement = text(
-                        f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most"
+                        f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {condition} LIMIT :most"
                     )
                     page += [_operation(row) for row in await db.execute(statement, values)]
                     if len(page) > filters.limit:
                         return OperationPage(page[: filters.limit], more=True)
                     if clock.monotonic() - started > SEARCH_S:
                         oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
-                        reached = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
-                        return OperationPage(page, True, low, reached or _midnight(day))
+                        oldest_at = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
+                        return OperationPage(page, True, low, oldest_at or _midnight(day))
         return OperationPage(page)
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
@@ -194,26 +194,26 @@ class PostgresCallLog:
         """
         max_rows = self.bounds.max_bytes // ROW_BYTES
         max_rows = max_rows if self.bounds.max_rows is None else min(max_rows, self.bounds.max_rows)
-        removed, newest = 0, 0
+        removed_rows, newest = 0, 0
         for day in days:
             name = day.strftime(NAME)
             async with self._transactions.read() as db:
-                ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {name}"))).one()
-            if ends[1] is None:
+                id_range = (await db.execute(text(f"SELECT min(id), max(id) FROM {name}"))).one()
+            if id_range[1] is None:
                 continue
-            newest = max(newest, ends[1])
+            newest = max(newest, id_range[1])
             kept_from = newest - max_rows + 1
-            if ends[1] < kept_from:
+            if id_range[1] < kept_from:
                 await self._transactions.write(lambda db, day=day: _drop_partition(db, day))  # type: ignore[misc]
                 self._days.discard(day)
                 continue
-            for low in range(ends[0], kept_from, IDS_PER_DELETE):
+            for low in range(id_range[0], kept_from, IDS_PER_DELETE):
                 high = min(low + IDS_PER_DELETE, kept_from)
                 statement = text(f"DELETE FROM {name} WHERE id >= :low AND id < :high")
                 run = {"low": low, "high": high}
-                done = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
-                removed += done.rowcount
-        return removed
+                result = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
+                removed_rows += result.rowcount
+        return removed_rows
 
 
 def _is_table_missing(fault: DBAPIError | Unavailable) -> bool:
@@ -235,19 +235,19 @@ async def _id_ranges(db: AsyncConnection, day: date, filters: OperationFilter) -
 
     A search that must read every row gets short ranges, so that it can stop between two of them.
     """
-    ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
-    if ends[0] is None:
+    id_range = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
+    if id_range[0] is None:
         return []
-    low = max(ends[0], 0 if filters.after is None else filters.after + 1)
-    high = ends[1] if filters.before is None else min(ends[1], filters.before - 1)
+    low = max(id_range[0], 0 if filters.after is None else filters.after + 1)
+    high = id_range[1] if filters.before is None else min(id_range[1], filters.before - 1)
     if filters.text is None and filters.path is None and filters.tool is None:
         return [(low, high)] if low <= high else []
     return [(max(low, top - ROWS_PER_SLICE + 1), top) for top in range(high, low - 1, -ROWS_PER_SLICE)]
 
 
 def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
-    begin = _midnight(day)
-    return begin + DAY > since and (until is None or begin < until)
+    day_start = _midnight(day)
+    return day_start + DAY > since and (until is None or day_start < until)
 
 
 async def _make(db: AsyncConnection, days: set[date]) -> None:
@@ -257,8 +257,8 @@ async def _make(db: AsyncConnection, days: set[date]) -> None:
     for statement in INDEXES:
         await db.execute(text(statement))
     for day in sorted(days):
-        begin = _midnight(day)
-        span = f"FROM ('{begin.isoformat()}') TO ('{(begin + DAY).isoformat()}')"
+        day_start = _midnight(day)
+        span = f"FROM ('{day_start.isoformat()}') TO ('{(day_start + DAY).isoformat()}')"
         await db.execute(
             text(f"CREATE TABLE IF NOT EXISTS {day.strftime(NAME)} PARTITION OF call_log FOR VALUES {span}")
         )
@@ -303,10 +303,10 @@ def _row_values(operation: Operation) -> tuple[Any, ...]:
 
 
 def _operation(row: Any) -> StoredOperation:
-    known: dict[str, Any] = dict(row._mapping)
-    number = known.pop("id")
-    detail: Mapping[str, Any] | None = None if known["detail"] is None else json.loads(known["detail"])
-    return StoredOperation(number, Operation(**{**known, "detail": detail}))
+    members: dict[str, Any] = dict(row._mapping)
+    number = members.pop("id")
+    detail: Mapping[str, Any] | None = None if members["detail"] is None else json.loads(members["detail"])
+    return StoredOperation(number, Operation(**{**members, "detail": detail}))
 
 
 def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
@@ -321,7 +321,7 @@ def _any_of_condition(column: str, kind: str, values: frozenset[Any]) -> tuple[s
 
 def _conditions(filters: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
     """Return the text after WHERE, including ORDER BY, and its parameters."""
-    where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
+    conditions = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
     values: dict[str, Any] = {"environment": filters.environment, "since": since}
     for name, condition, value in (
         ("until", "at < :until", filters.until),
@@ -347,18 +347,18 @@ def _conditions(filters: OperationFilter, since: datetime) -> tuple[str, dict[st
         ),
     ):
         if value is not None:
-            where.append(condition)
+            conditions.append(condition)
             values[name] = value
     if filters.status is not None:
-        where.append("status BETWEEN :low AND :high" + (" AND status >= 400" if filters.status[0] >= 400 else ""))
+        conditions.append("status BETWEEN :low AND :high" + (" AND status >= 400" if filters.status[0] >= 400 else ""))
         values["low"], values["high"] = filters.status
     if filters.failed is not None:
         failed = "(error_code IS NOT NULL OR status >= 400)"
-        where.append(failed if filters.failed else f"NOT {failed}")
+        conditions.append(failed if filters.failed else f"NOT {failed}")
     if filters.connections is not None:
-        where.append(
+        conditions.append(
             "(integration_id, connection_id) IN (SELECT * FROM unnest(CAST(:integrations AS text[]), CAST(:names AS text[])))"
         )
         pairs = sorted(filters.connections)
         values["integrations"], values["names"] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return f"{' AND '.join(where)} ORDER BY id DESC", values
+    return f"{' AND '.join(conditions)} ORDER BY id DESC", values

@@ -127,10 +127,12 @@ class SqliteCallLog:
                 ).fetchone()[0]
                 number = self._subject_number(db, segment)
                 ats: list[int] = []
-                for at in range(0, len(records), ROWS_PER_STATEMENT[0]):
+                for start in range(0, len(records), ROWS_PER_STATEMENT[0]):
                     # Writing so many rows takes a millisecond. Then other threads can run.
-                    some = records[at : at + ROWS_PER_STATEMENT[0]]
-                    values = [_row(top + at + n, operation, number(operation)) for n, operation in enumerate(some, 1)]
+                    batch = records[start : start + ROWS_PER_STATEMENT[0]]
+                    values = [
+                        _row(top + start + n, operation, number(operation)) for n, operation in enumerate(batch, 1)
+                    ]
                     _insert(db, segment, values)
                     ats += [value[1] for value in values]
                 db.execute(
@@ -176,7 +178,7 @@ class SqliteCallLog:
         if segment != self._segment:
             self._subjects.clear()
             self._segment = segment
-        known, insert = self._subjects, NEW_SUBJECT.format(segment)
+        known_subjects, insert = self._subjects, NEW_SUBJECT.format(segment)
 
         def number(operation: ExchangeRecord | Operation) -> int:
             subject = (
@@ -188,9 +190,9 @@ class SqliteCallLog:
                 operation.host,
                 operation.rule,
             )
-            row_number = known.get(subject)
+            row_number = known_subjects.get(subject)
             if row_number is None:
-                row_number = known[subject] = db.execute(insert, subject).lastrowid or 0
+                row_number = known_subjects[subject] = db.execute(insert, subject).lastrowid or 0
             return row_number
 
         return number
@@ -198,35 +200,37 @@ class SqliteCallLog:
     def _index_full_segments(self, db: sqlite3.Connection) -> None:
         """Index the segments that are full or too old, and therefore receive no more rows."""
         newest = db.execute("SELECT max(id) FROM segments").fetchone()[0]
-        due = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
-        for segment in due:
+        full_segments = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
+        for segment in full_segments:
             with _transaction(db):
                 if db.execute("SELECT 1 FROM segments WHERE id = ? AND NOT sealed", (segment,)).fetchone() is None:
                     continue  # another process has indexed the segment
                 run_all(db, SEAL, segment)
 
     def _prune_to_limits(self, db: sqlite3.Connection) -> int:
-        bounds, removed = self.bounds, 0
+        bounds, removed_rows = self.bounds, 0
         while True:
             segments = db.execute("SELECT id, rows FROM segments ORDER BY id").fetchall()
             rows = sum(segment[1] for segment in segments)
             too_many = bounds.max_rows is not None and rows > bounds.max_rows
             if len(segments) < 2 or not (too_many or _used_bytes(db) + WAL_BYTES > bounds.max_bytes):
-                return removed
-            removed += _drop_segment(db, segments[0][0])
+                return removed_rows
+            removed_rows += _drop_segment(db, segments[0][0])
 
     def _prune(self, db: sqlite3.Connection, now: datetime) -> int:
-        removed, oldest = 0, microseconds(self.bounds.oldest(now))
+        removed_rows, oldest = 0, microseconds(self.bounds.oldest(now))
         db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (time_slot(self.bounds.oldest(now)),))
         for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
             if until_at is None or until_at >= oldest:
                 break
-            removed += _drop_segment(db, segment)
-        removed += self._prune_to_limits(db)
-        free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
-        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a limit was lowered, or many old rows were removed by age
+            removed_rows += _drop_segment(db, segment)
+        removed_rows += self._prune_to_limits(db)
+        free_bytes = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
+        if (
+            free_bytes > self.bounds.max_bytes // SEGMENTS * 2
+        ):  # a limit was lowered, or many old rows were removed by age
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
-        return removed
+        return removed_rows
 
 
 class _Thread:
@@ -269,8 +273,8 @@ class _Thread:
             self._db = None
 
 
-def _unavailable(why: str) -> Unavailable:
-    return Unavailable("store_unavailable", f"The call log cannot be used: {why}.", retry_after_s=5)
+def _unavailable(reason: str) -> Unavailable:
+    return Unavailable("store_unavailable", f"The call log cannot be used: {reason}.", retry_after_s=5)
 
 
 def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
@@ -293,7 +297,7 @@ def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
     return db
 
 
-def _set_damaged_log_aside(path: Path, why: str) -> None:
+def _set_damaged_log_aside(path: Path, reason: str) -> None:
     """Rename a damaged log, so that the next write begins a new log.
 
     The damaged log can no longer be searched. Calls are not affected.
@@ -303,7 +307,7 @@ def _set_damaged_log_aside(path: Path, why: str) -> None:
         path.replace(aside)
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        log.error("call_log_damaged", kept_as=aside.name, detail=why)
+        log.error("call_log_damaged", kept_as=aside.name, detail=reason)
 
 
 @contextmanager
@@ -357,11 +361,11 @@ def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
 
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:
-    at = 0
+    start = 0
     for size in ROWS_PER_STATEMENT:
-        while len(rows) - at >= size:
-            db.execute(insert_of(segment, size), list(chain.from_iterable(rows[at : at + size])))
-            at += size
+        while len(rows) - start >= size:
+            db.execute(insert_of(segment, size), list(chain.from_iterable(rows[start : start + size])))
+            start += size
 
 
 def _row(number: int, operation: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:

@@ -46,8 +46,8 @@ def find_operations(db: sqlite3.Connection, filters: OperationFilter, oldest: da
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
             return OperationPage()  # the first writer has not created the tables yet
         for segment in _matching_segments(db, filters, since, until):
-            remaining = filters.limit + 1 - len(page)
-            page += _search_segment(db, segment, filters, since, until, remaining)
+            rows_left = filters.limit + 1 - len(page)
+            page += _search_segment(db, segment, filters, since, until, rows_left)
             if len(page) > filters.limit:
                 return OperationPage(page[: filters.limit], more=True)
             if clock.monotonic() - started > SEARCH_S:
@@ -76,10 +76,10 @@ def _matching_segments(
     if filters.after is not None:
         rows = [row for row in rows if row.id >= filters.after >> ID_BITS]
     rows = [row for row in rows if row.until_at >= since and (until is None or row.since_at < until)]
-    for what, values in _counted_values(filters):
+    for counted_column, values in _counted_values(filters):
         wanted_values = f"what = ? AND value IN ({_placeholders(values)})"
         statement = f"SELECT segment, sum(rows) FROM counts WHERE {wanted_values} GROUP BY segment"
-        have: dict[int, int] = dict(db.execute(statement, (what, *values)).fetchall())
+        have: dict[int, int] = dict(db.execute(statement, (counted_column, *values)).fetchall())
         rows = [
             row._replace(counted=min(have.get(row.id, 0), SEGMENT_ROWS if row.counted is None else row.counted))
             if row.sealed
@@ -101,7 +101,7 @@ def _counted_values(filters: OperationFilter) -> Iterator[tuple[str, Sequence[in
 def _search_segment(
     db: sqlite3.Connection, segment: _Segment, filters: OperationFilter, since: int, until: int | None, limit: int
 ) -> list[StoredOperation]:
-    where, values, index = _row_conditions(filters, segment, since, until)
+    condition, values, index = _row_conditions(filters, segment, since, until)
     subject, subject_values = _subject_conditions(filters)
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
     at_once = segment.sealed and index in ("request", "trace")
@@ -111,13 +111,13 @@ def _search_segment(
         if not numbers:
             return []
         if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _has_fewer_rows(db, segment, numbers)):
-            where.append(f"c.subject IN ({_placeholders(numbers)})")
+            condition.append(f"c.subject IN ({_placeholders(numbers)})")
             values += numbers
             by_index = f"INDEXED BY calls_{segment.id}_subject" if segment.sealed else by_index
     columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT)])
     statement = (
         f"SELECT {columns} FROM calls_{segment.id} AS c {by_index} CROSS JOIN subjects_{segment.id} AS s ON s.id = c.subject"
-        f" WHERE {' AND '.join([*where, *subject])} ORDER BY c.id DESC LIMIT ?"
+        f" WHERE {' AND '.join([*condition, *subject])} ORDER BY c.id DESC LIMIT ?"
     )
     # The connection of each row is checked below, not in SQL. So SQL must not limit the number of rows.
     rows = db.execute(statement, (*values, *subject_values, limit if filters.connections is None else -1))
@@ -143,8 +143,8 @@ def _row_conditions(
     If several indexes apply, the last of them is the best.
     """
     kind = None if filters.kind is None else KINDS.index(filters.kind)
-    low, high = filters.status or (None, None)
-    of_trouble = low is not None and low >= 400
+    lowest, highest = filters.status or (None, None)
+    of_trouble = lowest is not None and lowest >= 400
     words = None if filters.text is None else filters.text.lower()
     hashed = None if filters.request_id is None else crc32(filters.request_id.encode())
     conditions: list[tuple[str, tuple[Any, ...], str | None]] = [
@@ -153,7 +153,7 @@ def _row_conditions(
         ("c.at >= ?", (since if since > segment.since_at else None,), None),
         ("c.at < ?", (until if until is not None and until <= segment.until_at else None,), None),
         ("c.kind = ? AND c.kind > 0" if kind else "c.kind = ?", (kind,), "kind" if kind else None),
-        ("c.status BETWEEN ? AND ?", (low, high), None),
+        ("c.status BETWEEN ? AND ?", (lowest, highest), None),
         ("c.status >= 400", () if of_trouble else (None,), "status"),
         (f"{FAILED} = ?", (filters.failed,), None),
         (
@@ -174,12 +174,12 @@ def _row_conditions(
     ]
     conditions = [condition for condition in conditions if None not in condition[1]]
     indexes = [index for _, _, index in conditions if index is not None]
-    values = [value for _, some, _ in conditions for value in some]
+    values = [value for _, condition_values, _ in conditions for value in condition_values]
     return ["1", *(condition for condition, _, _ in conditions)], values, indexes[-1] if indexes else None
 
 
 def _subject_conditions(filters: OperationFilter) -> tuple[list[str], list[Any]]:
-    where = ["s.environment = ?"]
+    conditions = ["s.environment = ?"]
     values: list[Any] = [filters.environment]
     # The index on the connection finds few rows. SQLite has no statistics of the segment and could choose another
     # index. The sign `+` prevents the use of the other indexes.
@@ -190,12 +190,12 @@ def _subject_conditions(filters: OperationFilter) -> tuple[list[str], list[Any]]
         ("s.method", filters.method),
     ):
         if value is not None:
-            where.append(f"{name} = ?")
+            conditions.append(f"{name} = ?")
             values.append(value)
     if filters.key_ids:
-        where.append(f"{plus}s.key_id IN ({_placeholders(filters.key_ids)})")
+        conditions.append(f"{plus}s.key_id IN ({_placeholders(filters.key_ids)})")
         values += sorted(filters.key_ids)
-    return where, values
+    return conditions, values
 
 
 def _matching_subjects(db: sqlite3.Connection, segment: int, filters: OperationFilter) -> list[int]:
@@ -204,20 +204,20 @@ def _matching_subjects(db: sqlite3.Connection, segment: int, filters: OperationF
     If the result has more than `FEW_SUBJECTS` numbers, it can be incomplete. The caller must then not search rows by
     these numbers.
     """
-    where, values = _subject_conditions(filters)
+    condition, values = _subject_conditions(filters)
     if filters.connections is None:
-        statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(where)} LIMIT {FEW_SUBJECTS + 1}"
+        statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(condition)} LIMIT {FEW_SUBJECTS + 1}"
         return [row[0] for row in db.execute(statement, values)]
     names = sorted({connection for _, connection in filters.connections})
     numbers: list[int] = []
-    for at in range(0, len(names), 500):
-        some = names[at : at + 500]
+    for start in range(0, len(names), 500):
+        batch = names[start : start + 500]
         statement = (
             f"SELECT s.id, s.integration_id, s.connection_id FROM subjects_{segment} AS s"
-            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({_placeholders(some)})"
+            f" WHERE {' AND '.join(condition)} AND s.connection_id IN ({_placeholders(batch)})"
         )
         numbers += [
-            row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in filters.connections
+            row[0] for row in db.execute(statement, (*values, *batch)) if (row[1], row[2]) in filters.connections
         ]
     return numbers
 
@@ -232,35 +232,35 @@ def _is_listed_connection(row: tuple[Any, ...], filters: OperationFilter) -> boo
 
 
 def _operation(row: tuple[Any, ...]) -> StoredOperation:
-    known = dict(zip((*COLUMNS, *SUBJECT), row, strict=True))
+    members = dict(zip((*COLUMNS, *SUBJECT), row, strict=True))
 
     def ms(name: str) -> float | None:
-        return None if known[name] is None else known[name] / 1000
+        return None if members[name] is None else members[name] / 1000
 
     return StoredOperation(
-        known["id"],
+        members["id"],
         Operation(
-            kind=KINDS[known["kind"]],
-            at=clock.EPOCH + timedelta(microseconds=known["at"]),
-            request_id=known["request_id"],
-            environment=known["environment"],
-            integration_id=known["integration_id"],
-            connection_id=known["connection_id"],
-            method=known["method"],
-            host=known["host"],
-            path=known["path"],
-            status=known["status"],
-            error_code=known["error_code"],
-            duration_ms=known["duration_us"] / 1000,
+            kind=KINDS[members["kind"]],
+            at=clock.EPOCH + timedelta(microseconds=members["at"]),
+            request_id=members["request_id"],
+            environment=members["environment"],
+            integration_id=members["integration_id"],
+            connection_id=members["connection_id"],
+            method=members["method"],
+            host=members["host"],
+            path=members["path"],
+            status=members["status"],
+            error_code=members["error_code"],
+            duration_ms=members["duration_us"] / 1000,
             gateway_ms=ms("gateway_us"),
             token_ms=ms("token_us"),
             upstream_ms=ms("upstream_us"),
-            bytes_in=known["bytes_in"],
-            bytes_out=known["bytes_out"],
-            key_id=known["key_id"],
-            trace_id=known["trace_id"],
-            rule=known["rule"],
-            attempts=known["attempts"],
-            detail=None if known["detail"] is None else json.loads(known["detail"]),
+            bytes_in=members["bytes_in"],
+            bytes_out=members["bytes_out"],
+            key_id=members["key_id"],
+            trace_id=members["trace_id"],
+            rule=members["rule"],
+            attempts=members["attempts"],
+            detail=None if members["detail"] is None else json.loads(members["detail"]),
         ),
     )

@@ -68,7 +68,7 @@ def run_all(db: sqlite3.Connection, statements: str, segment: int = 0) -> None:
         db.execute(statement)
 
 
-def microseconds(at: datetime) -> int:
+def microseconds(moment: datetime) -> int:
     """Return microseconds since 1970."""
-    since = at - clock.EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    since_epoch = moment - clock.EPOCH
+    return (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000_000 + since_epoch.microseconds

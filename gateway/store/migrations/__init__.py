@@ -23,8 +23,8 @@ def schema_revision(db: Connection) -> str | None:
     """Return the schema's revision; None if the database has never been migrated."""
     if not inspect(db).has_table(VERSION_TABLE):
         return None
-    found: str | None = db.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
-    return found
+    revision: str | None = db.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    return revision
 
 
 def create_tables(db: Connection) -> None:

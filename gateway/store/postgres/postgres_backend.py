@@ -157,7 +157,7 @@ class PostgresWatch:
             try:
                 async with asyncio.timeout(self._connect_s):
                     db = self._db or await self._connect_listener()
-                    sent = clock.machine()
+                    sent_at = clock.machine()
                     last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
                     received = clock.machine()
             except DatabaseUnreachable as fault:
@@ -168,9 +168,9 @@ class PostgresWatch:
                     raise DatabaseUnavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
             self._connect_s = min(self._connect_s, MAX_CONNECT_S)
-            _measure_clock_offset(sent, received, database)
-            before, self.timeline = self.timeline, timeline or self.timeline
-            if before is not None and self.timeline != before:
+            _measure_clock_offset(sent_at, received, database)
+            former_timeline, self.timeline = self.timeline, timeline or self.timeline
+            if former_timeline is not None and self.timeline != former_timeline:
                 raise ChangesMissed  # a standby took over, whose log possibly lacks changes that this process has read
             return int(last_id)
 

@@ -87,10 +87,10 @@ def _probe(db: "asyncpg.Connection[Any]") -> None:
     asyncpg does not set these options and does not expose its socket. So this function uses asyncpg's private
     transport.
     """
-    end = db._transport.get_extra_info("socket")
-    if end is None or end.family == socket.AF_UNIX:
+    server_socket = db._transport.get_extra_info("socket")
+    if server_socket is None or server_socket.family == socket.AF_UNIX:
         return
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in PROBES:
         if (option := getattr(socket, name, None)) is not None:
-            end.setsockopt(socket.IPPROTO_TCP, option, value)
+            server_socket.setsockopt(socket.IPPROTO_TCP, option, value)

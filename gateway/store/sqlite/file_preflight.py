@@ -42,13 +42,13 @@ def sqlite_path(url: str) -> Path:
     `url`: ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db``. The path is the text after the third slash,
     without percent-decoding.
     """
-    scheme, colon, rest = url.partition(":")
-    if not colon or not rest.startswith("//"):
+    scheme, colon, path = url.partition(":")
+    if not colon or not path.startswith("//"):
         raise StoreRefused(f"store.url is not a URL. Write {EXAMPLE}.")
     if scheme != "sqlite":
         raise StoreRefused(f"store.url names {scheme}: write {EXAMPLE}, or postgresql://user:password@host/database.")
-    name = rest.removeprefix("///")
-    if name in (rest, "", ":memory:") or "?" in name:
+    name = path.removeprefix("///")
+    if name in (path, "", ":memory:") or "?" in name:
         raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")
     return Path(name).absolute()
 
@@ -61,11 +61,11 @@ def check_file(path: Path, keyring: Keyring, *, advice: str = OTHER_FILE_ADVICE)
     `advice`: the advice for the operator if the file belongs to another program.
     """
     for last_try in (False,) * MAX_LOOKS + (True,):
-        before = _stamp(path)
+        stamp_before = _stamp(path)
         try:
             return _check_once(path, keyring, advice)
         except StoreRefused:
-            if last_try or before == _stamp(path):
+            if last_try or stamp_before == _stamp(path):
                 raise
         # another process wrote the file during this check, so the check has possibly read an incomplete state
         time.sleep(0.05)
@@ -89,9 +89,12 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
                 revision = _revision(db)
                 check_schema(path, revision=revision, tables=_tables(db), advice=advice)
                 if revision is not None:
-                    stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
+                    stored_keys = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
                     check_keys(
-                        path, stored, keyring, values=_count_sealed_under(db, keys_without_master(stored, keyring))
+                        path,
+                        stored_keys,
+                        keyring,
+                        values=_count_sealed_under(db, keys_without_master(stored_keys, keyring)),
                     )
                     return revision
         check_keys(path, (), keyring)
@@ -99,8 +102,8 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
     except (sqlite3.Error, OSError) as error:
         strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
         if reports_damage(error) and advice == OTHER_FILE_ADVICE:
-            what = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
-            raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {advice}' if strange else ''}.") from error
+            problem = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
+            raise StoreDamaged(f"{path} {problem}: {RESTORE}{f', or {advice}' if strange else ''}.") from error
         if strange:
             raise StoreRefused(f"{path} is not a SQLite database: {advice}.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
@@ -113,22 +116,22 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
     Does not compare indexes with their tables: SQLite's full check does, but takes several times as long. Raises
     StoreDamaged.
     """
-    end = time.monotonic() + at_most_s
+    deadline = time.monotonic() + at_most_s
     while True:
-        before = _stamp(path)
+        stamp_before = _stamp(path)
         try:
             with _open_for_reading(path) as db:
-                db.set_progress_handler(lambda: time.monotonic() > end, 100)
-                found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-            if found == "ok":
+                db.set_progress_handler(lambda: time.monotonic() > deadline, 100)
+                result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if result == "ok":
                 return True
         except sqlite3.Error as error:
             if not reports_damage(error):
                 return False
-            found = str(error)
-        if before == _stamp(path):
-            raise StoreDamaged(f"{path} is damaged ({' '.join(found.split())}): {RESTORE}.")
-        if time.monotonic() > end:  # every check failed because another process wrote the file during the check
+            result = str(error)
+        if stamp_before == _stamp(path):
+            raise StoreDamaged(f"{path} is damaged ({' '.join(result.split())}): {RESTORE}.")
+        if time.monotonic() > deadline:  # every check failed because another process wrote the file during the check
             return False
 
 
@@ -136,8 +139,8 @@ def _count_sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> i
     """Return how many values `keys` seal; None if there are no keys, or if counting takes longer than `COUNT_S`."""
     if not keys:
         return None
-    end = time.monotonic() + COUNT_S
-    db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    deadline = time.monotonic() + COUNT_S
+    db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
     ids = [bytes.fromhex(key.id) for key in keys]
     marks, total = ", ".join("?" * len(ids)), 0
     try:

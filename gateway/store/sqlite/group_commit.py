@@ -86,12 +86,12 @@ class GroupCommit(Transactions):
             self._waiting = deque()
             self._leading = asyncio.create_task(self._run_waiting())
         self._waiting.append(write)
-        late = loop.call_at(late_at, self._refuse_late, write)
+        timer = loop.call_at(late_at, self._refuse_late, write)
         try:
             result: T = await write.outcome
             return result
         finally:
-            late.cancel()
+            timer.cancel()
 
     async def _run_waiting(self) -> None:
         """Run the waiting writes until none is left."""

@@ -48,17 +48,21 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
 
     `busy_s`: how long a write waits for other processes, in seconds.
     """
-    busy = f"busy_timeout = {int(busy_s * 1000)}"
-    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
+    busy_timeout = f"busy_timeout = {int(busy_s * 1000)}"
+    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy_timeout))
     reader, close_readers = _engine(
-        path, connections=READERS, wait_s=READ_WAIT_FACTOR * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
+        path,
+        connections=READERS,
+        wait_s=READ_WAIT_FACTOR * busy_s,
+        pragmas=(busy_timeout, "query_only = ON"),
+        autocommit=True,
     )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
     return Engines(writer, reader, 1, fetch_row, run_in_one_trip, close_left=(close_readers, close_writers))
 
 
 async def fetch_row(db: AsyncConnection, bound: Bound) -> Sequence[Any] | None:
-    row: Sequence[Any] | None = await driver_of(db).trip(partial(run_statements, [bound]))
+    row: Sequence[Any] | None = await driver_of(db).run_on_connection(partial(run_statements, [bound]))
     return row
 
 
@@ -173,10 +177,10 @@ def same_file_check(path: Path) -> Callable[[], None]:
 
     def check() -> None:
         try:
-            found = path.stat()
+            file_stat = path.stat()
         except OSError as fault:
             raise FileGone(f"{path} was removed or moved; put it back") from fault
-        if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
+        if (file_stat.st_dev, file_stat.st_ino) != (opened.st_dev, opened.st_ino):
             raise FileGone(f"{path} was replaced by another file; restart the gateway")
 
     return check
@@ -209,8 +213,8 @@ class SqliteWatch:
 
         A commit does not always change the size or the time. The caller then notices the commit after `at_most_s`.
         """
-        end = clock.monotonic() + at_most_s
-        while (remaining_s := end - clock.monotonic()) > 0:
+        deadline = clock.monotonic() + at_most_s
+        while (remaining_s := deadline - clock.monotonic()) > 0:
             await asyncio.sleep(min(remaining_s, GLANCE_S))
             stamp = self._stamp()
             if stamp != self._seen:
@@ -230,10 +234,10 @@ class SqliteWatch:
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
-            found = self._log.stat()
+            log_stat = self._log.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return log_stat.st_mtime_ns, log_stat.st_size
 
 
 # ── The store in a SQLite file.

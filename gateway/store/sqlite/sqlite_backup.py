@@ -56,8 +56,8 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             raise StoreRefused(f"{target} is the database itself: name another file.")
         partial = target.with_name(f".{target.name}.partial")
         try:
-            at = copy(source, partial, step)
-            _mark(partial, at)
+            copied_at = copy(source, partial, step)
+            _mark(partial, copied_at)
             check(partial, keyring)
             with closing(sqlite3.connect(f"{partial.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
                 connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
@@ -70,9 +70,9 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
         os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
         os.utime(marker, follow_symlinks=False)
         give_to_owner_of(source, marker)
-    detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
+    detail = {"file": str(target), "at": copied_at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
-    return Backup(target, at, size_bytes, connections, recorded)
+    return Backup(target, copied_at, size_bytes, connections, recorded)
 
 
 def _record(source: Path, entry: AuditEntry) -> bool:
@@ -114,21 +114,25 @@ def copy(source: Path, target: Path, step: Step) -> datetime:
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
-        closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)) as live,
-        closing(sqlite3.connect(target, isolation_level=None)) as into,
+        closing(
+            sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
+        ) as source_db,
+        closing(sqlite3.connect(target, isolation_level=None)) as target_db,
     ):
-        live.execute("PRAGMA query_only = ON")
-        live.execute("BEGIN")
-        live.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
-        at = clock.now().replace(microsecond=0)
-        live.backup(into, pages=PAGES_PER_STEP, progress=lambda _, left, total: step(total - left, total), sleep=0)
-        live.execute("COMMIT")
-        into.execute("PRAGMA journal_mode = DELETE")  # so that the copy is a single file, without a WAL file
-    return at
+        source_db.execute("PRAGMA query_only = ON")
+        source_db.execute("BEGIN")
+        source_db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
+        copied_at = clock.now().replace(microsecond=0)
+        source_db.backup(
+            target_db, pages=PAGES_PER_STEP, progress=lambda _, left, total: step(total - left, total), sleep=0
+        )
+        source_db.execute("COMMIT")
+        target_db.execute("PRAGMA journal_mode = DELETE")  # so that the copy is a single file, without a WAL file
+    return copied_at
 
 
-def _mark(path: Path, at: datetime) -> None:
-    seconds = int(at.timestamp())
+def _mark(path: Path, copied_at: datetime) -> None:
+    seconds = int(copied_at.timestamp())
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(f"PRAGMA user_version = {seconds - UNSIGNED if seconds >= UNSIGNED // 2 else seconds}")
 
@@ -145,9 +149,9 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
     `called`: the path to show in messages; None for `path`.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
-        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise StoreRefused(f"{called or path} is damaged: {' '.join(found.split())}.")
+        result = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if result != "ok":
+            raise StoreRefused(f"{called or path} is damaged: {' '.join(result.split())}.")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
             raise StoreRefused(f"{called or path} is not a gateway's database.")
     check_file(path, keyring)
@@ -164,21 +168,21 @@ def give_to_owner_of(model: Path, path: Path) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def put(fresh: Path, target: Path, *, over: bool) -> None:
-    """Write `fresh` to the disk, then rename it to `target` atomically.
+def put(new_file: Path, target: Path, *, over: bool) -> None:
+    """Write `new_file` to the disk, then rename it to `target` atomically.
 
     `over`: whether to replace an existing `target`. Raises StoreRefused if `target` exists and `over` is false.
     """
-    with fresh.open("rb") as file:
+    with new_file.open("rb") as file:
         os.fsync(file.fileno())
     if over:
-        fresh.replace(target)
+        new_file.replace(target)
     else:
         try:
-            os.link(fresh, target)  # unlike a rename, a link fails if the target exists
+            os.link(new_file, target)  # unlike a rename, a link fails if the target exists
         except FileExistsError:
             raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.") from None
-        fresh.unlink()
+        new_file.unlink()
     sync_folder(target.parent)
 
 

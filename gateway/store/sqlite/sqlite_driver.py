@@ -51,7 +51,7 @@ class OneTripCursor:
         """Do nothing, because SQLite's own cursor is already closed."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
-        result = await self._connection.trip(partial(_run, statement))
+        result = await self._connection.run_on_connection(partial(_run, statement))
         self.description, self._rows, self.rowcount, self.lastrowid = result
 
 
@@ -89,15 +89,15 @@ class OneTripConnection(aiosqlite.Connection):
         The statements are a transaction of their own, unless other writes share the transaction.
         """
         run = run_statements if self.shared else _run_alone
-        row: Sequence[Any] | None = await self.trip(partial(run, statements))
+        row: Sequence[Any] | None = await self.run_on_connection(partial(run, statements))
         return row
 
-    async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+    async def run_on_connection(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run `work` in the connection's thread and return its result."""
         ahead, self._ahead = self._ahead, []
-        last, self._last = self._last, False
+        is_last, self._last = self._last, False
         try:
-            return await self._execute(partial(_run_trip, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
+            return await self._execute(partial(_run_trip, ahead, work, is_last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             self._cut = True  # the waiting task was cancelled, but the thread still runs the work
             raise
@@ -106,13 +106,13 @@ class OneTripConnection(aiosqlite.Connection):
         """Commit the transaction and its open savepoints. Makes no trip if no statement was run."""
         self._nothing_comes()
         if self._cut or self.in_transaction:
-            await self.trip(sqlite3.Connection.commit)
+            await self.run_on_connection(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
         """Roll back. Makes no trip if no transaction is open, because a pool rolls back even after a commit."""
         self._nothing_comes()
         if self._cut or self.in_transaction:
-            await self.trip(sqlite3.Connection.rollback)
+            await self.run_on_connection(sqlite3.Connection.rollback)
             self._cut = False
 
     def _nothing_comes(self) -> None:
@@ -158,14 +158,14 @@ class Connector:
 
 
 def _run_trip(
-    ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], last: bool, db: sqlite3.Connection
+    ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], is_last: bool, db: sqlite3.Connection
 ) -> Any:
     for statement in ahead:
         db.execute(statement).close()
-    made = work(db)
-    if last:
+    result = work(db)
+    if is_last:
         db.commit()
-    return made
+    return result
 
 
 def run_statements(statements: Sequence[tuple[str, Sequence[Any]]], db: sqlite3.Connection) -> Sequence[Any] | None:

@@ -84,42 +84,44 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
         raise StoreRefused(f"{backup} is not a file: {BACKUP_ADVICE}.")
     if path.exists() and backup.samefile(path):
         raise StoreRefused(f"{backup} is the database itself: name a backup.")
-    fresh = path.with_name(f".{path.name}.restoring")
+    restored_file = path.with_name(f".{path.name}.restoring")
     with faults_of_file(path):
         try:
-            at = _prepare_copy(backup, fresh, keyring, step)
+            backed_up_at = _prepare_copy(backup, restored_file, keyring, step)
             _write_wal_into_file(path)
             with _exclusive_file_lock(path) as lock:
-                taken, restored_count, removed_count, restored = _merge(fresh, path, lock, keyring, exactly=exactly)
-                with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+                taken_count, restored_count, removed_count, restored = _merge(
+                    restored_file, path, lock, keyring, exactly=exactly
+                )
+                with closing(sqlite3.connect(restored_file, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
-                    _add_to_histories(db, at)
-                    write_entry(db, _entry(backup, at, taken, restored_count, removed_count))
-                kept = _keep_replaced_file(path)
-                give_to_owner_of(path if kept else path.parent, fresh)
-                put(fresh, path, over=True)
+                    _add_to_histories(db, backed_up_at)
+                    write_entry(db, _entry(backup, backed_up_at, taken_count, restored_count, removed_count))
+                replaced_file = _keep_replaced_file(path)
+                give_to_owner_of(path if replaced_file else path.parent, restored_file)
+                put(restored_file, path, over=True)
         finally:
-            fresh.unlink(missing_ok=True)
-    return RestoreResult(at, connections, kept, taken, restored_count, removed_count, restored)
+            restored_file.unlink(missing_ok=True)
+    return RestoreResult(backed_up_at, connections, replaced_file, taken_count, restored_count, removed_count, restored)
 
 
-def _prepare_copy(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
-    """Check the backup, copy it to `fresh`, and upgrade the schema of the copy. Return the time of the backup."""
+def _prepare_copy(backup: Path, restored_file: Path, keyring: Keyring, step: Step) -> datetime | None:
+    """Check the backup, copy it to `restored_file`, and upgrade the schema of the copy. Return the time of the backup."""
     with faults_of_file(backup, "read"):
         if check_file(backup, keyring, advice=BACKUP_ADVICE) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {BACKUP_ADVICE}.")
-        copy(backup, fresh, step)
-        check(fresh, keyring, called=backup)
-    asyncio.run(_upgrade(fresh, keyring))
-    with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+        copy(backup, restored_file, step)
+        check(restored_file, keyring, called=backup)
+    asyncio.run(_upgrade(restored_file, keyring))
+    with closing(sqlite3.connect(restored_file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         return backed_up_at(db)
 
 
-async def _upgrade(fresh: Path, keyring: Keyring) -> None:
+async def _upgrade(restored_file: Path, keyring: Keyring) -> None:
     from gateway.store.opening import open_store
 
-    await (await open_store(f"sqlite:///{fresh}", keyring, environments=())).close()
+    await (await open_store(f"sqlite:///{restored_file}", keyring, environments=())).close()
 
 
 def _write_wal_into_file(path: Path) -> None:
@@ -159,25 +161,24 @@ _Merged = tuple[int | None, int, int, tuple[ConnectionRef, ...]]
 _NOTHING_MERGED: Final[_Merged] = (None, 0, 0, ())
 
 
-def _merge(fresh: Path, path: Path, lock: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
-    """Merge newer credentials from the replaced database into `fresh`.
+def _merge(restored_file: Path, path: Path, lock: int | None, keyring: Keyring, *, exactly: bool) -> _Merged:
+    """Merge newer credentials from the replaced database into `restored_file`.
 
-    `held`: the descriptor of the locked database
-    file; None if there is no file.
+    `lock`: the descriptor of the locked database file; None if there is no file.
     """
     if lock is None:
         return _NOTHING_MERGED
-    seen = path.with_name(f".{path.name}.replaced")
+    replaced_file = path.with_name(f".{path.name}.replaced")
     log = path.with_name(path.name + "-wal")
     try:
-        _copy_through(lock, seen)
+        _copy_through(lock, replaced_file)
         if log.exists():
-            shutil.copyfile(log, seen.with_name(seen.name + "-wal"))
-        with closing(sqlite3.connect(seen, isolation_level=None)) as db:
+            shutil.copyfile(log, replaced_file.with_name(replaced_file.name + "-wal"))
+        with closing(sqlite3.connect(replaced_file, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
-        check(seen, keyring)
-        with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
-            db.execute("ATTACH ? AS replaced", (str(seen),))
+        check(replaced_file, keyring)
+        with closing(sqlite3.connect(restored_file, isolation_level=None)) as db:
+            db.execute("ATTACH ? AS replaced", (str(replaced_file),))
             if _revision(db, "main") != _revision(db, "replaced"):
                 return _NOTHING_MERGED
             return _take_over_newer(db, exactly=exactly)
@@ -185,16 +186,16 @@ def _merge(fresh: Path, path: Path, lock: int | None, keyring: Keyring, *, exact
         return _NOTHING_MERGED
     finally:
         for suffix in ("", "-wal", "-shm"):
-            seen.with_name(seen.name + suffix).unlink(missing_ok=True)
+            replaced_file.with_name(replaced_file.name + suffix).unlink(missing_ok=True)
 
 
 def _copy_through(descriptor: int, target: Path) -> None:
-    at = 0
+    position = 0
     target.unlink(missing_ok=True)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
-        while piece := os.pread(descriptor, 1 << 20, at):
-            out.write(piece)
-            at += len(piece)
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target_file:
+        while piece := os.pread(descriptor, 1 << 20, position):
+            target_file.write(piece)
+            position += len(piece)
 
 
 def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
@@ -211,10 +212,10 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
     restored = tuple(ConnectionRef(*row) for row in rows)
     if exactly:
         return None, restored_count, removed_count, restored
-    same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
-    newer = f"SELECT 1 {same} AND newer.version >= connections.version"
+    same_connection = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
+    newer = f"SELECT 1 {same_connection} AND newer.version >= connections.version"
     refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
-    taken = _count(db, f"SELECT count(*) FROM connections AS mine {refreshed}")  # noqa: S608
+    taken_count = _count(db, f"SELECT count(*) FROM connections AS mine {refreshed}")  # noqa: S608
     columns, of_key = ", ".join(OF_THE_CREDENTIAL), ", ".join(OF_A_DATA_KEY)
     db.execute("BEGIN IMMEDIATE")
     db.execute("INSERT OR IGNORE INTO environments SELECT * FROM replaced.environments")
@@ -222,7 +223,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
         f"INSERT INTO data_keys ({of_key}) SELECT {of_key} FROM replaced.data_keys "  # noqa: S608
         "WHERE id NOT IN (SELECT id FROM data_keys) ORDER BY number"
     )
-    db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same}) WHERE EXISTS ({newer})")  # noqa: S608
+    db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same_connection}) WHERE EXISTS ({newer})")  # noqa: S608
     _end_keys(db)
     # Continue from the higher of the two counts, so that no data key seals more values than allowed.
     db.execute(
@@ -230,7 +231,7 @@ def _take_over_newer(db: sqlite3.Connection, *, exactly: bool) -> _Merged:
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
     )
     db.execute("COMMIT")
-    return taken, restored_count, removed_count, restored
+    return taken_count, restored_count, removed_count, restored
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
@@ -238,20 +239,20 @@ def _end_keys(db: sqlite3.Connection) -> None:
 
     A key that is missing in the replaced database was pruned there, long after its end. Such a key is revoked.
     """
-    ends = "revoked_at, expires_at, calls, last_used_at"
+    end_columns = "revoked_at, expires_at, calls, last_used_at"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(
         "UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE digest NOT IN (SELECT digest FROM replaced.keys)",
         (now,),
     )
     db.execute(
-        f"UPDATE keys SET ({ends}) = (SELECT {ends} FROM replaced.keys AS newer WHERE newer.digest = keys.digest) "  # noqa: S608
+        f"UPDATE keys SET ({end_columns}) = (SELECT {end_columns} FROM replaced.keys AS newer WHERE newer.digest = keys.digest) "  # noqa: S608
         "WHERE digest IN (SELECT digest FROM replaced.keys)"
     )
 
 
 def _entry(
-    backup: Path, at: datetime | None, taken_over: int | None, restored_count: int, removed_count: int
+    backup: Path, backed_up_at: datetime | None, taken_over: int | None, restored_count: int, removed_count: int
 ) -> AuditEntry:
     """Return the entry for the audit trail. The entry follows the last record in the backup."""
     counts = {
@@ -259,13 +260,13 @@ def _entry(
         "deleted_since_and_back": restored_count,
         "made_since_and_gone": removed_count,
     }
-    detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
+    detail = {"file": str(backup), "at": backed_up_at.isoformat() if backed_up_at else None, **counts}
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 
 
-def _add_to_histories(db: sqlite3.Connection, at: datetime | None) -> None:
+def _add_to_histories(db: sqlite3.Connection, backed_up_at: datetime | None) -> None:
     """Add the restore to every connection's history, for `gateway connections why`."""
-    detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
+    detail = f"from a backup of {backed_up_at:%Y-%m-%d %H:%M:%S} UTC" if backed_up_at else "from a backup"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(
         "INSERT INTO connection_history (connection, at, state, state_before, reason, detail) "
@@ -281,14 +282,14 @@ def _keep_replaced_file(path: Path) -> Path | None:
     """
     if not path.exists():
         return None
-    kept = path.with_name(f"{path.name}.replaced-{clock.now():%Y%m%dT%H%M%S%f}")
+    kept_file = path.with_name(f"{path.name}.replaced-{clock.now():%Y%m%dT%H%M%S%f}")
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
-            os.link(path.with_name(path.name + suffix), kept.with_name(kept.name + suffix))
+            os.link(path.with_name(path.name + suffix), kept_file.with_name(kept_file.name + suffix))
     sync_folder(path.parent)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return kept
+    return kept_file
 
 
 def _revision(db: sqlite3.Connection, schema: str) -> str:

@@ -130,7 +130,7 @@ async def test_stored_result_does_not_contain_the_sockets_client_id(running: Run
     socket, client = await open_socket(running)
     await walk_flow(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()
-    stored = (await running.runtime.store.flow_results.since(running.runtime.started_at))[0]
+    stored = (await running.runtime.store.flow_results.list_since(running.runtime.started_at))[0]
     assert client not in repr(stored)
 
 

@@ -432,7 +432,7 @@ async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))
     name, other = await dead.name(), await living.name()
     for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):
-        assert await store.holders.of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
+        assert await store.holders.holder_of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
     assert await store.refreshes.lease_refresh(
         REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
     )

@@ -95,7 +95,7 @@ async def test_own_refresh_is_not_read_back_from_the_database(
 
     await running.import_connection(tracker.grant(), "c1")
     await call_until_refresh(running, "c1")
-    monkeypatch.setattr(changes, "since", since)
+    monkeypatch.setattr(changes, "read_since", since)
     monkeypatch.setattr(connections, "marks", count_marks)
     monkeypatch.setattr(live.feed, "_on_change", lambda: woken.append(None))
     own = cache_entry(running, "c1").connection.mark

@@ -191,9 +191,9 @@ async def test_reply_is_found_after_a_restart_with_another_spelling_of_the_datab
     store = await open_store(other_spelling, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    assert await store.holders.of(row.lease) is Holder.HERE_ALIVE
+    assert await store.holders.holder_of(row.lease) is Holder.HERE_ALIVE
     killed_process.dies()
-    assert await store.holders.of(row.lease) is Holder.HERE_DEAD
+    assert await store.holders.holder_of(row.lease) is Holder.HERE_DEAD
     assert await store.journal.has_reply(row)
     await store.close()
 

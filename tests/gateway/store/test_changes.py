@@ -31,7 +31,7 @@ async def test_every_change_that_others_must_see_is_reported(open_test_store: St
 
     async def ref_is_reported() -> bool:
         nonlocal at
-        at, refs = await other_node.changes.since(at)
+        at, refs = await other_node.changes.read_since(at)
         return list(refs) == [REF]
 
     await connections.put(new(), now=NOW)
@@ -55,9 +55,9 @@ async def test_every_change_that_others_must_see_is_reported(open_test_store: St
 async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:
     for ref in (REF, OTHER, REF):
         await store.connections.put(new(ref), now=NOW)
-    at, refs = await store.changes.since(LogPosition())
+    at, refs = await store.changes.read_since(LogPosition())
     assert (at.last_id, list(refs)) == ((await store.changes.log_end()).last_id, [REF, OTHER])
-    assert await store.changes.since(at) == (at, {})
+    assert await store.changes.read_since(at) == (at, {})
 
 
 async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_store: StoreOpener) -> None:
@@ -69,12 +69,12 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_stor
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=row
     )
     assert saved is not None
-    assert (await this_node.changes.since(at))[1] == {REF: saved.mark}
-    assert (await other_node.changes.since(at))[1] == {REF: None}
+    assert (await this_node.changes.read_since(at))[1] == {REF: saved.mark}
+    assert (await other_node.changes.read_since(at))[1] == {REF: None}
     await other_node.connections.put(new(), now=NOW)
-    last, response = await this_node.changes.since(at)
+    last, response = await this_node.changes.read_since(at)
     assert response == {REF: None}, "another node has changed the row since"
-    assert await this_node.changes.since(last) == (last, {})
+    assert await this_node.changes.read_since(last) == (last, {})
     assert len(this_node.refreshes._own) == 0, "the node's own marks are forgotten once the change log was read"
 
 
@@ -85,7 +85,7 @@ async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
     assert await store.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=row
     )
-    assert (await store.changes.since(at))[1] == {REF: None}
+    assert (await store.changes.read_since(at))[1] == {REF: None}
 
 
 async def test_refresh_that_changes_the_state_is_reported_like_other_changes(store: Store) -> None:
@@ -100,7 +100,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     assert saved is not None
     assert (saved.state, saved.failure) == (State.ACTIVE, None)
     assert [item.state for item in await store.history.changes_of(row.id)][-1] is State.ACTIVE
-    assert (await store.changes.since(at))[1] == {REF: None}
+    assert (await store.changes.read_since(at))[1] == {REF: None}
 
 
 def test_an_unseen_transaction_id_is_missing_until_it_is_read() -> None:
@@ -164,9 +164,9 @@ async def test_a_reader_that_returns_after_the_log_was_pruned_is_notified(store:
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))
-    assert await store.changes.since(LogPosition(3)) == (LogPosition(4), {REF: None})
+    assert await store.changes.read_since(LogPosition(3)) == (LogPosition(4), {REF: None})
     with pytest.raises(ChangesMissed):
-        await store.changes.since(LogPosition(2))
+        await store.changes.read_since(LogPosition(2))
     assert (await store.changes.log_end()).last_id == 4
 
 
@@ -174,4 +174,4 @@ async def test_the_last_change_is_never_pruned(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.prune(NOW + timedelta(days=99))
     assert (await store.changes.log_end()).last_id == 1
-    assert await store.changes.since(LogPosition(1)) == (LogPosition(1), {})
+    assert await store.changes.read_since(LogPosition(1)) == (LogPosition(1), {})

@@ -44,12 +44,12 @@ async def test_key_is_found_by_its_digest(store: Store) -> None:
 async def test_every_change_is_reported_to_other_processes(store: Store) -> None:
     last = await store.changes.log_end()
     key = await store.keys.add(AGENT, now=NOW)
-    last, response = await store.changes.since(last)
+    last, response = await store.changes.read_since(last)
     assert list(response) == [changed_key("dev", "d1")]
-    await store.keys.touch(["d1"], now=NOW)
-    assert (await store.changes.since(last))[1] == {}, "the time of use is not reported"
+    await store.keys.record_uses(["d1"], now=NOW)
+    assert (await store.changes.read_since(last))[1] == {}, "the time of use is not reported"
     await store.keys.revoke("dev", key.id, now=NOW)
-    assert list((await store.changes.since(last))[1]) == [changed_key("dev", "d1")]
+    assert list((await store.changes.read_since(last))[1]) == [changed_key("dev", "d1")]
 
 
 async def test_a_rotation_is_reported_for_the_key_and_the_active_ones_below_it(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_a_rotation_is_reported_for_the_key_and_the_active_ones_below_it(s
     await store.keys.add(replace(AGENT, digest="other", name="other"), now=NOW)
     last = await store.changes.log_end()
     new_key = await store.keys.add(replace(AGENT, digest="new", replaces=old.id), now=NOW)
-    changed = (await store.changes.since(last))[1]
+    changed = (await store.changes.read_since(last))[1]
     assert {ref.connection_id for ref in changed} == {"d1", "new", "child", "grandchild"}
     grandchild = await store.keys.get("grandchild")
     assert grandchild is not None
@@ -78,7 +78,7 @@ async def test_recording_uses_waits_for_no_locked_key(store: Store, url: str) ->
     other = await asyncpg.connect(url)
     async with other.transaction():
         await other.execute("SELECT 1 FROM keys WHERE digest = 'd2' FOR UPDATE")
-        touching = asyncio.create_task(store.keys.touch(["d1", "d2", "d3", "none"], now=NOW))
+        touching = asyncio.create_task(store.keys.record_uses(["d1", "d2", "d3", "none"], now=NOW))
         await waiting_for_lock(url)
         await other.execute("SELECT 1 FROM keys FOR UPDATE NOWAIT")
     await touching
@@ -213,7 +213,7 @@ async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old
     withdrawn = await store.keys.get("new")
     assert withdrawn is not None
     assert withdrawn.revoked_at == NOW
-    assert set((await store.changes.since(last))[1]) == {changed_key("dev", name) for name in ("d1", "child", "new")}
+    assert set((await store.changes.read_since(last))[1]) == {changed_key("dev", name) for name in ("d1", "child", "new")}
 
 
 async def test_withdrawn_replacement_keeps_an_end_that_was_set_in_the_meantime(store: Store) -> None:

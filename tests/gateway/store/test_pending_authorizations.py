@@ -93,4 +93,4 @@ async def test_stored_failures_of_a_session_are_limited_and_replace_no_connectio
     found = await store.flow_results.find_by_session("d1")
     assert (found[:2], found[-1]) == (connected, outcome(connection_id="c3"))
     assert [entry.error_desc for entry in found[2:-1]] == [str(number + 5) for number in range(MAX_KEPT_FAILURES)]
-    assert len(await store.flow_results.since(NOW)) == len(found) + 1 < MAX_RESULTS
+    assert len(await store.flow_results.list_since(NOW)) == len(found) + 1 < MAX_RESULTS

@@ -36,7 +36,7 @@ async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pyt
     event.listen(Engine, "before_cursor_execute", record_statement)
     await store.connections.get(REF)
     await store.connections.marks([REF, *others])
-    await store.changes.since(LogPosition(2, {1: 0.0}))
+    await store.changes.read_since(LogPosition(2, {1: 0.0}))
     lease = {"ttl": timedelta(seconds=30)}
     assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
     assert await store.refreshes.extend_lease(REF, owner="a", **lease)

@@ -82,9 +82,9 @@ async def test_others_see_a_refresh_in_the_change_log(open_test_store: StoreOpen
     row = await claim_and_save(this_node, row)
     position = await other_node.changes.log_end()
     row = await claim_and_save(this_node, row, "b")
-    _, changed = await other_node.changes.since(position)
+    _, changed = await other_node.changes.read_since(position)
     assert list(changed) == [REF]
-    _, own = await this_node.changes.since(position)
+    _, own = await this_node.changes.read_since(position)
     assert own == {REF: row.mark}, "the node need not read back its own refresh"
 
 

@@ -117,7 +117,7 @@ async def test_integration_change_is_reported_without_a_connection(store: Store)
 
     async def read_changes() -> list[ConnectionRef]:
         nonlocal last
-        last, refs = await store.changes.since(last)
+        last, refs = await store.changes.read_since(last)
         return list(refs)
 
     stored = await add_integration(store)

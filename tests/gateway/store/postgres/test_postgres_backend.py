@@ -46,9 +46,9 @@ async def test_rolled_back_change_is_not_reported(open_test_store: StoreOpener) 
         await this_node.transactions.write(half)
     assert await other_node.changes.version() == before
     await this_node.connections.put(new(), now=NOW)
-    at, refs = await other_node.changes.since(LogPosition(1))
+    at, refs = await other_node.changes.read_since(LogPosition(1))
     assert list(refs) == [REF]
-    assert await other_node.changes.since(at) == (at, {})
+    assert await other_node.changes.read_since(at) == (at, {})
 
 
 class SlowCommit:
@@ -79,9 +79,9 @@ async def test_slow_commit_blocks_no_other_and_is_not_missed(open_test_store: St
     at = await reader.changes.log_end()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
-        at, refs = await reader.changes.since(at)
+        at, refs = await reader.changes.read_since(at)
         assert (list(refs), len(at.missing)) == ([OTHER], 1)
-    at, refs = await reader.changes.since(at)
+    at, refs = await reader.changes.read_since(at)
     assert (list(refs), dict(at.missing)) == ([REF], {})
 
 
@@ -90,7 +90,7 @@ async def test_a_commit_in_progress_when_the_reader_starts_is_not_missed(open_te
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
         at = await reader.changes.log_end()
-    assert list((await reader.changes.since(at))[1]) == [REF]
+    assert list((await reader.changes.read_since(at))[1]) == [REF]
 
 
 async def test_late_commit_with_an_earlier_id_is_reported(open_test_store: StoreOpener) -> None:
@@ -99,13 +99,13 @@ async def test_late_commit_with_an_earlier_id_is_reported(open_test_store: Store
     at, version = await reader.changes.log_end(), await reader.changes.version()
     async with SlowCommit(slow, REF):
         await quick.connections.put(new(OTHER), now=NOW)
-        at, _ = await reader.changes.since(at)
+        at, _ = await reader.changes.read_since(at)
         version = await reader.changes.version()
         await wait_for_change(reader)
         waiting = asyncio.create_task(wait_for_change(reader))
     await waiting  # the commit sends a notification
     assert (await reader.changes.version(), bool(at.missing)) == (version, True)
-    assert list((await reader.changes.since(at))[1]) == [REF]
+    assert list((await reader.changes.read_since(at))[1]) == [REF]
 
 
 async def test_writes_are_committed_while_other_commits_are_in_progress(open_test_store: StoreOpener) -> None:
@@ -125,7 +125,7 @@ async def test_writes_of_many_simultaneous_writers_are_all_reported(open_test_st
         nonlocal at
         async with asyncio.timeout(PATIENCE_S):
             while len(seen) < len(refs):
-                at, more = await reader.changes.since(at)
+                at, more = await reader.changes.read_since(at)
                 seen.extend(more)
                 await asyncio.sleep(0)
 
@@ -178,7 +178,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     except Unavailable:
         now = await other_node.changes.version()
     assert now != before
-    assert await other_node.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
+    assert await other_node.changes.read_since(LogPosition()) == (LogPosition(1), {REF: None})
     waiting = asyncio.create_task(wait_for_change(other_node))
     await this_node.connections.put(new(), now=NOW)
     await waiting  # the listener is connected again
@@ -200,7 +200,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
 async def test_log_that_ends_before_the_position_was_restored(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     with pytest.raises(ChangesMissed):
-        await store.changes.since(LogPosition(7))
+        await store.changes.read_since(LogPosition(7))
     assert (await store.changes.log_end()).last_id == 1
 
 
