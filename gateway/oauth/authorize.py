@@ -45,14 +45,16 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(32)
 
 
-def nonce_acceptable(sent: str, response: Mapping[str, Any]) -> bool:
+def nonce_acceptable(sent_nonce: str, response: Mapping[str, Any]) -> bool:
     """Return whether the ``id_token`` of a token response has the nonce that was sent.
 
     Also returns True if the response has no ID token or no readable nonce, because some providers (LinkedIn) leave the
     nonce out. PKCE and `state` still protect such a flow.
     """
-    found = jwt_claims(response.get("id_token")).get("nonce")
-    return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
+    returned_nonce = jwt_claims(response.get("id_token")).get("nonce")
+    return returned_nonce is None or compare_digest(
+        str(returned_nonce).encode("utf-8", "surrogatepass"), sent_nonce.encode()
+    )
 
 
 PROTOCOL: Final = frozenset(

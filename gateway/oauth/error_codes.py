@@ -140,8 +140,8 @@ def refusal_in(body: bytes) -> Refusal | None:
         return None
     words = ": ".join(texts)[:_MAX_TEXT_CHARS]
     # The sentence "Token expired" can mean any token; only `token_expired` is a code.
-    named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
-    grant_error = next((code for code in named if code in GRANT_GONE), None)
+    code_like = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
+    grant_error = next((code for code in code_like if code in GRANT_GONE), None)
     if grant_error is None and any(map(_says_gone, codes.values())):
         grant_error = "invalid_refresh_token"
     return Refusal(grant_error, printable(words))
@@ -168,28 +168,32 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
         for part in value[:_MAX_LIST_ITEMS]:
             yield from _texts(part, depth + 1)
     elif isinstance(value, dict) and depth < _MAX_SEARCHED_LEVELS:
-        named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
+        members = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
         for place in _PLACES:
-            yield from _texts(named.get(place), depth + 1)
+            yield from _texts(members.get(place), depth + 1)
 
 
 def _as_code(text: str) -> str:
     """Return `text` in the form of a code, for example ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``,
     ``invalidGrant`` ▸ ``invalid_grant``."""
     parts: list[str] = []
-    before = ""
+    previous = ""
     for char in text:
         if not char.isalnum():
             parts.append("_")
-        elif char.isupper() and before.islower():
+        elif char.isupper() and previous.islower():
             parts += ("_", char.lower())
         else:
             parts.append(char.lower())
-        before = char
+        previous = char
     return "_".join(filter(None, "".join(parts).split("_")))
 
 
 def _says_gone(code: str) -> bool:
     """Return whether a sentence says that the refresh token itself is no longer valid."""
-    about = "refresh_token" in code or "refreshtoken" in code
-    return about and any(word in code for word in _INVALID) and not any(word in code for word in _OTHER_FAULT)
+    names_refresh_token = "refresh_token" in code or "refreshtoken" in code
+    return (
+        names_refresh_token
+        and any(word in code for word in _INVALID)
+        and not any(word in code for word in _OTHER_FAULT)
+    )

@@ -198,14 +198,19 @@ def token_request(
     `extra`: the entry's own header fields.
     """
     headers = {"Accept": "application/json", **extra}
-    sent = dict(params)
+    form = dict(params)
     if not any(name.lower() == "authorization" for name in extra):
         # A request has only one authentication: if the entry writes ``Authorization`` itself, the client adds nothing.
-        authenticate(client, provider.token_request_auth_method, headers, sent)
-    sent = rename_params(sent, provider.token_param_renames if renames is None else renames)
-    known = (*secrets, *client.secrets())
+        authenticate(client, provider.token_request_auth_method, headers, form)
+    form = rename_params(form, provider.token_param_renames if renames is None else renames)
+    secret_texts = (*secrets, *client.secrets())
     return encode_call(
-        method or provider.token_request_method or "POST", url, headers, sent, provider.body_format, secrets=known
+        method or provider.token_request_method or "POST",
+        url,
+        headers,
+        form,
+        provider.body_format,
+        secrets=secret_texts,
     )
 
 

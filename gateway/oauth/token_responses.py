@@ -71,12 +71,12 @@ def read_response(provider: OAuthEntry, status: int, headers: Mapping[str, str],
         maybe_done = status >= 500 and not (status == 503 and retry_after_s is not None)
         raise TokenUnavailable(f"the token endpoint returned {status}", retry_after_s, maybe_done=maybe_done)
     response = parse_object(headers, body)
-    accepted = 200 <= status < 300
-    if response is None and accepted:
+    is_accepted = 200 <= status < 300
+    if response is None and is_accepted:
         raise TokenUnavailable(
             f"the token endpoint returned {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
         )
-    if response is not None and accepted and _holds_token(provider, response):
+    if response is not None and is_accepted and _holds_token(provider, response):
         return _flatten_tokens(provider, response)
     fault = _refusal(status, headers, body, response)
     if fault is not None:
@@ -93,18 +93,18 @@ def _refusal(
     if isinstance(error, str) and error in FINAL_CODES:
         description = (response or {}).get("error_description")
         return TokenRefused(error, description if isinstance(description, str) else "")
-    found = refusal_in(body)
-    if found is not None and found.code is not None:
-        return TokenRefused(found.code, found.words)
+    error_code = refusal_in(body)
+    if error_code is not None and error_code.code is not None:
+        return TokenRefused(error_code.code, error_code.words)
     reports_error = bool(error or (response or {}).get("errors"))
     if 200 <= status < 300 and not reports_error:
         return None
     reason = f"the token endpoint returned {status}"
     if response is None:
         reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
-    if found is not None and found.words:
-        reason += f": {found.words}"
-    refuses = found is not None and (status in REFUSING or 200 <= status < 300)
+    if error_code is not None and error_code.words:
+        reason += f": {error_code.words}"
+    refuses = error_code is not None and (status in REFUSING or 200 <= status < 300)
     return TokenUnavailable(reason, refused_with=status if refuses else None)
 
 
@@ -120,10 +120,10 @@ def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str,
     places = provider.token_response
     in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
     refresh = in_place or response.get("refresh_token")
-    checked = {**response, "access_token": token, "refresh_token": refresh}
+    flattened = {**response, "access_token": token, "refresh_token": refresh}
     if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
-        del checked["refresh_token"]  # an unusable value counts as absent: the access token works until it expires
-    return checked
+        del flattened["refresh_token"]  # an unusable value counts as absent: the access token works until it expires
+    return flattened
 
 
 def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -237,8 +237,8 @@ def dig(value: object, path: str) -> Any:
     for step in path.split("."):
         if isinstance(value, list) and _PLACE.fullmatch(step):
             value = value[int(step)] if -len(value) <= int(step) < len(value) else None
-        elif isinstance(value, list) and (wanted := _ITEM.fullmatch(step)):
-            value = next((item for item in value if _has(item, *wanted.groups())), None)
+        elif isinstance(value, list) and (condition := _ITEM.fullmatch(step)):
+            value = next((item for item in value if _has(item, *condition.groups())), None)
         elif isinstance(value, dict):
             value = value.get(step)
         else:
@@ -247,9 +247,9 @@ def dig(value: object, path: str) -> Any:
 
 
 def _has(item: object, name: str, expected: str) -> bool:
-    found = item.get(name) if isinstance(item, dict) else None
-    return isinstance(found, bool | int | str) and expected == (
-        str(found).lower() if isinstance(found, bool) else str(found)
+    member = item.get(name) if isinstance(item, dict) else None
+    return isinstance(member, bool | int | str) and expected == (
+        str(member).lower() if isinstance(member, bool) else str(member)
     )
 
 
@@ -273,13 +273,13 @@ _TIME_LEFT: Final = re.compile(r"([0-9]{1,4}):([0-9]{2}):([0-9]{2})")  # days, h
 
 
 def _epoch(value: object, asked_at: datetime) -> datetime | None:
-    if isinstance(value, str) and (left := _TIME_LEFT.fullmatch(value)):
-        days, hours, minutes = map(int, left.groups())
+    if isinstance(value, str) and (time_left := _TIME_LEFT.fullmatch(value)):
+        days, hours, minutes = map(int, time_left.groups())
         return asked_at + timedelta(days=days, hours=hours, minutes=minutes)
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         try:
-            when = datetime.fromisoformat(value)
-            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+            moment = datetime.fromisoformat(value)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (ValueError, OverflowError):  # OverflowError: the year in UTC is below 1 or above 9999
             return None
     number = positive_seconds(value)
@@ -314,8 +314,8 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)
     try:
-        when = parsedate_to_datetime(text[:64])
+        date = parsedate_to_datetime(text[:64])
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0, round((when - clock.now()).total_seconds()))
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0, round((date - clock.now()).total_seconds()))
