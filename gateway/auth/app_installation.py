@@ -91,11 +91,11 @@ class App(TokenExchangeMode, GrantingMode):
         return INSTALLATION_ID in query or "setup_action" in query or "error" in query
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         installation = installation_in(context.provider, query)
-        at = replace(context, config={**context.config, INSTALLATION_ID: installation})
-        credential = yield from installation_token(at, "token_url")
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation})
+        credential = yield from installation_token(installation_context, "token_url")
         return Granted(
             {"type": self.name, **credential, INSTALLATION_ID: installation}, {INSTALLATION_ID: installation}
         )
@@ -104,8 +104,11 @@ class App(TokenExchangeMode, GrantingMode):
         return bool(credential.get(INSTALLATION_ID))
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
-        at = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
-        return {**credential, **(yield from installation_token(at, "token_url", credential.get(APP_ID)))}
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
+        return {
+            **credential,
+            **(yield from installation_token(installation_context, "token_url", credential.get(APP_ID))),
+        }
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return token_values(credential, credential.get("access_token"))
@@ -133,8 +136,8 @@ def installation_token(context: AuthContext, place: str, app_id: str | None = No
     reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[app_jwt])
     response = accepted_response(reply)
     token = token_at(response, (*token_paths(provider, "token"), "access_token"))
-    ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
-    return {"access_token": token, "expires_at": iso(ends), "raw": response}
+    ends_at = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
+    return {"access_token": token, "expires_at": iso(ends_at), "raw": response}
 
 
 def installation_in(provider: Provider, query: Mapping[str, str]) -> str:

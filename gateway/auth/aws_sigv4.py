@@ -108,11 +108,11 @@ def aws_timestamp(time: datetime) -> str:
 
 
 def _canonical_headers(fields: Fields) -> list[tuple[str, str]]:
-    found: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in fields:
         if (lower := name.lower()) not in UNSIGNED_HEADERS:
-            found.setdefault(lower, []).append(_SPACES.sub(" ", value.strip()))
-    return [(name, ",".join(values)) for name, values in sorted(found.items())]
+            values_by_name.setdefault(lower, []).append(_SPACES.sub(" ", value.strip()))
+    return [(name, ",".join(values)) for name, values in sorted(values_by_name.items())]
 
 
 def _canonical_path(path: str, *, once: bool) -> str:
@@ -166,17 +166,17 @@ class SigV4Signer:
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         payload = request.headers.get(HASH_HEADER) or self._hash(request, body)
-        at = clock.now()
+        signed_at = clock.now()
         for name in self.fields:
             request.headers.popall(name, None)
-        request.headers["X-Amz-Date"] = aws_timestamp(at)
+        request.headers["X-Amz-Date"] = aws_timestamp(signed_at)
         if self.keys.session_token is not None:
             request.headers["X-Amz-Security-Token"] = self.keys.session_token.reveal()
         if self.scope.is_s3:
             request.headers["X-Amz-Content-Sha256"] = payload
-        sent = [("host", host_field(request)), *request.headers.items()]
+        sent_headers = [("host", host_field(request)), *request.headers.items()]
         request.headers["Authorization"] = authorization(
-            self.keys, self.scope, request.method, request.target, sent, payload, at
+            self.keys, self.scope, request.method, request.target, sent_headers, payload, signed_at
         )
 
     def _streams(self, request: UpstreamRequest) -> bool:
@@ -240,8 +240,8 @@ class AwsSigV4(TokenExchangeMode):
             r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", credential["role_arn"], re.ASCII
         ):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
-        ends = fields.moment("expires_at")
-        credential["expires_at"] = iso(ends) if ends else ""
+        ends_at = fields.moment("expires_at")
+        credential["expires_at"] = iso(ends_at) if ends_at else ""
         credential |= fields.read_other_declared_fields(provider.credentials)
         fields.finish("raw")
         return {name: value for name, value in credential.items() if value}
@@ -256,9 +256,9 @@ class AwsSigV4(TokenExchangeMode):
         """Return the credential with new temporary keys from STS AssumeRole. The external ID prevents one customer from
         using another customer's role (the confused deputy problem)."""
         region = self._scope(credential, context).region
-        own = not context.provider.token_url
-        url = sts_url(region) if own else context.url("token_url")
-        client = context.for_destinations(url, fixed_in_code=own).client()
+        is_fixed_endpoint = not context.provider.token_url
+        url = sts_url(region) if is_fixed_endpoint else context.url("token_url")
+        client = context.for_destinations(url, fixed_in_code=is_fixed_endpoint).client()
         if client.client_secret is None:
             raise InvalidRequest(
                 "invalid_auth_mode",
@@ -272,8 +272,8 @@ class AwsSigV4(TokenExchangeMode):
         call = _signed_call(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
         issued = read_credentials(reply)
-        fresh = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
-        return {**credential, **fresh, "expires_at": iso(issued[3])}
+        new_credential = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
+        return {**credential, **new_credential, "expires_at": iso(issued[3])}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential)
@@ -295,10 +295,10 @@ class AwsSigV4(TokenExchangeMode):
             **{k: v for k, v in credential.items() if k in {"region", "service"}},
             **context.texts(templates, member_values(credential)),
         }
-        if missing := {"region", "service"} - {name for name, text in fields.items() if text}:
+        if missing_fields := {"region", "service"} - {name for name, text in fields.items() if text}:
             raise InvalidRequest(
                 "unresolved_setting",
-                f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing))}. "
+                f"Requests to AWS are signed for a region and a service. Missing: {' and '.join(sorted(missing_fields))}. "
                 "Give it in connection_config.",
             )
         if not all(REGION_OR_SERVICE.fullmatch(fields[name]) for name in ("region", "service")):
@@ -329,23 +329,23 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     if text.lstrip().startswith("{"):
         values = _values_from_json(text)
     key, secret, session, until = values
-    ends = parse_time(until)
-    if not (key and secret and session and ends):
+    ends_at = parse_time(until)
+    if not (key and secret and session and ends_at):
         raise TokenUnavailable("STS returned no credentials")
-    return key, secret, session, ends
+    return key, secret, session, ends_at
 
 
 def _values_from_json(text: str) -> list[str]:
     try:
-        inside = dig(json.loads(text), "AssumeRoleResponse.AssumeRoleResult.Credentials")
+        nested = dig(json.loads(text), "AssumeRoleResponse.AssumeRoleResult.Credentials")
     except (ValueError, RecursionError):
-        inside = None
-    found = inside if isinstance(inside, dict) else {}
-    until = found.get("Expiration")
+        nested = None
+    credentials = nested if isinstance(nested, dict) else {}
+    until = credentials.get("Expiration")
     if isinstance(until, int | float):
         seconds = min(positive_seconds(until) or 0.0, 32_503_680_000)
-        found = {**found, "Expiration": iso(datetime.fromtimestamp(seconds, UTC)) if seconds else ""}
-    return [str(found.get(name) or "") for name in CREDENTIAL_PARTS]
+        credentials = {**credentials, "Expiration": iso(datetime.fromtimestamp(seconds, UTC)) if seconds else ""}
+    return [str(credentials.get(name) or "") for name in CREDENTIAL_PARTS]
 
 
 def _element(text: str, name: str) -> str:

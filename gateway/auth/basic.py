@@ -24,13 +24,13 @@ class Basic(AuthMode):
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
         certificate = certificate_fields(fields, provider) if provider.require_client_certificate else {}
-        more = fields.read_other_declared_fields(provider.credentials)
+        other_fields = fields.read_other_declared_fields(provider.credentials)
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in the name would move text to the password.
             issue = Issue("invalid_format", "A user name cannot contain a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.types()[0], "username": username, "password": password, **certificate, **more}
+        return {"type": self.types()[0], "username": username, "password": password, **certificate, **other_fields}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential)

@@ -46,23 +46,23 @@ class Bill(TokenExchangeMode):
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
-        known = typed_values(typed)
-        url = context.url("token_url", known)
-        to = context.for_destinations(url)
-        params = to.texts(provider.token_params, known) or {
+        values = typed_values(typed)
+        url = context.url("token_url", values)
+        url_context = context.for_destinations(url)
+        params = url_context.texts(provider.token_params, values) or {
             PARAMETER_NAMES[name]: credential[name] for name in TYPED_FIELDS
         }
-        headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
+        headers = {"Accept": "application/json", **url_context.texts(provider.token_headers, values)}
         call = encode_call(provider.token_request_method or "POST", url, headers, params, provider.body_format)
-        reply = yield context.with_secrets(call, secrets=known.values())
+        reply = yield context.with_secrets(call, secrets=values.values())
         response = accepted_response(reply)
-        fresh = {
+        new_credential = {
             "session_id": token_at(response, (*token_paths(provider, SESSION_ID_PATHS[0]), *SESSION_ID_PATHS)),
             "raw": response,
         }
-        user = next((found for path in USER_ID_PATHS if isinstance(found := dig(response, path), str)), None)
-        ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
-        return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}
+        user = next((user_id for path in USER_ID_PATHS if isinstance(user_id := dig(response, path), str)), None)
+        ends_at = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
+        return {**typed, **new_credential, **({"user_id": user} if user else {}), "expires_at": iso(ends_at)}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential, credential.get("session_id"))

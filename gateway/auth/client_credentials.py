@@ -47,32 +47,32 @@ class ClientCredentialsMode(TokenExchangeMode):
         if not (credential["client_secret"] or credential.get("client_private_key")) and not needs_no_secret(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
         credential["token"] = fields.token("token", limit=MAX_TYPED_CHARS, required=False)
-        ends = fields.moment("expires_at")
+        ends_at = fields.moment("expires_at")
         if credential["token"]:
-            credential["expires_at"] = iso(ends or now + LIFETIME)
+            credential["expires_at"] = iso(ends_at or now + LIFETIME)
         fields.finish("raw")
         return {name: value for name, value in credential.items() if value not in ("", None)}
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         """Request a new token for the same client (RFC 6749 §4.4.2)."""
         provider = context.provider
-        own = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
-        known = {**typed_values(own), **client_values(own)}
+        typed_fields = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
+        values = {**typed_values(typed_fields), **client_values(typed_fields)}
         url = context.url("token_url")
         context = context.for_destinations(url)
         call = client_credentials_request(
             provider,
             url,
-            self.client(own, context, url),
+            self.client(typed_fields, context, url),
             scope=joined_scopes(provider, client_scopes(context)) or None,
-            params=context.texts(provider.token_params, known),
-            headers=context.texts(provider.token_headers, known),
+            params=context.texts(provider.token_params, values),
+            headers=context.texts(provider.token_headers, values),
         )
-        reply = yield context.with_secrets(call, identity=self.identity(credential), secrets=known.values())
+        reply = yield context.with_secrets(call, identity=self.identity(credential), secrets=values.values())
         response = accepted_response(reply)
         token = token_at(response, (*token_paths(provider, "access_token"), *OTHER_TOKEN_PATHS))
-        ends = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
-        return {**own, "token": token, "expires_at": iso(ends), "raw": response}
+        ends_at = expires_at(provider, response, reply.asked_at) or reply.asked_at + LIFETIME
+        return {**typed_fields, "token": token, "expires_at": iso(ends_at), "raw": response}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return {**typed_values(credential, credential.get("token")), **client_values(credential)}
@@ -105,8 +105,8 @@ class ClientCredentialsMode(TokenExchangeMode):
         """Return the signed client assertion (RFC 7523 §2.2, §3)."""
         now = clock.now()
         if context.provider.jwt is not None:
-            known = {**typed_values(credential), **client_values(credential)}
-            return signed_token(context.provider.jwt, context.for_destinations(url), known, now)[0]
+            values = {**typed_values(credential), **client_values(credential)}
+            return signed_token(context.provider.jwt, context.for_destinations(url), values, now)[0]
         issued = int(now.timestamp())
         claims = {"iss": credential["client_id"], "sub": credential["client_id"], "aud": url, "jti": str(uuid.uuid4())}
         claims |= {"iat": issued, "exp": issued + ASSERTION_LIFETIME_S}
@@ -125,8 +125,8 @@ def client_values(credential: Mapping[str, Any]) -> dict[str, Secret]:
 def client_scopes(context: AuthContext) -> tuple[str, ...]:
     """Return the scopes in the connection's setting `oauth_scopes`, else the integration's scopes, else the entry's
     default scopes."""
-    own = context.config.get("oauth_scopes")
-    return scope_list(own) if isinstance(own, str) and own else context.scopes
+    connection_scopes = context.config.get("oauth_scopes")
+    return scope_list(connection_scopes) if isinstance(connection_scopes, str) and connection_scopes else context.scopes
 
 
 def needs_no_secret(provider: Provider) -> bool:

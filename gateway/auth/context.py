@@ -48,9 +48,11 @@ def fill_url(
 def chosen_alternative(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
     """Return the first of the entry's `alternatives` for `key` that the settings in `config` fill completely. If there
     is no such alternative, return `template`."""
-    filled = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
+    filled_settings = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
     forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
-    return next((form for form, needed in forms if needed and needed <= filled), template)
+    return next(
+        (form for form, needed_settings in forms if needed_settings and needed_settings <= filled_settings), template
+    )
 
 
 def template_values(
@@ -58,14 +60,14 @@ def template_values(
 ) -> dict[str, Secret]:
     """Return the values for templates outside URLs: settings, metadata and the client, without the credential. A
     setting that is not given has its default value."""
-    known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
+    settings = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
-    known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
+    settings |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
     if client is not None:
-        known["clientId"] = Secret(client.client_id)
+        settings["clientId"] = Secret(client.client_id)
         if client.client_secret:
-            known["clientSecret"] = client.client_secret
-    return known
+            settings["clientSecret"] = client.client_secret
+    return settings
 
 
 def plain_values(values: Mapping[str, Secret]) -> dict[str, str]:
@@ -101,22 +103,26 @@ def fill_json(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
             return render_text(value, values, moment=moment, breaks=True)
         case Mapping():
             return {
-                name: filled
+                name: filled_member
                 for name, inner in value.items()
-                if (filled := _fill_member(inner, values, moment)) is not _MISSING
+                if (filled_member := _fill_member(inner, values, moment)) is not _MISSING
             }
         case list():
-            return [filled for inner in value if (filled := _fill_member(inner, values, moment)) is not _MISSING]
+            return [
+                filled_member
+                for inner in value
+                if (filled_member := _fill_member(inner, values, moment)) is not _MISSING
+            ]
         case _:
             return value
 
 
 def _fill_member(value: Any, values: Mapping[str, str], moment: Moment) -> Any:
     try:
-        filled = fill_json(value, values, moment)
+        filled_value = fill_json(value, values, moment)
     except Unresolved:
         return _MISSING
-    return _MISSING if value and filled in ({}, []) else filled
+    return _MISSING if value and filled_value in ({}, []) else filled_value
 
 
 # ── Decides which hosts may receive an integration's secrets: its client secret, and the key that its app signs with.
@@ -132,8 +138,8 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
     if scheme not in DEFAULT_PORTS:
         return False
     port = parts.port or DEFAULT_PORTS[scheme]
-    allowed = (parse_pattern(text) for text in integration.allowed_hosts)
-    return any(allowed_host.matches(host, port, scheme) for allowed_host in allowed) or fixes_host(
+    allowed_patterns = (parse_pattern(text) for text in integration.allowed_hosts)
+    return any(allowed_host.matches(host, port, scheme) for allowed_host in allowed_patterns) or fixes_host(
         provider, scheme, host, port
     )
 
@@ -247,8 +253,8 @@ class AuthContext:
     @property
     def scopes(self) -> tuple[str, ...]:
         """The integration's scopes, or the entry's default scopes if the integration sets none."""
-        own = self.integration.scopes
-        return own if own is not None else tuple(self.provider.default_scopes or ())
+        integration_scopes = self.integration.scopes
+        return integration_scopes if integration_scopes is not None else tuple(self.provider.default_scopes or ())
 
     def values(self, credential: Mapping[str, Secret] = NO_CREDENTIAL) -> dict[str, Secret]:
         """Return the values that templates outside URLs can use. `credential`: the values that the mode adds."""
@@ -281,16 +287,16 @@ class AuthContext:
         """Return the template of the URL in the entry's field `key`: the first alternative that the settings fill
         completely, else the field's own template. Return an empty text if the entry has no such URL.
         """
-        own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
-        return chosen_alternative(self.provider, key, own, self.config) or ""
+        entry_template = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
+        return chosen_alternative(self.provider, key, entry_template, self.config) or ""
 
     def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
     ) -> ProviderCall:
         """Return `call` with the client certificate `identity`. If the response quotes one of `secrets`, the secret is
         masked in error messages."""
-        known = (*call.secrets, *(secret.reveal() for secret in secrets))
-        return replace(call, identity=identity, secrets=known)
+        all_secrets = (*call.secrets, *(secret.reveal() for secret in secrets))
+        return replace(call, identity=identity, secrets=all_secrets)
 
     def texts(
         self,

@@ -20,8 +20,8 @@ def member_values(credential: Mapping[str, Any], bare: Iterable[str] = ()) -> di
     """Return every text and number in `credential`, at any depth, as ``credentials.name``. Members that `bare` names
     are also returned without the prefix."""
     flat = {name: Secret(text) for name, text in flat_values(credential).items() if name != "type"}
-    found = {f"credentials.{name}": secret for name, secret in flat.items()}
-    return found | {name: flat[name] for name in bare if name in flat}
+    values = {f"credentials.{name}": secret for name, secret in flat.items()}
+    return values | {name: flat[name] for name in bare if name in flat}
 
 
 def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
@@ -37,10 +37,10 @@ def typed_values(credential: Mapping[str, Any], token: str | None = None) -> dic
 def token_values(credential: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
     """Return the values of `member_values`. If there is a `token`, also return it as ``accessToken`` and
     ``access_token``."""
-    found = member_values(credential, bare)
+    values = member_values(credential, bare)
     if token:
-        found["accessToken"] = found["access_token"] = Secret(token)
-    return found
+        values["accessToken"] = values["access_token"] = Secret(token)
+    return values
 
 
 MAX_TYPED_CHARS: Final = 16_384  # maximum length of a field that a person types or pastes, such as a key in PEM
@@ -114,9 +114,9 @@ class CredentialForm:
 
     def read_other_declared_fields(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
         """Return the fields that the entry declares and that no other method has read yet."""
-        others = {name: setting for name, setting in settings.items() if name not in self._read}
-        given = {name: self.read_declared_field(name, setting) for name, setting in others.items()}
-        return {name: value for name, value in given.items() if value is not None}
+        other_settings = {name: setting for name, setting in settings.items() if name not in self._read}
+        values = {name: self.read_declared_field(name, setting) for name, setting in other_settings.items()}
+        return {name: value for name, value in values.items() if value is not None}
 
     def fault(self, name: str, message: str) -> None:
         """Record an error that the caller found in a field."""
@@ -132,10 +132,10 @@ class CredentialForm:
         number = positive_seconds(value) if isinstance(value, int | float) else None
         if number is not None and number < 1e14:
             return datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
-        when = parse_time(value)
-        if when is None:
+        time = parse_time(value)
+        if time is None:
             self._fault(name, "invalid_format", f"'{name}' must be a time such as 2026-01-31T12:00:00Z.")
-        return when
+        return time
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
         """Return `now` plus the field's number of seconds. Return None if the field is not a positive number."""
@@ -153,8 +153,8 @@ class CredentialForm:
         if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
             self._fault(name, "invalid_type", f"'{name}' must be an object with text values.")
             return {}
-        if unknown := set(value) - set(keys):
-            self._fault(name, "unrecognized_keys", f"'{name}' has unknown members: {', '.join(sorted(unknown))}.")
+        if unknown_names := set(value) - set(keys):
+            self._fault(name, "unrecognized_keys", f"'{name}' has unknown members: {', '.join(sorted(unknown_names))}.")
         return {key: value[key] for key in keys if value.get(key)}
 
     def finish(self, *ignored: str) -> None:

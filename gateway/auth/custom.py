@@ -64,19 +64,19 @@ class Custom(OAuth2):
         return (yield from super().start_consent(with_link(context), authorization))
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         """First exchange the code for the end user's grant. Then check with this grant that the end user can access the
         installation that the query names. Only then request the installation's token.
         """
-        user = yield from super().finish_consent(context, kept, query)
+        user = yield from super().finish_consent(context, flow_details, query)
         credential = {**user.held, "type": "OAUTH2"}
         if not query.get(INSTALLATION_ID):
             return Granted(credential, user.config)
         installation = installation_in(context.provider, query)
-        at = replace(context, config={**context.config, INSTALLATION_ID: installation})
-        yield from _check_access(at, Secret(credential["access_token"]))
-        app = yield from installation_token(at, "installation_token_url")
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation})
+        yield from _check_access(installation_context, Secret(credential["access_token"]))
+        app = yield from installation_token(installation_context, "installation_token_url")
         together = {"type": "APP", **app, INSTALLATION_ID: installation, "user": credential}
         return Granted(together, {**user.config, INSTALLATION_ID: installation})
 
@@ -89,8 +89,8 @@ class Custom(OAuth2):
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         if not credential.get(INSTALLATION_ID):
             return {**(yield from super().renew(credential, context)), "type": "OAUTH2"}
-        at = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
-        app = yield from installation_token(at, "installation_token_url", credential.get("app_id"))
+        installation_context = replace(context, config={**context.config, INSTALLATION_ID: credential[INSTALLATION_ID]})
+        app = yield from installation_token(installation_context, "installation_token_url", credential.get("app_id"))
         user = credential.get("user")
         if user and self.sends_refresh_token(credential, context.provider):
             try:
@@ -111,8 +111,8 @@ class Custom(OAuth2):
         user: Mapping[str, Any] = credential.get("user") or {}
         return bool(user) and self._ends_soon(user) and super().refreshable(user, provider)
 
-    def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
-        return "the end user's grant" if kept.get("user") and not fresh.get("user") else None
+    def dropped_part(self, old_credential: Mapping[str, Any], new_credential: Mapping[str, Any]) -> str | None:
+        return "the end user's grant" if old_credential.get("user") and not new_credential.get("user") else None
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return token_values(credential, credential.get("access_token"))
@@ -122,8 +122,8 @@ class Custom(OAuth2):
 
     @staticmethod
     def _ends_soon(user: Mapping[str, Any]) -> bool:
-        ends = parse_time(user.get("expires_at"))
-        return ends is not None and ends - clock.now() < RENEW_USER_WITHIN
+        ends_at = parse_time(user.get("expires_at"))
+        return ends_at is not None and ends_at - clock.now() < RENEW_USER_WITHIN
 
 
 def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
@@ -145,8 +145,8 @@ def _check_access(context: AuthContext, token: Secret) -> Dialogue[None]:
             f"entry nor in allowed_hosts of integration '{integration.integration_id}'. If you trust the host, add it to "
             "allowed_hosts.",
         )
-    own = context.for_destinations(url).texts(provider.token_headers)
-    headers = {"accept": "application/json", **{name.lower(): text for name, text in own.items()}}
+    entry_headers = context.for_destinations(url).texts(provider.token_headers)
+    headers = {"accept": "application/json", **{name.lower(): text for name, text in entry_headers.items()}}
     headers["authorization"] = f"Bearer {token.reveal()}"  # replaces a field of the entry, which is not the end user's
     call = context.with_secrets(ProviderCall(url, headers, method="GET"), secrets=[token])
     try:

@@ -52,7 +52,7 @@ class InstallPlugin(Basic, GrantingMode):
         return "error" in query or all(query.get(name) for name in names)
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         yield from ()
         if "error" in query:
@@ -60,9 +60,9 @@ class InstallPlugin(Basic, GrantingMode):
             raise InvalidRequest(
                 "authorization_refused", f"{name} did not install the plugin: {safe_text(query['error'])}."
             )
-        kept = captured_settings(context.provider, {}, query)
-        at = replace(context, config={**kept, **context.config})
-        return Granted(_plugin(at.for_destinations(at.url("proxy.base_url"))), kept)
+        flow_details = captured_settings(context.provider, {}, query)
+        consent_context = replace(context, config={**flow_details, **context.config})
+        return Granted(_plugin(consent_context.for_destinations(consent_context.url("proxy.base_url"))), flow_details)
 
 
 def _plugin(context: AuthContext) -> dict[str, Any]:

@@ -27,14 +27,14 @@ def signed_token(
 
     Raises TokenRefused if the key is missing or unusable; only the person who gave the key can correct it.
     """
-    known = plain_values(context.values(credential))
+    secret_values = plain_values(context.values(credential))
     moment = Moment(now)
     issued = int(now.timestamp())
-    ends = issued + spec.lifetime_s
+    ends_at = issued + spec.lifetime_s
     try:
-        header = {"alg": "RS256", **fill_json(spec.header, known, moment)}
-        claims = {**fill_json(spec.claims, known, moment), "iat": issued, "exp": ends}
-        key = render_text(spec.key, known, moment=moment, breaks=True)
+        header = {"alg": "RS256", **fill_json(spec.header, secret_values, moment)}
+        claims = {**fill_json(spec.claims, secret_values, moment), "iat": issued, "exp": ends_at}
+        key = render_text(spec.key, secret_values, moment=moment, breaks=True)
     except BadValue as fault:  # raised by a function in a claim, such as the fingerprint of a key
         raise TokenRefused("invalid_key", f"a value that the token needs {fault.why}") from fault
     except Unresolved as fault:
@@ -86,8 +86,8 @@ class JwtMode(TokenExchangeMode):
         if context.provider.jwt is None:
             raise TokenRefused("invalid_key", f"the catalog entry '{context.provider.name}' has no jwt")
         typed = {name: value for name, value in credential.items() if name not in TOKEN_MEMBERS}
-        token, ends = signed_token(context.provider.jwt, context, typed_values(typed), clock.now())
-        return {**typed, "token": token.reveal(), "expires_at": iso(ends)}
+        token, ends_at = signed_token(context.provider.jwt, context, typed_values(typed), clock.now())
+        return {**typed, "token": token.reveal(), "expires_at": iso(ends_at)}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential, credential.get("token"))

@@ -124,16 +124,17 @@ class McpOAuth2(OAuth2):
         requested = replace(
             requested, params={name: text for name, text in requested.params.items() if name != "resource"}
         )
-        known = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
-        redirect = yield from super().start_consent(_complete_context(context, known), requested)
-        return ConsentRedirect(redirect.url, {**redirect.kept, **known})
+        registration = {"server": _kept_server(server, client.auth_method), "client": asdict(client)}
+        redirect = yield from super().start_consent(_complete_context(context, registration), requested)
+        return ConsentRedirect(redirect.url, {**redirect.kept, **registration})
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        granted = yield from super().finish_consent(_complete_context(context, kept), kept, query)
-        client = {name: kept["client"][name] for name in ("client_id", "client_secret") if kept["client"].get(name)}
-        credential = {**granted.held, "server": kept["server"]}
+        granted = yield from super().finish_consent(_complete_context(context, flow_details), flow_details, query)
+        registered = flow_details["client"]
+        client = {name: registered[name] for name in ("client_id", "client_secret") if registered.get(name)}
+        credential = {**granted.held, "server": flow_details["server"]}
         if client["client_id"] != context.integration.client_id:
             credential.setdefault("config_override", client)
         return Granted(credential, granted.config)
@@ -141,8 +142,10 @@ class McpOAuth2(OAuth2):
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         if not credential.get("server"):
             return (yield from super().renew(credential, context))
-        fresh = yield from super().renew(credential, _complete_context(context, {"server": credential["server"]}))
-        return {**fresh, "server": credential["server"]}
+        new_credential = yield from super().renew(
+            credential, _complete_context(context, {"server": credential["server"]})
+        )
+        return {**new_credential, "server": credential["server"]}
 
     def revocation(self, credential: Mapping[str, Any], context: AuthContext) -> TokenRevocation | None:
         server = credential.get("server") or {}
@@ -175,8 +178,8 @@ class McpOAuth2(OAuth2):
         integration = context.integration
         registration = context.provider.client_registration
         method = secret_method(context, server.auth_methods)
-        if own := authorization.override.get("client_id"):
-            return DynamicClient(own, None, method if authorization.override.get("client_secret") else "none")
+        if client_id := authorization.override.get("client_id"):
+            return DynamicClient(client_id, None, method if authorization.override.get("client_secret") else "none")
         if integration.client_id:
             public = not integration.client_secret or context.for_destinations(server.token_url).public_client()
             return DynamicClient(integration.client_id, None, "none" if public else method)
@@ -212,8 +215,8 @@ def resource_url(context: AuthContext) -> str:
 
 def _kept_server(server: McpServer, auth_method: str) -> dict[str, Any]:
     names = ("resource", "authorization_url", "token_url", "issuer", "revocation_url")
-    found = asdict(server)
-    return {name: found[name] for name in names if found[name]} | {"auth_method": auth_method}
+    members = asdict(server)
+    return {name: members[name] for name in names if members[name]} | {"auth_method": auth_method}
 
 
 def _complete_context(context: AuthContext, discovered: Mapping[str, Any]) -> AuthContext:

@@ -144,9 +144,9 @@ class AuthMode(ABC):
         credential has sent none, so that no refresh token is used up if its response was lost."""
         return True
 
-    def dropped_part(self, kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
-        """Return which part of the credential `kept` the refreshed credential `fresh` lacks, because the provider
-        refused this part. The gateway reports it. None if nothing was dropped."""
+    def dropped_part(self, old_credential: Mapping[str, Any], new_credential: Mapping[str, Any]) -> str | None:
+        """Return which part of `old_credential` the refreshed `new_credential` lacks, because the provider refused this
+        part; None if nothing was dropped. The gateway reports the part."""
         return None
 
     @abstractmethod
@@ -264,9 +264,9 @@ class GrantingMode(AuthMode):
 
     @abstractmethod
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
-        """Exchange the callback's `query` for the credential, and return the credential. `kept`: the data from
+        """Exchange the callback's `query` for the credential, and return the credential. `flow_details`: the data from
         `ConsentRedirect`.
 
         Raises InvalidRequest, with a text for the end user, if the authorization failed.

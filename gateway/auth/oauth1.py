@@ -103,8 +103,8 @@ def authorization(
         **({"oauth_token": keys.token} if keys.token else {}),
         **(extra or {}),
     }
-    sent = [*protocol.items(), ("oauth_signature", oauth_signature(keys, method, url, form, protocol))]
-    headers = parameters.prepare_headers(sent, {}, realm=keys.realm)
+    signed_parameters = [*protocol.items(), ("oauth_signature", oauth_signature(keys, method, url, form, protocol))]
+    headers = parameters.prepare_headers(signed_parameters, {}, realm=keys.realm)
     return str(headers["Authorization"])
 
 
@@ -200,37 +200,37 @@ class OAuth1(GrantingMode):
         callback = with_params(context.redirect_uri, {"state": authorization.state})
         form = context.texts(provider.request_params)
         keys = oauth1_keys(context.for_destinations(context.url("request_url")))
-        granted, _ = yield from self._request_credentials(
+        request_token, _ = yield from self._request_credentials(
             context, "request_url", keys, {"oauth_callback": callback}, form
         )
         params = {
             **context.texts(provider.authorization_params),
             **authorization.params,
-            "oauth_token": granted["oauth_token"],
+            "oauth_token": request_token["oauth_token"],
         }
         url = with_params(context.url("authorization_url"), {k: v for k, v in params.items() if v != "undefined"})
-        kept = {name: granted[name] for name in ("oauth_token", "oauth_token_secret")}
-        return ConsentRedirect(url, kept)
+        flow_details = {name: request_token[name] for name in ("oauth_token", "oauth_token_secret")}
+        return ConsentRedirect(url, flow_details)
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return "oauth_token" in query or any(name in query for name in REFUSAL_PARAMETERS)
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         """Exchange the verifier for token credentials (RFC 5849 §2.3)."""
         provider = context.provider
-        refused = next((query[name] for name in REFUSAL_PARAMETERS if name in query), None)
-        if refused is not None or not query.get("oauth_verifier"):
+        refusal = next((query[name] for name in REFUSAL_PARAMETERS if name in query), None)
+        if refusal is not None or not query.get("oauth_verifier"):
             raise InvalidRequest(
                 "authorization_refused",
-                f"{provider.display_name} did not grant access{f': {safe_text(refused)}' if refused else ''}. Nothing was "
+                f"{provider.display_name} did not grant access{f': {safe_text(refusal)}' if refusal else ''}. Nothing was "
                 "changed; start again to allow it.",
             )
-        if query.get("oauth_token") != kept["oauth_token"]:
+        if query.get("oauth_token") != flow_details["oauth_token"]:
             raise InvalidRequest("invalid_state", "The response belongs to another authorization. Start again.")
-        at = context.for_destinations(context.url("token_url"))
-        keys = oauth1_keys(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
+        token_context = context.for_destinations(context.url("token_url"))
+        keys = oauth1_keys(token_context, flow_details["oauth_token"], Secret(flow_details["oauth_token_secret"]))
         response, _ = yield from self._request_credentials(
             context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {}
         )

@@ -53,9 +53,9 @@ class OAuth2(GrantingMode):
         if refresh:
             credential["refresh_token"] = refresh
         stated, after_lifetime = fields.moment("expires_at"), fields.lifetime("expires_in", now)
-        ends = stated or after_lifetime
-        if ends is not None:
-            credential["expires_at"] = iso(ends)
+        ends_at = stated or after_lifetime
+        if ends_at is not None:
+            credential["expires_at"] = iso(ends_at)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
         if override:
             credential["config_override"] = override
@@ -73,19 +73,19 @@ class OAuth2(GrantingMode):
         provider = context.provider
         verifier = None if provider.disable_pkce else authorize.new_verifier()
         consent_url = context.url("authorization_url")
-        extra = context.texts(provider.authorization_params)
+        consent_params = context.texts(provider.authorization_params)
         for name, value in authorization.params.items():
             if value == "undefined":  # the Nango SDKs remove a parameter of the entry in this way
-                extra.pop(name, None)
+                consent_params.pop(name, None)
             else:
-                extra[name] = value
+                consent_params[name] = value
         if authorization.user_scope:
-            extra["user_scope"] = authorization.user_scope
+            consent_params["user_scope"] = authorization.user_scope
         scopes = authorization.scopes if authorization.scopes is not None else context.scopes
         if (
-            authorize.requests_id_token(scopes, extra) and "nonce" not in authorization.params
+            authorize.requests_id_token(scopes, consent_params) and "nonce" not in authorization.params
         ):  # replaces a fixed nonce of the entry, which would prove nothing
-            extra["nonce"] = authorize.new_nonce()
+            consent_params["nonce"] = authorize.new_nonce()
         in_redirect_uri = bool(provider.state_in_redirect_uri)
         callback = context.redirect_uri
         if in_redirect_uri:
@@ -98,45 +98,56 @@ class OAuth2(GrantingMode):
             scopes=scopes,
             state=None if in_redirect_uri else authorization.state,
             code_challenge=authorize.challenge(verifier) if verifier else None,
-            params=extra,
+            params=consent_params,
         )
         token_url = context.url("token_url")
-        kept = {"address": consent_url, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
+        flow_details = {
+            "address": consent_url,
+            "token_url": token_url,
+            "code_verifier": verifier,
+            "nonce": consent_params.get("nonce"),
+        }
         if in_redirect_uri:
-            kept["redirect_uri"] = callback
+            flow_details["redirect_uri"] = callback
         # If the token URL may not receive the integration's secret, the client works without a secret, now and in every
         # refresh.
-        own = {} if authorization.override.get("client_id") else context.for_destinations(token_url).public_client()
-        override = {**own, **authorization.override}
-        return ConsentRedirect(url, {**kept, "override": override} if override else kept)
+        client_metadata = (
+            {} if authorization.override.get("client_id") else context.for_destinations(token_url).public_client()
+        )
+        override = {**client_metadata, **authorization.override}
+        return ConsentRedirect(url, {**flow_details, "override": override} if override else flow_details)
 
     def has_provider_response(self, context: AuthContext, query: Mapping[str, str]) -> bool:
         return code_name(context.provider) in query or "error" in query
 
     def finish_consent(
-        self, context: AuthContext, kept: Mapping[str, Any], query: Mapping[str, str]
+        self, context: AuthContext, flow_details: Mapping[str, Any], query: Mapping[str, str]
     ) -> Dialogue[Granted]:
         """Exchange the code (RFC 6749 §4.1.3) at the token URL fixed in `start_consent`.
 
         The issuer check of RFC 9207 comes first."""
-        provider, to = context.provider, context.for_destinations(kept["token_url"])
-        check_response(provider, kept["address"], query)
-        client = to.client(kept.get("override"))
+        provider, token_context = context.provider, context.for_destinations(flow_details["token_url"])
+        check_response(provider, flow_details["address"], query)
+        client = token_context.client(flow_details.get("override"))
         reply = yield code_request(
             provider,
-            kept["token_url"],
+            flow_details["token_url"],
             client,
             code=query[code_name(provider)],
-            redirect_uri=kept.get("redirect_uri") or context.redirect_uri,
-            code_verifier=kept["code_verifier"],
-            params=to.texts(provider.token_params, {f"callback.{name}": Secret(text) for name, text in query.items()}),
-            headers=to.texts(provider.token_headers),
+            redirect_uri=flow_details.get("redirect_uri") or context.redirect_uri,
+            code_verifier=flow_details["code_verifier"],
+            params=token_context.texts(
+                provider.token_params, {f"callback.{name}": Secret(text) for name, text in query.items()}
+            ),
+            headers=token_context.texts(provider.token_headers),
         )
-        override = kept.get("override") or {}
-        own = {name: text for name, text in override.items() if name != "refresh_token"}
-        before = {"config_override": own, "refresh_token": override.get("refresh_token")} if override else None
+        override = flow_details.get("override") or {}
+        client_values = {name: text for name, text in override.items() if name != "refresh_token"}
+        stored_fields = (
+            {"config_override": client_values, "refresh_token": override.get("refresh_token")} if override else None
+        )
         response = self._read(provider, reply)
-        if kept.get("nonce") and not authorize.nonce_acceptable(kept["nonce"], response):
+        if flow_details.get("nonce") and not authorize.nonce_acceptable(flow_details["nonce"], response):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has the wrong nonce and was rejected. Start again.",
@@ -144,7 +155,7 @@ class OAuth2(GrantingMode):
         own_client = client if override.get("client_id") else context.registered
         steps_context = replace(context, registered=own_client)
         response, asked_at = yield from self._later_steps(steps_context, client, response, reply.asked_at)
-        credential = self.credential_from_response(provider, response, asked_at, before)
+        credential = self.credential_from_response(provider, response, asked_at, stored_fields)
         return Granted(credential, captured_settings(provider, credential["raw"], query))
 
     def _later_steps(
@@ -157,16 +168,19 @@ class OAuth2(GrantingMode):
         `response` and `asked_at`: the response to the token request, and the time of that request.
         """
         provider = context.provider
-        steps, responses, at = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
+        steps, responses, moment = provider.additional_steps or (), {"step1": response}, Moment(clock.now())
         merged = response
         for number, step in enumerate(steps, start=2):
-            known = step_values(responses)
-            tokens = (token for name, token in known.items() if name.endswith("_token"))
+            values = step_values(responses)
+            tokens = (token for name, token in values.items() if name.endswith("_token"))
             secrets = (*tokens, *map(Secret, client.secrets()))
-            reply = yield step_call(context, step.url, step, known, at, secrets=secrets)
-            last = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
-            responses[f"step{number}"] = last
-            merged = {**{name: value for name, value in merged.items() if name not in _MEMBERS_OF_ONE_TOKEN}, **last}
+            reply = yield step_call(context, step.url, step, values, moment, secrets=secrets)
+            last_response = self._read(provider, reply) if number == len(steps) + 1 else accepted_response(reply)
+            responses[f"step{number}"] = last_response
+            merged = {
+                **{name: value for name, value in merged.items() if name not in _MEMBERS_OF_ONE_TOKEN},
+                **last_response,
+            }
             asked_at = reply.asked_at
         return merged, asked_at
 
@@ -175,20 +189,20 @@ class OAuth2(GrantingMode):
         provider: Provider,
         response: Mapping[str, Any],
         asked_at: datetime,
-        before: Mapping[str, Any] | None = None,
+        stored_fields: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the credential from a token response. If the response has no `refresh_token`, the refresh token in
-        `before` is kept (RFC 6749 §6)."""
-        before = before or {}
+        `stored_fields` is kept (RFC 6749 §6)."""
+        stored_fields = stored_fields or {}
         credential: dict[str, Any] = {"type": self.types()[0], "access_token": response["access_token"]}
-        refresh = response.get("refresh_token") or before.get("refresh_token")
+        refresh = response.get("refresh_token") or stored_fields.get("refresh_token")
         if refresh:
             credential["refresh_token"] = refresh
-        ends = expires_at(provider, response, asked_at)
-        if ends is not None:
-            credential["expires_at"] = iso(ends)
-        if before.get("config_override"):
-            credential["config_override"] = before["config_override"]
+        ends_at = expires_at(provider, response, asked_at)
+        if ends_at is not None:
+            credential["expires_at"] = iso(ends_at)
+        if stored_fields.get("config_override"):
+            credential["config_override"] = stored_fields["config_override"]
         credential["raw"] = dict(response)
         return credential
 
@@ -211,14 +225,14 @@ class OAuth2(GrantingMode):
                 wait_s,
             )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
-        to = context.for_destinations(url)
+        token_context = context.for_destinations(url)
         reply = yield refresh_request(
             provider,
             url,
-            to.client(credential.get("config_override")),
+            token_context.client(credential.get("config_override")),
             refresh_token=credential["access_token" if by_access_token else "refresh_token"],
-            params=to.texts(provider.refresh_params or provider.token_params),
-            headers=to.texts(provider.token_headers),
+            params=token_context.texts(provider.refresh_params or provider.token_params),
+            headers=token_context.texts(provider.token_headers),
             method=(provider.refresh and provider.refresh.method) or "POST",
             other_grant=by_access_token,
         )
@@ -254,15 +268,15 @@ def seconds_until_refreshable(provider: Provider, credential: Mapping[str, Any])
     """Return the number of seconds until the provider accepts a refresh of this token. Return 0 if the provider accepts
     a refresh now, or if the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
-    ends, lives_s = (
+    ends_at, lives_s = (
         parse_time(credential.get("expires_at")),
         positive_seconds((credential.get("raw") or {}).get("expires_in")),
     )
-    if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:
+    if from_age_s is None or ends_at is None or lives_s is None or lives_s <= from_age_s:
         return 0
     now = clock.now()
-    remaining = ends - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
-    return math.ceil(remaining.total_seconds()) if now < ends and remaining > timedelta(0) else 0
+    wait = ends_at - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
+    return math.ceil(wait.total_seconds()) if now < ends_at and wait > timedelta(0) else 0
 
 
 def check_response(provider: Provider, consent_url: str, query: Mapping[str, str]) -> None:
@@ -282,9 +296,9 @@ def check_response(provider: Provider, consent_url: str, query: Mapping[str, str
 
 def captured_settings(provider: Provider, response: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that the entry takes from the token response and from the callback's query."""
-    found = {path: dig(response, path) for path in provider.token_response_metadata or ()}
-    found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
-    return valid_setting_values(found)
+    values = {path: dig(response, path) for path in provider.token_response_metadata or ()}
+    values |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
+    return valid_setting_values(values)
 
 
 def valid_setting_values(values: Mapping[str, Any]) -> dict[str, str]:

@@ -36,8 +36,8 @@ def _rewrap(match: re.Match[str]) -> str:
     label, content = match[1], match[2]
     if ":" in content:  # an encrypted key in an old format, whose header lines must stay separate
         return match[0]
-    inside = "".join(content.split())
-    lines = [inside[at : at + 64] for at in range(0, len(inside), 64)]
+    characters = "".join(content.split())
+    lines = [characters[start : start + 64] for start in range(0, len(characters), 64)]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"])
 
 

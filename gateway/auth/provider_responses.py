@@ -110,7 +110,7 @@ def accepted_response(reply: Reply) -> dict[str, Any]:
 def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
     """Return the token at the first of `paths` that has a token. If no path has a token, raise TokenRefused with the
     error text of the response. Raise TokenUnavailable if the token is not valid in a header."""
-    token = next((found for path in paths if isinstance(found := dig(response, path), str) and found), None)
+    token = next((candidate for path in paths if isinstance(candidate := dig(response, path), str) and candidate), None)
     if token is None:
         words = refusal_text(Reply(200, {}, json.dumps(response).encode(), datetime.now(UTC)))
         raise TokenRefused("credentials_refused", f"its response has no {paths[0]}" + (f": {words}" if words else ""))
@@ -122,8 +122,8 @@ def token_at(response: dict[str, Any], paths: Sequence[str]) -> str:
 def jwt_ends_at(token: str) -> datetime | None:
     """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4), or None. The signature is not verified, because
     the provider itself sent the token to the gateway."""
-    ends = positive_seconds(jwt_claims(token).get("exp"))
-    return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
+    expires_at = positive_seconds(jwt_claims(token).get("exp"))
+    return datetime.fromtimestamp(expires_at, UTC) if expires_at is not None and expires_at < 32_503_680_000 else None
 
 
 def token_paths(provider: Provider, default: str) -> tuple[str, ...]:

@@ -106,13 +106,13 @@ class RequestTemplates:
         pairs = [pair for pair in query.split("&") if pair and parameter_name(pair) not in self.query]
         url = f"{request.scheme}://{host_field(request)}{path}" + ("?" + "&".join(pairs) if pairs else "")
         kind = request.headers.get("content-type", "")
-        known = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}
+        values = {**self.known, **request_values(request.method, url, content_type=kind, body=body or b"")}
         moment = Moment()
         for name, template in self.query.items():
-            pairs.append(f"{quote(name, safe='')}={quote(_fill_in(name, template, known, moment), safe='')}")
+            pairs.append(f"{quote(name, safe='')}={quote(_fill_in(name, template, values, moment), safe='')}")
         request.target = path + ("?" + "&".join(pairs) if pairs else "")
         for name, template in self.headers.items():
-            request.headers[name] = _fill_in(name, template, known, moment)
+            request.headers[name] = _fill_in(name, template, values, moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,12 @@ def _fill_in(name: str, template: str, values: Mapping[str, str], moment: Moment
 def unfilled_error(name: str, fault: Unresolved | BadValue | UnicodeEncodeError) -> InvalidRequest:
     """Return the error for the template of the header field or query parameter `name`, which cannot be filled."""
     if isinstance(fault, Unresolved):
-        missing = ", ".join(sorted(fault.names))
-        why = f"'{name}' needs {missing}, which this connection does not have. Add it, or connect again with it."
+        missing_names = ", ".join(sorted(fault.names))
+        problem = (
+            f"'{name}' needs {missing_names}, which this connection does not have. Add it, or connect again with it."
+        )
     elif isinstance(fault, BadValue):
-        why = f"The value for '{name}' cannot be sent: {fault.why}."
+        problem = f"The value for '{name}' cannot be sent: {fault.why}."
     else:  # only Content-Type can have such bytes
-        why = f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8."
-    return InvalidRequest("unresolved_setting", why)
+        problem = f"The value for '{name}' cannot be computed: the request's Content-Type has bytes that are not UTF-8."
+    return InvalidRequest("unresolved_setting", problem)

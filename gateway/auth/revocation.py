@@ -74,9 +74,9 @@ def _call(
 ) -> ProviderCall:
     """Return the request of RFC 7009 §2.1, modified as the entry says."""
     spec, context = context.provider.revocation or STANDARD_CALL, context.for_destinations(revocation.url)
-    known = {**credential, "token": token.token}
-    headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
-    params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}
+    values = {**credential, "token": token.token}
+    headers = {"Accept": "application/json", **context.texts(spec.headers, values)}
+    params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, values)}
     secrets = [token.token.reveal(), *(secret.reveal() for secret in credential.values())]
     method = spec.auth_method or revocation.auth_method
     if method == "bearer":
@@ -98,8 +98,8 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
     response = parse_object(reply.headers, reply.body) or {}
     error = response.get("error")
     code = error if isinstance(error, str) else ""
-    refused = response.get("ok") is False or bool(error)  # some providers report a refusal with status 200
-    if 200 <= reply.status < 300 and not refused:
+    is_refused = response.get("ok") is False or bool(error)  # some providers report a refusal with status 200
+    if 200 <= reply.status < 300 and not is_refused:
         return RevocationOutcome(token.hint, "revoked")
     words = call.scrubbed(refusal_text(reply))
     detail = f"it returned {reply.status}" + (f": {words}" if words else "")

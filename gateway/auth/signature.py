@@ -38,7 +38,7 @@ class SignatureMode(TokenExchangeMode):
         fields = CredentialForm(form, self.types())
         username = fields.text("username", limit=1024)
         password = fields.text("password", limit=1024)
-        more = fields.read_other_declared_fields(provider.credentials)
+        other_fields = fields.read_other_declared_fields(provider.credentials)
         fields.finish("token", "expires_at")
         if not username.isprintable() or '"' in username or not username.isascii():
             issue = Issue(
@@ -47,7 +47,7 @@ class SignatureMode(TokenExchangeMode):
                 ("credentials", "username"),
             )
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.name, "username": username, "password": password, **more}
+        return {"type": self.name, "username": username, "password": password, **other_fields}
 
     def renew(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         yield from ()
@@ -57,10 +57,10 @@ class SignatureMode(TokenExchangeMode):
         return {**credential, "token": token, "expires_at": iso(now + timedelta(seconds=lifetime_s))}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
-        fresh = Secret(
+        new_token = Secret(
             username_token(credential["username"], credential["password"], secrets.token_hex(NONCE_BYTES), clock.now())
         )
-        return {**typed_values(credential), "accessToken": fresh, "access_token": fresh}
+        return {**typed_values(credential), "accessToken": new_token, "access_token": new_token}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -69,8 +69,8 @@ class SignatureMode(TokenExchangeMode):
 def username_token(username: str, password: str, nonce: str, created: datetime) -> str:
     """Return the token, a header value. The `nonce` is sent and hashed as plain text. The digest is written in hex,
     then encoded as base64."""
-    at = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created_text = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # The profile requires SHA-1; the password is the secret part of the input.
-    digest = hashlib.sha1(f"{nonce}{at}{password}".encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(f"{nonce}{created_text}{password}".encode(), usedforsecurity=False).hexdigest()
     password_digest = base64.b64encode(digest.encode()).decode("ascii")
-    return f'UsernameToken Username="{username}", PasswordDigest="{password_digest}", Nonce="{nonce}", Created="{at}"'
+    return f'UsernameToken Username="{username}", PasswordDigest="{password_digest}", Nonce="{nonce}", Created="{created_text}"'

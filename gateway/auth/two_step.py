@@ -47,13 +47,13 @@ class TwoStep(TokenExchangeMode):
         if provider.require_client_certificate:
             credential |= certificate_fields(fields, provider)
         credential["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None
-        own = [name for name in TOKEN_MEMBERS if name not in provider.credentials]
-        if "token" in own:
+        token_members = [name for name in TOKEN_MEMBERS if name not in provider.credentials]
+        if "token" in token_members:
             credential["token"] = fields.token("token", limit=16_384, required=False)
-        if "refresh_token" in own:
+        if "refresh_token" in token_members:
             credential["refresh_token"] = fields.token("refresh_token", limit=16_384, required=False)
-        ends = fields.moment("expires_at") if "expires_at" in own else None
-        credential["expires_at"] = iso(ends) if ends else None
+        ends_at = fields.moment("expires_at") if "expires_at" in token_members else None
+        credential["expires_at"] = iso(ends_at) if ends_at else None
         fields.finish("raw")
         return {name: value for name, value in credential.items() if value not in ("", None)}
 
@@ -84,11 +84,11 @@ class TwoStep(TokenExchangeMode):
             for name, value in credential.items()
             if name not in TOKEN_MEMBERS or name in provider.credentials
         }
-        known = {**typed_values(typed), **_assertion_options(typed)}
-        at = Moment(clock.now())
+        values = {**typed_values(typed), **_assertion_options(typed)}
+        moment = Moment(clock.now())
         if provider.jwt is not None:
-            known["jwt"] = signed_token(provider.jwt, context, known, at.at)[0]
-        first = Step(
+            values["jwt"] = signed_token(provider.jwt, context, values, moment.at)[0]
+        first_step = Step(
             url=provider.token_url or "",
             method=provider.token_request_method or "POST",
             params=provider.token_params,
@@ -97,44 +97,44 @@ class TwoStep(TokenExchangeMode):
             headers=provider.token_headers,
         )
         responses: dict[str, Any] = {}
-        for number, step in enumerate((first, *(provider.additional_steps or ())), start=1):
-            template = _url_template(context, step, first=number == 1)
-            so_far = {**known, **step_values(responses)}
+        for number, step in enumerate((first_step, *(provider.additional_steps or ())), start=1):
+            template = _url_template(context, step, is_first=number == 1)
+            so_far = {**values, **step_values(responses)}
             identity = self.identity(typed)
-            reply = yield step_call(context, template, step, so_far, at, identity=identity, secrets=so_far.values())
+            reply = yield step_call(context, template, step, so_far, moment, identity=identity, secrets=so_far.values())
             responses[f"step{number}"] = accepted_response(reply)
-        fresh = self._read(provider, responses[f"step{len(responses)}"], reply.asked_at)
-        return {**typed, **fresh, **({"steps": responses} if len(responses) > 1 else {})}
+        token_fields = self._read(provider, responses[f"step{len(responses)}"], reply.asked_at)
+        return {**typed, **token_fields, **({"steps": responses} if len(responses) > 1 else {})}
 
     def _refresh_or_log_in(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        known = dict(self.values(credential))
-        known["refresh_token"] = Secret(credential["refresh_token"])
+        values = dict(self.values(credential))
+        values["refresh_token"] = Secret(credential["refresh_token"])
         step = Step(
             url=provider.refresh_url or "",
             params=provider.refresh_params or {"refresh_token": "${credentials.refresh_token}"},
             body_format=provider.body_format,
             headers=provider.token_headers,
         )
-        at = Moment(clock.now())
+        moment = Moment(clock.now())
         template, identity = provider.refresh_url or "", self.identity(credential)
-        reply = yield step_call(context, template, step, known, at, identity=identity, secrets=known.values())
+        reply = yield step_call(context, template, step, values, moment, identity=identity, secrets=values.values())
         response = accepted_response(reply)
         steps = dict(_responses(credential))
-        last = f"step{len(steps)}"
-        steps[last] = _merge(steps[last], response)  # templates can use members that only the login returned
+        last_step = f"step{len(steps)}"
+        steps[last_step] = _merge(steps[last_step], response)  # templates can use members that only the login returned
         return {**credential, **self._read(provider, response, reply.asked_at), "steps": steps}
 
     @staticmethod
     def _read(provider: Provider, response: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
         token = token_at(response, token_paths(provider, "access_token"))
-        ends = expires_at(provider, response, asked_at) or jwt_ends_at(token)
+        ends_at = expires_at(provider, response, asked_at) or jwt_ends_at(token)
         places = provider.token_response
         refresh = dig(response, (places and places.refresh_token_path) or "refresh_token")
-        read = {"token": token, "expires_at": iso(ends) if ends else None, "raw": response}
+        token_fields = {"token": token, "expires_at": iso(ends_at) if ends_at else None, "raw": response}
         if isinstance(refresh, str) and refresh:
-            read["refresh_token"] = refresh
-        return {name: value for name, value in read.items() if value is not None}
+            token_fields["refresh_token"] = refresh
+        return {name: value for name, value in token_fields.items() if value is not None}
 
 
 def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,12 +142,12 @@ def _responses(credential: Mapping[str, Any]) -> Mapping[str, Any]:
     return credential.get("steps") or {"step1": credential.get("raw") or {}}
 
 
-def _merge(before: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `before` with the members of `response`. If `before` and `response` have an object with the same name, the
-    two objects are merged in the same way."""
-    updated = {**before, **response}
+def _merge(old_response: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `old_response` with the members of `response`. If both have an object with the same name, these two objects
+    are merged in the same way."""
+    updated = {**old_response, **response}
     for name, value in response.items():
-        if isinstance(value, Mapping) and isinstance(earlier := before.get(name), Mapping):
+        if isinstance(value, Mapping) and isinstance(earlier := old_response.get(name), Mapping):
             updated[name] = _merge(earlier, value)
     return updated
 
@@ -158,5 +158,5 @@ def _assertion_options(credential: Mapping[str, Any]) -> dict[str, Secret]:
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
 
 
-def _url_template(context: AuthContext, step: Step, *, first: bool) -> str:
-    return context.template("token_url") if first else step.url
+def _url_template(context: AuthContext, step: Step, *, is_first: bool) -> str:
+    return context.template("token_url") if is_first else step.url
