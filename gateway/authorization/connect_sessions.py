@@ -31,10 +31,10 @@ def connection_settings(
     The end user's setting names are changed to the spelling of the catalog entry. Otherwise another spelling of a name
     could override a setting that the application fixed.
     """
-    own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
-    scopes = own.pop("oauth_scopes_override", None)
+    session_settings = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
+    scopes = session_settings.pop("oauth_scopes_override", None)
     by_end_user = without_protected_settings(provider, accepted_settings(provider, typed, ("params",)))
-    config = {**by_end_user, **accepted_settings(provider, own, ("connection_config",))}
+    config = {**by_end_user, **accepted_settings(provider, session_settings, ("connection_config",))}
     return config, scope_list(scopes) if scopes else None
 
 

@@ -181,8 +181,8 @@ class Flows:
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
-        kept = self._open_details(flow)
-        return kept if isinstance(kept, FlowOptions) else None
+        details = self._open_details(flow)
+        return details if isinstance(details, FlowOptions) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
         """Start an authorization. If the start is refused, also report this to the window that waits for the outcome.
@@ -218,20 +218,22 @@ class Flows:
         await self._outcomes.publish_failure(attempt, fault, request_id=request_id, connection_id=session.connection_id)
 
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
-        prepared = await self._prepare(session, integration_id, options)
+        authorization = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         consent_request = AuthorizationRequestInput(
             state=state,
-            scopes=prepared.scopes,
+            scopes=authorization.scopes,
             override=options.override,
             user_scope=defaults.get("user_scopes") or options.user_scope,
             params={
-                **without_protocol_params(options.authorization_params, prepared.provider.authorization_param_renames),
+                **without_protocol_params(
+                    options.authorization_params, authorization.provider.authorization_param_renames
+                ),
                 **(defaults.get("authorization_params") or {}),
             },
         )
-        redirect = await self._start_consent(prepared.mode, prepared.context, consent_request)
+        redirect = await self._start_consent(authorization.mode, authorization.context, consent_request)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
@@ -242,12 +244,12 @@ class Flows:
                 session_digest=session.digest,
                 expires_at=clock.now() + LIFETIME,
                 details=PendingAuthorization(
-                    provider=prepared.provider.name,
-                    mode=prepared.mode.name,
+                    provider=authorization.provider.name,
+                    mode=authorization.mode.name,
                     kept=redirect.kept,
                     url=redirect.url,
-                    config=prepared.config,
-                    given=prepared.given_settings,
+                    config=authorization.config,
+                    given=authorization.given_settings,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
@@ -274,14 +276,14 @@ class Flows:
         provider = self._creator.provider_of(integration)
         mode = granting_mode(provider, integration_id)
         config, scopes = connection_settings(session, provider, integration_id, options.config)
-        given = tuple(sorted(config))
+        given_names = tuple(sorted(config))
         if session.reconnects:
             config = await settings_for_reconnect(self._store, session, provider, integration_id, config)
             scopes = scopes or await self._scopes_for_reconnect(session, provider, integration)
         check_required_settings(provider, config, ("params",))
         context = AuthContext(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
-        return _PreparedAuthorization(provider, mode, context, scopes, config, given)
+        return _PreparedAuthorization(provider, mode, context, scopes, config, given_names)
 
     async def _scopes_for_reconnect(
         self, session: ConnectSession, provider: Provider, integration: Integration
@@ -395,7 +397,8 @@ class Flows:
             )
         self._check_browser(flow, token, cookies)
         choice = pending.choice
-        site = next((one for one in choice.sites if one.id == site_id), None) if choice is not None else None
+        sites = choice.sites if choice is not None else ()
+        site = next((offered for offered in sites if offered.id == site_id), None)
         if choice is None or site is None:
             raise failed_callback(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
         try:
@@ -405,18 +408,18 @@ class Flows:
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise failed_callback(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
-        granted = Granted(choice.held, choice.provider_config)
+        credential_granted = Granted(choice.held, choice.provider_config)
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = ReturnedFlow(flow, mode, context, chosen)
-        return await self._report_result(flow, pending, self._grants.connect(returned, granted), callback)
+        return await self._report_result(flow, pending, self._grants.connect(returned, credential_granted), callback)
 
     def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         if (provider.name, provider.auth_mode) != (pending.provider, pending.mode):
-            changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
-            raise failed_callback(flow, InvalidRequest("invalid_state", changed))
+            changed_message = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
+            raise failed_callback(flow, InvalidRequest("invalid_state", changed_message))
         mode = granting_mode(provider, flow.integration_id)
         return (
             provider,
@@ -454,8 +457,8 @@ class Flows:
         name = self.cookie_name_for(flow_digest)
         if Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
-        kept = self._open_details(flow)
-        return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
+        details = self._open_details(flow)
+        return (flow.integration_id, details.url) if isinstance(details, PendingAuthorization) and details.url else None
 
     def _open_details(self, flow: Flow) -> FlowDetails:
         return flow_details(self._store.open(flow.details))
@@ -463,8 +466,8 @@ class Flows:
     def _pending_authorization(self, flow: Flow | None) -> PendingAuthorization | None:
         """Return the flow's pending authorization. Return None if the flow is unknown, or if the end user has not
         confirmed yet."""
-        kept = self._open_details(flow) if flow is not None else None
-        return kept if isinstance(kept, PendingAuthorization) else None
+        details = self._open_details(flow) if flow is not None else None
+        return details if isinstance(details, PendingAuthorization) else None
 
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):

@@ -52,13 +52,17 @@ class Grants:
         errors as `Creator.prepare` and `SessionConnections.store`."""
         flow, pending = returned.flow, returned.pending
         config = pending.config
-        given = {name: config[name] for name in pending.given if name in config}
+        given_settings = {name: config[name] for name in pending.given if name in config}
         try:
             row = await self._creator.prepare(
                 returned.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
-                config={**config, **granted.config, **given},  # the provider's settings replace all but `given`
+                config={
+                    **config,
+                    **granted.config,
+                    **given_settings,
+                },  # the provider's settings replace all but `given`
                 path=("params",),
                 tags=pending.tags or None,
                 end_user=pending.end_user,
@@ -69,18 +73,18 @@ class Grants:
                 by_browser=[
                     name
                     for name in _confirmable_settings(returned.context)
-                    if name in granted.config and name not in given
+                    if name in granted.config and name not in given_settings
                 ],
             )
-        except SiteNotChosen as wanted:
-            return await self._store_choice(returned, granted, wanted.sites)
+        except SiteNotChosen as fault:
+            return await self._store_choice(returned, granted, fault.sites)
         terms = SessionTerms(
             session_digest=flow.session_digest,
             limited=pending.limited,
             code_challenge=pending.code_challenge,
         )
-        kept = await self._session_connections.store(row, terms, reconnects=pending.reconnects)
-        return ConnectedResult(kept, flow.session_digest, pending.lang)
+        connection = await self._session_connections.store(row, terms, reconnects=pending.reconnects)
+        return ConnectedResult(connection, flow.session_digest, pending.lang)
 
     async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> SiteChoice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow

@@ -64,9 +64,9 @@ def log_failure(
         "detail": _masked_text(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
         "request_id": request_id,
     }
-    known = {name: text for name, text in fields.items() if text is not None}
-    log.warning("authorization_failed", **known)
-    return known
+    log_fields = {name: text for name, text in fields.items() if text is not None}
+    log.warning("authorization_failed", **log_fields)
+    return log_fields
 
 
 def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
@@ -165,7 +165,10 @@ class Outcomes:
 
     @contextmanager
     def waiter(self, key: str) -> Iterator[WaitingWindow]:
-        """Yield a waiter for the next outcome. `key`: the digest of a `ws_client_id`, or of a session's token."""
+        """Yield the window that waits for the next outcome.
+
+        `key`: the digest of a `ws_client_id`, or of a session's token.
+        """
         window = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(window)
         self._count += 1
@@ -175,9 +178,9 @@ class Outcomes:
             yield window
         finally:
             self._count -= 1
-            others = self._waiting[key]
-            others.discard(window)
-            if not others:
+            windows = self._waiting[key]
+            windows.discard(window)
+            if not windows:
                 del self._waiting[key]
             if not self._waiting:
                 self._looked_at = None
@@ -204,12 +207,12 @@ class Outcomes:
             connection_id=connection_id,
             query=query,
         )
-        known = fault if isinstance(fault, GatewayError) else None
+        known_fault = fault if isinstance(fault, GatewayError) else None
         failed = replace(
             attempt,
-            error_type=error_type(known) if known else "unknown_err",
-            error_desc=known.message if known else "The gateway failed. Its log has the details.",
-            code=known.code if known else "generic_error_support",
+            error_type=error_type(known_fault) if known_fault else "unknown_err",
+            error_desc=known_fault.message if known_fault else "The gateway failed. Its log has the details.",
+            code=known_fault.code if known_fault else "generic_error_support",
         )
         await self.publish(failed, logged)
 
@@ -247,8 +250,8 @@ class Outcomes:
                     window.resolve(None)
             return
         now = clock.now()
-        since = (self._looked_at or now) - CLOCK_TOLERANCE
-        for outcome in reversed(await self._store.flow_results.list_since(since)):
+        earliest = (self._looked_at or now) - CLOCK_TOLERANCE
+        for outcome in reversed(await self._store.flow_results.list_since(earliest)):
             self._deliver(outcome)
         self._looked_at = now if self._waiting else None
 
@@ -361,7 +364,7 @@ class OutcomeReporter:
         )
 
 
-def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:
+def _outcome(flow: Flow, pending: PendingAuthorization, **members: Any) -> Outcome:
     return Outcome(
         environment=flow.environment,
         session_digest=flow.session_digest,
@@ -370,5 +373,5 @@ def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:
         flow_digest=pending.began or flow.state_digest,
         browser_digest=pending.browser,
         at=clock.now(),
-        **what,
+        **members,
     )

@@ -79,12 +79,12 @@ class ReconnectLinks:
         `key_id`: the ID of the calling key, empty for a key of gateway.yaml. `pollable`: whether the caller used a key,
         which can also read the connection through the API. False if the caller used a capability URL.
         """
-        missing = fault.code == "unknown_connection"
-        if not missing and fault.code != "reconnect_needed":
+        is_missing = fault.code == "unknown_connection"
+        if not is_missing and fault.code != "reconnect_needed":
             return fault
-        if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
+        if not policy.reaches(*ref[1:]) or (is_missing and policy.tags != {}):
             return fault
-        step = refusals.CONNECT_STEP if missing else refusals.RECONNECT_STEP
+        step = refusals.CONNECT_STEP if is_missing else refusals.RECONNECT_STEP
         if self._refuses_app(fault, ref):
             check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'."
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
@@ -109,7 +109,7 @@ class ReconnectLinks:
             )
             return with_payload(fault, remedy)
         try:
-            link = await self._link(ref, key_id, exists=not missing)
+            link = await self._link(ref, key_id, exists=not is_missing)
         except GatewayError as error:
             log.info("no_connect_url", connection_id=ref.connection_id, detail=error.message)
             return fault
@@ -149,13 +149,13 @@ class ReconnectLinks:
         """Return the existing link of this key and connection, or create a new link. `exists`: whether the connection
         exists. A link is not reused if its session has ended, is about to expire, or was created when `exists` was
         different."""
-        kept = self._kept.get(ref, {}).get(key_id)
-        if kept is not None and kept.session.expires_at - clock.now() >= MIN_LIFETIME_LEFT:
-            if kept.session.reconnects == exists and await self._is_usable(kept.session):
-                return kept
-            if self._kept.get(ref, {}).get(key_id) is kept:
+        cached_link = self._kept.get(ref, {}).get(key_id)
+        if cached_link is not None and cached_link.session.expires_at - clock.now() >= MIN_LIFETIME_LEFT:
+            if cached_link.session.reconnects == exists and await self._is_usable(cached_link.session):
+                return cached_link
+            if self._kept.get(ref, {}).get(key_id) is cached_link:
                 self._forget(ref, key_id)
-                await self._sessions.end(kept.session)
+                await self._sessions.end(cached_link.session)
         pair = ref, key_id
         task = self._creating.get(pair)
         if task is None:

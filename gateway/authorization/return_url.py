@@ -55,9 +55,11 @@ def signed_return_url(session: ConnectSession, result: ReturnResult, *, public_u
     }
     present = {name: value for name, value in claims.items() if value is not None}
     token = sign({"alg": "HS256", "typ": JWT_TYPE}, present, result_key(signing_key).reveal())
-    added = {"state": session.return_state} if session.return_state is not None else {}
+    added_parameters = {"state": session.return_state} if session.return_state is not None else {}
     separator = "&" if urlsplit(session.return_url).query else "?"
-    return f"{session.return_url.removesuffix('?')}{separator}{urlencode({**added, 'result': token.reveal()})}"
+    return (
+        f"{session.return_url.removesuffix('?')}{separator}{urlencode({**added_parameters, 'result': token.reveal()})}"
+    )
 
 
 def result_key(signing_key: Secret) -> Secret:

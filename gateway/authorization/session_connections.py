@@ -65,8 +65,8 @@ class SessionConnections:
         until = clock.now() + LIFETIME
         pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
         log.info("connection_pending", **log_fields(row.ref), until=until.isoformat())
-        for replaced in former:
-            await self._end_grant(replaced, except_for=pending)
+        for former_pending in former:
+            await self._end_grant(former_pending, except_for=pending)
         return pending
 
     async def complete(
@@ -100,16 +100,16 @@ class SessionConnections:
         pending: Sequence[PendingConnection],
         code_verifier: Secret,
     ) -> list[ConnectionRef]:
-        wanted = next(
+        code_challenge = next(
             (connection.code_challenge for connection in pending), session.code_challenge if session else None
         )
-        if wanted is None:
+        if code_challenge is None:
             raise InvalidRequest(
                 "invalid_body",
                 "This connect session has no code_challenge, so its connections need no completion. Create sessions "
                 "with a code_challenge to complete them.",
             )
-        if Secret(challenge(code_verifier.reveal())) != Secret(wanted):
+        if Secret(challenge(code_verifier.reveal())) != Secret(code_challenge):
             await self._refuse_verifier(pending)
         if not pending:
             raise Conflict(
@@ -120,14 +120,14 @@ class SessionConnections:
         waiting = [connection.ref for connection in pending if connection.new is not None]
         if len(waiting) > 1:  # another person with the link may have made one of these
             raise _several_pending_error(waiting)
-        done = [
+        completed = [
             connection.ref
             for connection in pending
             if connection.new is None or await self._complete_one(connection, connection.new)
         ]
-        if not done:  # the connection has expired meanwhile, or another node refused a verifier
+        if not completed:  # the connection has expired meanwhile, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
-        return done
+        return completed
 
     async def expire(self) -> None:
         """Delete pending connections that were not completed in time, and revoke their grants.
@@ -156,15 +156,15 @@ class SessionConnections:
                 check_same_account(provider, existing.account, new.account)
 
         try:
-            stored = await self._store.pending.complete(pending, now=clock.now(), check=check)
+            completed = await self._store.pending.complete(pending, now=clock.now(), check=check)
         except (InvalidRequest, NotFound) as fault:
             if await self._store.pending.drop(pending):
                 await self._report_dropped(pending, fault.message, "pending_connection_refused")
             raise
-        if stored is None:
+        if completed is None:
             in_session = await self._store.pending.find_by_session(pending.session_digest, now=clock.now())
-            return any(other.uid == pending.uid and other.new is None for other in in_session)
-        connection, created = stored
+            return any(other_pending.uid == pending.uid and other_pending.new is None for other_pending in in_session)
+        connection, created = completed
         self._creator.record_stored(connection, new, created=created)
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
@@ -172,8 +172,8 @@ class SessionConnections:
     async def _refuse_verifier(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
             digest = pending[0].session_digest
-            for refused in await self._store.pending.refuse_verifier(digest, limit=MAX_WRONG_VERIFIERS):
-                await self._report_dropped(refused, WRONG_VERIFIERS_MESSAGE, "pending_connection_dropped")
+            for refused_pending in await self._store.pending.refuse_verifier(digest, limit=MAX_WRONG_VERIFIERS):
+                await self._report_dropped(refused_pending, WRONG_VERIFIERS_MESSAGE, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
             "code_verifier does not match the session's code_challenge. Send the verifier from which the challenge was "
@@ -241,11 +241,11 @@ async def expire_pending(session_connections: SessionConnections) -> None:
         await asyncio.sleep(EXPIRY_INTERVAL_S)
 
 
-def _outcome(pending: PendingConnection, **what: object) -> Outcome:
+def _outcome(pending: PendingConnection, **members: object) -> Outcome:
     return Outcome(
         environment=pending.ref.environment,
         session_digest=pending.session_digest,
         integration_id=pending.ref.integration_id,
         at=clock.now(),
-        **what,  # type: ignore[arg-type]
+        **members,  # type: ignore[arg-type]
     )

@@ -12,11 +12,11 @@ def is_registered(config: Config, environment: str, origin: str) -> bool:
     The pages belong to the application if `origin` is in the environment's `connect_origins`. If the gateway is
     reachable only from this machine, pages of this machine also belong to the application.
     """
-    known = config.environments.get(environment)
-    if known is not None and origin in known.connect_origins:
+    environment_config = config.environments.get(environment)
+    if environment_config is not None and origin in environment_config.connect_origins:
         return True
-    scheme, _, rest = origin.partition("://")
-    host = rest.rpartition(":")[0] or rest
+    scheme, _, host_and_port = origin.partition("://")
+    host = host_and_port.rpartition(":")[0] or host_and_port
     return trusts_loopback(config) and scheme in {"http", "https"} and host in {"localhost", "127.0.0.1"}
 
 
