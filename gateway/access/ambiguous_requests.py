@@ -136,14 +136,14 @@ MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
 def override_parameter(query: str) -> str | None:
     """Return the query parameter with which some providers and frameworks replace the method.
 
-    Return None if the query has no such parameter. That is so if `MAY_OVERRIDE` finds nothing in the query.
+    Return None if the query has no such parameter. If `MAY_OVERRIDE` finds nothing in the query, the query has none.
     """
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
-        for read in (name, _php_name(name)):
-            if read in QUERY_OVERRIDES or (read == _METHOD_PARAMETER and value in _METHODS):
-                return read
+        for spelling in (name, _php_name(name)):
+            if spelling in QUERY_OVERRIDES or (spelling == _METHOD_PARAMETER and value in _METHODS):
+                return spelling
     return None
 
 

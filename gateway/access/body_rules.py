@@ -133,8 +133,8 @@ class BodyRule:
             return operation
         if operation.kind != self.kind:
             return f"sends a GraphQL {operation.kind}"
-        other = next((field for field in operation.fields if not self._is_named(field)), None)
-        return None if other is None else f"requests '{other[:64]}' in a GraphQL {operation.kind}"
+        forbidden_field = next((field for field in operation.fields if not self._is_named(field)), None)
+        return None if forbidden_field is None else f"requests '{forbidden_field[:64]}' in a GraphQL {operation.kind}"
 
     def _is_named(self, name: str) -> bool:
         return name in ALWAYS_FIELDS or self.names(name)
@@ -157,8 +157,8 @@ def parse_body_rule(text: str) -> BodyRule:
         if pattern.count("*") > MAX_STARS or "**" in pattern:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(pattern for pattern in patterns if "*" not in pattern)
-    others = tuple(pattern for pattern in patterns if "*" in pattern)
-    return BodyRule(text, kind, exact, others, COST_PER_COMPARISON + sum(map(_cost_of, others)))
+    wildcard_patterns = tuple(pattern for pattern in patterns if "*" in pattern)
+    return BodyRule(text, kind, exact, wildcard_patterns, COST_PER_COMPARISON + sum(map(_cost_of, wildcard_patterns)))
 
 
 def _name_regex(pattern: str) -> str:
@@ -168,9 +168,11 @@ def _name_regex(pattern: str) -> str:
     a later occurrence also matches with the first. The last ``*`` matches the rest of the name, which must end with the
     last text. The expression does not backtrack.
     """
-    first, *middle, last = pattern.split("*")
-    found = "".join(map(_first_occurrence_regex, middle))
-    return f"{re.escape(first)}{found}" + (f".{{{len(last)},}}+(?<={re.escape(last)})" if last else ".*+")
+    start_text, *middle, end_text = pattern.split("*")
+    middle_regex = "".join(map(_first_occurrence_regex, middle))
+    return f"{re.escape(start_text)}{middle_regex}" + (
+        f".{{{len(end_text)},}}+(?<={re.escape(end_text)})" if end_text else ".*+"
+    )
 
 
 def _first_occurrence_regex(text: str) -> str:
@@ -232,13 +234,13 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
     if fault is None:
         try:
             value = parse(raw)
-        except InvalidRequest as wrong:
-            fault = f"has an invalid or ambiguous body: {wrong.message.rstrip('.')}"
+        except InvalidRequest as json_fault:
+            fault = f"has an invalid or ambiguous body: {json_fault.message.rstrip('.')}"
     if fault is None and nests_deeper(value, MAX_DEPTH):
         fault = f"has a body that nests deeper than {MAX_DEPTH} levels"
     if fault is None and not isinstance(value, dict):
-        what = "a batch" if isinstance(value, list) else "no object"
-        fault = f"has a body that is {what}; send one message in each request"
+        kind = "a batch" if isinstance(value, list) else "no object"
+        fault = f"has a body that is {kind}; send one message in each request"
     if fault is not None:
         return SentBody(fault, fault)
     return SentBody(_mcp_message(value, head, query), _graphql_operation(value, query))
@@ -249,10 +251,10 @@ def _fields_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
     CGI servers do not distinguish the two characters.
     """
-    found: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in fields:
-        found.setdefault(normalized_name(name), []).append(value)
-    return found
+        values_by_name.setdefault(normalized_name(name), []).append(value)
+    return values_by_name
 
 
 def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
@@ -280,9 +282,9 @@ def _fold_case(name: str) -> str:
 def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], query: str) -> McpMessage | str:
     if message.keys() in (_RESULT_MEMBERS, _ERROR_MEMBERS):
         return _mcp_response(message, head, query)
-    other = next((name for name in message if name not in _REQUEST_MEMBERS), None)
-    if other is not None:
-        return f"has a body with the member '{other[:64]}', which no MCP request has"
+    extra_member = next((name for name in message if name not in _REQUEST_MEMBERS), None)
+    if extra_member is not None:
+        return f"has a body with the member '{extra_member[:64]}', which no MCP request has"
     method, params = message.get("method"), message.get("params", {})
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
         return "has a body that is not an MCP request: jsonrpc, method and params as an object"
@@ -325,8 +327,8 @@ def _contradiction_outside_body(
 ) -> str | None:
     """Return how a header or the URL contradicts the body; None if there is no contradiction."""
     fault = _header_contradiction("mcp-method", method, head) or _header_contradiction("mcp-name", tool, head)
-    if fault is None and (named := _url_parameter_among(query, _MCP_URL_PARAMETERS)):
-        fault = f"has the URL parameter '{named}', which some servers read in place of the body"
+    if fault is None and (url_parameter := _url_parameter_among(query, _MCP_URL_PARAMETERS)):
+        fault = f"has the URL parameter '{url_parameter}', which some servers read in place of the body"
     return fault
 
 
@@ -375,9 +377,9 @@ def _url_parameter_among(query: str, names: frozenset[str]) -> str | None:
 def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:
     if query:
         return "has URL parameters, which some GraphQL servers read in place of the body"
-    other = next((name for name in request if name not in _GRAPHQL_MEMBERS), None)
-    if other is not None:
-        return f"has a body with the member '{other[:64]}'; a GraphQL request has query, variables and operationName"
+    extra_member = next((name for name in request if name not in _GRAPHQL_MEMBERS), None)
+    if extra_member is not None:
+        return f"has a body with the member '{extra_member[:64]}'; a GraphQL request has query, variables and operationName"
     document, variables = request.get("query"), request.get("variables")
     if not isinstance(document, str):
         return "has no GraphQL document in 'query'; stored and persisted queries are not looked up"
@@ -387,9 +389,11 @@ def _graphql_operation(request: Mapping[str, Any], query: str) -> GraphqlOperati
         return "has GraphQL variables that are not an object"
     try:
         operation = operation_of(document)
-    except AmbiguousDocument as wrong:
-        return f"has a GraphQL document that {wrong}"
-    named = request.get("operationName")
-    if named is not None and (not isinstance(named, str) or named != operation.name or not named):
+    except AmbiguousDocument as fault:
+        return f"has a GraphQL document that {fault}"
+    operation_name = request.get("operationName")
+    if operation_name is not None and (
+        not isinstance(operation_name, str) or operation_name != operation.name or not operation_name
+    ):
         return "has an operationName that differs from the name of the only operation in its document"
     return operation

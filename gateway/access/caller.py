@@ -210,8 +210,8 @@ class Access:
         """The only connection that a capability can use; None for a secret key."""
         if self.key.kind != "capability":
             return None
-        named = next(name for key_limits in self.key.limits for name in key_limits.connections)
-        integration_id, _, connection_id = named.partition("/")
+        connection_name = next(name for key_limits in self.key.limits for name in key_limits.connections)
+        integration_id, _, connection_id = connection_name.partition("/")
         return ConnectionRef(self.key.environment, integration_id, connection_id)
 
 

@@ -95,7 +95,7 @@ class InvalidKeyThrottle:
 
 
 # ── Limits the log lines that anyone can cause without a key. In each minute, a client causes a few lines, then one
-# that says that the rest is left out.
+# line that says that further lines are left out.
 
 MAX_LINES: Final = 10
 """Maximum number of log lines within a minute for one event, one client and one subject."""

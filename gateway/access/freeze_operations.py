@@ -50,8 +50,8 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
         if is_reference(text):
             try:
                 snapshots[text] = freezer.snapshot(text)
-            except ValueError as wrong:
-                issues.append(Issue("custom", f"'{text[:128]}' {wrong}.", ("limits", "rules", str(number))))
+            except ValueError as fault:
+                issues.append(Issue("custom", f"'{text[:128]}' {fault}.", ("limits", "rules", str(number))))
     if issues:
         raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
     return replace(limits, operations=snapshots)
@@ -88,20 +88,20 @@ class _Freezer:
             raise ValueError(f"is not a valid rule for operations: {_FORM_HINT}")
         if words[0] not in self._known:
             self._known[words[0]] = self._read_operations(words[0])
-        provider, known = self._known[words[0]]
-        chosen = _select(words[1], known)
-        named = self._named.setdefault(provider.name, set())
-        again = sum(operation.id in named for operation in chosen)
-        self._repeated += again
-        if self._repeated > MAX_REPEATED and again:
+        provider, operations = self._known[words[0]]
+        chosen = _select(words[1], operations)
+        named_ids = self._named.setdefault(provider.name, set())
+        repeated = sum(operation.id in named_ids for operation in chosen)
+        self._repeated += repeated
+        if self._repeated > MAX_REPEATED and repeated:
             raise ValueError(
                 f"names operations that other rules of the key name too, more than {MAX_REPEATED:,} in all; leave it out"
             )
         ids = tuple(operation.id for operation in chosen)
         snapshot = self._made.get((provider.name, ids))
         if snapshot is None:
-            snapshot = self._made[provider.name, ids] = _pack_operations(provider, known, chosen, named)
-        named.update(ids)
+            snapshot = self._made[provider.name, ids] = _pack_operations(provider, operations, chosen, named_ids)
+        named_ids.update(ids)
         return snapshot
 
     def _read_operations(self, name: str) -> tuple[Provider, ProviderOperations]:
@@ -113,20 +113,20 @@ class _Freezer:
             )
             raise ValueError(f"names the provider '{name}', which the catalog does not have{hint}".removesuffix("?"))
         try:
-            known = self._catalog.operations(provider.name)
-        except UnreadableFile as wrong:
+            operations = self._catalog.operations(provider.name)
+        except UnreadableFile as fault:
             raise ValueError(
                 "names a provider whose operations cannot be read; `gateway catalog lint` says why"
-            ) from wrong
-        if known is None:
+            ) from fault
+        if operations is None:
             raise ValueError(
                 "names a provider without operations in the catalog; write rules with methods and paths instead"
             )
-        if known.is_graphql:
+        if operations.is_graphql:
             raise ValueError(
                 "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
             )
-        return provider, known
+        return provider, operations
 
 
 def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation]:
@@ -146,16 +146,16 @@ def _select(selection: str, operations: ProviderOperations) -> list[ApiOperation
             raise ValueError(
                 f"names '{word}', which is at {by_id[word].origin}; write its method and path, and limit the hosts"
             )
-    found = [
+    matches = [
         operation
         for operation in operations.operations
         if not operation.origin and any(_matches(operation, term) for term in terms)
     ]
-    if not found:
+    if not matches:
         raise ValueError(
             f"matches no operation of {operations.provider}; `gateway catalog operations {operations.provider}` lists them"
         )
-    return sorted(found, key=lambda operation: not operation.starter)
+    return sorted(matches, key=lambda operation: not operation.starter)
 
 
 def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
@@ -163,22 +163,25 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 
 
 def _pack_operations(
-    provider: Provider, operations: ProviderOperations, chosen: Sequence[ApiOperation], checked: Collection[str] = ()
+    provider: Provider,
+    operations: ProviderOperations,
+    chosen: Sequence[ApiOperation],
+    checked_ids: Collection[str] = (),
 ) -> str:
     """Return the snapshot of the operations `chosen`.
 
-    `checked`: the ids of operations whose path is already checked.
+    `checked_ids`: the ids of operations whose path is already checked.
     """
     host, base = host_and_path(provider)
-    before = base + operations.prefix
-    base_path = without_settings(before)
+    prefix = base + operations.prefix
+    base_path = without_settings(prefix)
     lines = [
         f"{_risk_letter(operation)} {operation.method} {rule_path(operation.path)} {operation.id}"
         for operation in chosen
     ]
     for line in lines:
         _, method, path, name = line.split(" ")
-        if name not in checked:
+        if name not in checked_ids:
             parse_rule(
                 f"{method} {base_path}{path} as x"
             )  # raises ValueError if the line is not a valid rule by itself
@@ -186,7 +189,7 @@ def _pack_operations(
         f"{operation.method} {base_path}{_PLACEHOLDER.sub('*', operation.path)}"
         for operation in _other_matching_operations(operations, chosen)
     ]
-    return pack_snapshot(provider.name, host, base, before, lines, list(dict.fromkeys(left_out)))
+    return pack_snapshot(provider.name, host, base, prefix, lines, list(dict.fromkeys(left_out)))
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
@@ -238,16 +241,16 @@ def operation_details(rules: Sequence[OperationRule], operations: ProviderOperat
 
 def rule_path(path: str) -> str:
     """Return `path` with placeholders renamed as rules require: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
-    taken: set[str] = set(RESERVED_PLACEHOLDERS)
+    used_names: set[str] = set(RESERVED_PLACEHOLDERS)
 
     def name(match: re.Match[str]) -> str:
         words = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", match[1]).lower()).strip("_")
         base = words if words[:1].isalpha() else f"part_{words}".rstrip("_")
-        free, number = base[:50], 2
-        while free in taken:
-            free, number = f"{base[:50]}_{number}", number + 1
-        taken.add(free)
-        return f"{{{free}}}"
+        unique_name, number = base[:50], 2
+        while unique_name in used_names:
+            unique_name, number = f"{base[:50]}_{number}", number + 1
+        used_names.add(unique_name)
+        return f"{{{unique_name}}}"
 
     return _PLACEHOLDER.sub(name, path)
 
@@ -267,8 +270,8 @@ def _other_matching_operations(
             continue
         segments = _PLACEHOLDER.sub("*", operation.path).split("/")
         if any(
-            all(map(patterns_may_overlap, segments, other))
-            for other in shapes.get((operation.method, len(segments)), ())
+            all(map(patterns_may_overlap, segments, chosen_segments))
+            for chosen_segments in shapes.get((operation.method, len(segments)), ())
         ):
             yield operation
 
@@ -279,6 +282,8 @@ def patterns_may_overlap(first: str, second: str) -> bool:
         return first == second or ("*" in second and fits_shape(second.split("*"), first))
     if "*" not in second:
         return fits_shape(first.split("*"), second)
-    mine, theirs = first.split("*"), second.split("*")
-    begins = mine[0].startswith(theirs[0]) or theirs[0].startswith(mine[0])
-    return begins and (mine[-1].endswith(theirs[-1]) or theirs[-1].endswith(mine[-1]))
+    first_texts, second_texts = first.split("*"), second.split("*")
+    starts_may_overlap = first_texts[0].startswith(second_texts[0]) or second_texts[0].startswith(first_texts[0])
+    return starts_may_overlap and (
+        first_texts[-1].endswith(second_texts[-1]) or second_texts[-1].endswith(first_texts[-1])
+    )

@@ -57,24 +57,30 @@ class KeyIssuer:
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
         now = clock.now()
-        requester = above = None if caller is None else caller.key
-        old = await self._replaced_key(requested, environment, caller)
-        if old is not None:
-            requested, above = completed_replacement(requested, old), await self._parent_of(old)
+        requester = parent_key = None if caller is None else caller.key
+        replaced_key = await self._replaced_key(requested, environment, caller)
+        if replaced_key is not None:
+            requested, parent_key = completed_replacement(requested, replaced_key), await self._parent_of(replaced_key)
         requested = await self._freeze(requested, environment if caller is None else caller.share)
         # The holder of the requesting key receives the new key. So the requesting key becomes its parent, and revoking
         # the parent also revokes the new key.
-        parent = requester if requester is not None and (old is None or old.id != requester.id) else above
+        parent = (
+            requester
+            if requester is not None and (replaced_key is None or replaced_key.id != requester.id)
+            else parent_key
+        )
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
         if caller is not None:
             check_within(scopes, caller)
-        inherited = old.limits if old is not None else above.limits if above is not None else ()
+        inherited = (
+            replaced_key.limits if replaced_key is not None else parent_key.limits if parent_key is not None else ()
+        )
         all_limits = (requested.limits, *inherited)
         check_rules_together(all_limits)
-        ends = [requested.expires_at, *(key.expires_at for key in (above, requester) if key is not None)]
+        expiry_times = [requested.expires_at, *(key.expires_at for key in (parent_key, requester) if key is not None)]
         secret = mint(requested.kind)
-        new = NewMintedKey(
+        new_key = NewMintedKey(
             digest=digest(secret.reveal()),
             environment=environment,
             kind=requested.kind,
@@ -86,13 +92,13 @@ class KeyIssuer:
             budget=requested.budget,
             created_by=created_by,
             parent_id=None if parent is None else parent.id,
-            expires_at=min((at for at in ends if at is not None), default=None),
+            expires_at=min((moment for moment in expiry_times if moment is not None), default=None),
             replaces=requested.replaces,
             replaced_ends_at=None if requested.replaces is None else now + requested.overlap,
         )
-        key = await self._store.keys.add(new, now=now)
-        if old is not None:
-            self._minted.forget(old.digest)
+        key = await self._store.keys.add(new_key, now=now)
+        if replaced_key is not None:
+            self._minted.forget(replaced_key.digest)
         self._minted.forget(key.digest)
         log.info(
             "key_created",
@@ -110,10 +116,10 @@ class KeyIssuer:
         """Return the key that the new key replaces; None if it replaces none. Raises NotFound, Forbidden."""
         if requested.replaces is None:
             return None
-        old = await self.find(environment, requested.replaces, caller)
+        replaced_key = await self.find(environment, requested.replaces, caller)
         if caller is not None and caller.key is not None:
-            await self._check_may_replace(old, caller.key)
-        return old
+            await self._check_may_replace(replaced_key, caller.key)
+        return replaced_key
 
     async def _freeze(self, requested: RequestedKey, share: str) -> RequestedKey:
         """Return the request with a snapshot of the operations that its rules name. Raises InvalidRequest.
@@ -132,11 +138,18 @@ class KeyIssuer:
         This process refuses the revoked keys immediately. Raises NotFound.
         """
         key = await self.find(environment, key_id, caller)
-        ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
-        for key_digest in ended:
+        revoked_digests = await self._store.keys.revoke(environment, key.id, now=clock.now())
+        for key_digest in revoked_digests:
             self._minted.forget(key_digest)
-        log.info("key_revoked", key_id=key.id, environment=environment, name=key.name, keys=len(ended), by=revoked_by)
-        return len(ended)
+        log.info(
+            "key_revoked",
+            key_id=key.id,
+            environment=environment,
+            name=key.name,
+            keys=len(revoked_digests),
+            by=revoked_by,
+        )
+        return len(revoked_digests)
 
     async def withdraw(self, key: MintedKey, withdrawn_by: str) -> None:
         """Revoke a new key that could not be shown to anybody, and undo its replacement of another key.
@@ -191,12 +204,12 @@ class KeyIssuer:
             )
 
     async def _is_ancestor(self, ancestor: MintedKey, key: MintedKey) -> bool:
-        seen: set[int] = set()
+        seen_ids: set[int] = set()
         parent = await self._parent_of(key)
-        while parent is not None and parent.id not in seen:
+        while parent is not None and parent.id not in seen_ids:
             if parent.id == ancestor.id:
                 return True
-            seen.add(parent.id)
+            seen_ids.add(parent.id)
             parent = await self._parent_of(parent)
         return False
 
@@ -218,13 +231,13 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
     caller_key = caller.key
     if caller_key is None:
         return
-    missing = [scope for scope in scopes if not covers(caller_key.scopes, scope)]
-    if missing:
+    missing_scopes = [scope for scope in scopes if not covers(caller_key.scopes, scope)]
+    if missing_scopes:
         raise Forbidden(
             "forbidden",
-            f"A key can only grant scopes that it has. This key lacks: {', '.join(missing)}.",
+            f"A key can only grant scopes that it has. This key lacks: {', '.join(missing_scopes)}.",
             payload={
-                "missing": missing,
+                "missing": missing_scopes,
                 **rule_and_fix("scope", "Leave these scopes out, or use a key that has them.", KEY_CREATORS),
             },
         )

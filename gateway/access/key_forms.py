@@ -124,14 +124,14 @@ def _scope_issues(requested: RequestedKey) -> list[Issue]:
     if len(requested.scopes or ()) > MAX_ITEMS:
         return [Issue("custom", f"At most {MAX_ITEMS} scopes in a key.", ("scopes",))]
     issues: list[Issue] = []
-    for n, scope in enumerate(requested.scopes or ()):
+    for index, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
             near = None if issues else nearest_scope(scope)
             hint = f"did you mean '{near}'?" if near else "docs/keys.md lists them."
-            issues.append(Issue("custom", f"'{scope[:64]}' is not a scope; {hint}", ("scopes", str(n))))
+            issues.append(Issue("custom", f"'{scope[:64]}' is not a scope; {hint}", ("scopes", str(index))))
         elif requested.kind == "capability" and scope not in CAPABILITY_SCOPES:
             message = f"A capability can have only the scopes {' and '.join(CAPABILITY_SCOPES)}."
-            issues.append(Issue("custom", message, ("scopes", str(n))))
+            issues.append(Issue("custom", message, ("scopes", str(index))))
     if requested.scopes is not None and not requested.scopes:
         issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
     return issues
@@ -145,10 +145,10 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
         if len(values) > (limit := MAX_RULES if name in ("rules", "operations") else MAX_ITEMS)
     ]
     of_tags = *limits.tags, *limits.tags.values()
-    named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
+    limits_by_name = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
     faults += [
         (f"{text[:64]!r} is empty, too long or not printable, so nothing can have that name.", (name,))
-        for name, texts in named.items()
+        for name, texts in limits_by_name.items()
         for text in texts
         if not text or len(text) > MAX_NAME_LENGTH or not text.isprintable()
     ]
@@ -185,8 +185,8 @@ def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
         return
     try:
         rule = parse_rule(text)
-    except ValueError as wrong:
-        yield f"'{text[:128]}' {wrong}."
+    except ValueError as fault:
+        yield f"'{text[:128]}' {fault}."
         return
     if count_wildcards(rule) > MAX_WILDCARDS:  # not checked in `parse_rule`: stored keys can have more
         yield f"'{text[:128]}' has more than {MAX_WILDCARDS} wildcards and placeholders."
@@ -255,10 +255,10 @@ def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
             continue
         rule = parse_rule(text)
         if not rule.name and (match := _PLACEHOLDER.search(rule.path_pattern)):
-            written = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
+            with_wildcard = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
             yield (
                 f"rule '{text}' matches only paths that hold the characters '{match[0]}'. For any value, write *: "
-                f"'{written}'"
+                f"'{with_wildcard}'"
             )
         for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
             near = close_matches(method, _USUAL_METHODS, limit=1)
@@ -274,26 +274,26 @@ def base_path_warnings(limits: KeyLimits, base_path: Callable[[str], str | None]
     """
     of_connections = (connection.partition("/")[0] for connection in limits.connections)
     bases = {name: base_path(name) for name in (*limits.integrations, *of_connections)}
-    known = [base for base in bases.values() if base is not None]
-    if not known or len(known) < len(bases):
+    known_bases = [base for base in bases.values() if base is not None]
+    if not known_bases or len(known_bases) < len(bases):
         return
-    name, first = next(iter(bases)), known[0]
+    name, first_base = next(iter(bases)), known_bases[0]
     for text in limits.rules:
         if is_reference(text):
             continue
         rule = parse_rule(text)
-        if not any(_may_be_below(rule.path, base) for base in known):
-            below = text.replace(rule.path_pattern, first + rule.path_pattern, 1)
+        if not any(_may_be_below(rule.path, base) for base in known_bases):
+            corrected = text.replace(rule.path_pattern, first_base + rule.path_pattern, 1)
             yield (
                 f"rule '{text}' allows no call below the base URL of integration '{name}', which has the path "
-                f"'{first}'. A rule includes this path: '{below}'"
+                f"'{first_base}'. A rule includes this path: '{corrected}'"
             )
 
 
 def _may_be_below(path: str, base: str) -> bool:
     """Return whether the path of a rule and a base path begin in the same way, up to the first wildcard of either."""
-    start, base_start = path.partition("*")[0], base.partition("*")[0]
+    path_start, base_start = path.partition("*")[0], base.partition("*")[0]
     if base_start == base:
         base_start += "/"
-    length = min(len(start), len(base_start))
-    return start[:length] == base_start[:length]
+    length = min(len(path_start), len(base_start))
+    return path_start[:length] == base_start[:length]

@@ -99,7 +99,7 @@ class Policy:
         operations appears as these operations.
         """
         return [
-            [*key_rules.parsed, *(rule for found in key_rules.sets for rule in found.rules)]
+            [*key_rules.parsed, *(rule for operation_set in key_rules.sets for rule in operation_set.rules)]
             for key_rules in reversed(self._rules)
         ]  # reversed, because `MintedKey.limits` starts with the key's own limits
 
@@ -107,9 +107,9 @@ class Policy:
     def operation_sets(self) -> Mapping[str, OperationSet]:
         """The operations of each rule that names operations, by the rule's text."""
         return {
-            text: found
+            text: operation_set
             for key_rules in self._rules
-            for text, found in zip(key_rules.references, key_rules.sets, strict=True)
+            for text, operation_set in zip(key_rules.references, key_rules.sets, strict=True)
         }
 
     def allows(self, scope: str) -> bool:
@@ -170,15 +170,15 @@ class Policy:
             return breach
         allowing, cost = "", 0
         for rules in self._rules:
-            fitting: str | Breach = rules.matching_rule(request)
-            if not fitting:
+            result: str | Breach = rules.matching_rule(request)
+            if not result:
                 of_bodies = rules.matching_body_rules(request)
                 if request.body is not None:
                     cost += comparison_cost((body for _, body in of_bodies), request.body)
-                fitting = rules.body_decision(request, of_bodies, can_compare=cost <= MAX_COMPARISON_COST)
-            if isinstance(fitting, Breach):
-                return fitting
-            allowing = fitting
+                result = rules.body_decision(request, of_bodies, can_compare=cost <= MAX_COMPARISON_COST)
+            if isinstance(result, Breach):
+                return result
+            allowing = result
         return allowing
 
     def is_slow_for(self, body: SentBody) -> bool:
@@ -192,8 +192,8 @@ class Policy:
         A rule of each list must name the tool that the request calls. A key has no list if it has no rules, or if a
         rule without a part about the body allows the request.
         """
-        without = [rules for rules in self._rules if not rules.matching_rule(request)]
-        return [[body for _, body in rules.matching_body_rules(request)] for rules in without]
+        undecided = [rules for rules in self._rules if not rules.matching_rule(request)]
+        return [[body for _, body in rules.matching_body_rules(request)] for rules in undecided]
 
 
 def _other_reading(request: SentRequest) -> Breach | None:
@@ -285,10 +285,8 @@ def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:
 def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool:
     if limits.integrations and integration_id not in limits.integrations:
         return False
-    allowed = limits.connections
-    return (
-        not allowed or f"{integration_id}/{connection_id}" in allowed or f"{ANY_INTEGRATION}/{connection_id}" in allowed
-    )
+    names = limits.connections
+    return not names or f"{integration_id}/{connection_id}" in names or f"{ANY_INTEGRATION}/{connection_id}" in names
 
 
 def _matches_host(pattern: str, host: str) -> bool:

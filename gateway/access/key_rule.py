@@ -84,18 +84,18 @@ def parse_rule(text: str) -> KeyRule:
 
     Raises ValueError with a message that continues a sentence about the rule: ``'GET' has no path …``.
     """
-    methods, space, rest = text.partition(" ")
-    before, named_as, name = rest.partition(_AS)
-    written, with_body, body_text = before.partition(WITH)
-    path = _without_placeholders(written, name) if named_as else written
+    methods, space, path_and_suffixes = text.partition(" ")
+    path_and_body, name_mark, name = path_and_suffixes.partition(_AS)
+    written_path, body_mark, body_text = path_and_body.partition(WITH)
+    path = _without_placeholders(written_path, name) if name_mark else written_path
     if len(text) > MAX_RULE_LENGTH:
         raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
     if methods.startswith("/"):
         raise ValueError("has no method: write METHOD /path, for example 'GET /v1/items/*'")
     if not space or not path.startswith("/"):
         raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
-    named = None if methods == "*" else frozenset(methods.split(","))
-    if named is not None and not all(_METHOD.fullmatch(method) for method in named):
+    method_set = None if methods == "*" else frozenset(methods.split(","))
+    if method_set is not None and not all(_METHOD.fullmatch(method) for method in method_set):
         raise ValueError("must begin with upper-case methods separated by commas, or with *")
     bare = path.replace("*", "")
     if not _LITERAL.fullmatch(bare):
@@ -104,8 +104,8 @@ def parse_rule(text: str) -> KeyRule:
         raise ValueError("may hold '**' once")
     if (fault := path_ambiguity(path.replace("*", "x"))) is not None:
         raise ValueError(f"can never match, since a path that {fault} is refused")
-    body = _body_rule(body_text, named, name) if with_body else None
-    return KeyRule(text, named, path, name, written, body)
+    body = _body_rule(body_text, method_set, name) if body_mark else None
+    return KeyRule(text, method_set, path, name, written_path, body)
 
 
 def _body_rule(body_text: str, methods: frozenset[str] | None, name: str) -> BodyRule:
@@ -117,7 +117,7 @@ def _body_rule(body_text: str, methods: frozenset[str] | None, name: str) -> Bod
     return body
 
 
-def _without_placeholders(written: str, name: str) -> str:
+def _without_placeholders(written_path: str, name: str) -> str:
     """Return the path of a rule named `name`, with ``*`` in place of each placeholder.
 
     Raises ValueError if the name or a placeholder is invalid.
@@ -127,15 +127,18 @@ def _without_placeholders(written: str, name: str) -> str:
             f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
             f"reserved names {', '.join(sorted(RESERVED_NAMES))}"
         )
-    places = _PLACEHOLDER.findall(written)
-    path = _PLACEHOLDER.sub("*", written)
+    places = _PLACEHOLDER.findall(written_path)
+    path = _PLACEHOLDER.sub("*", written_path)
     if len(set(places)) != len(places) or RESERVED_PLACEHOLDERS.intersection(places):
         raise ValueError(
             f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(RESERVED_PLACEHOLDERS))}"
         )
     if "{" in path or "}" in path:
         raise ValueError("holds '{' or '}' around something other than a lower-case word")
-    if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:
+    if (
+        any(f"{{{place}}}*" in written_path or f"*{{{place}}}" in written_path for place in places)
+        or "}{" in written_path
+    ):
         raise ValueError("has two placeholders with nothing between them")
     return path
 
@@ -154,22 +157,22 @@ def path_matcher(path_pattern: str) -> Callable[[str], object]:
 
     The function returns None if the path does not match, and any other value if the path matches.
     """
-    before, deep, after = path_pattern.partition("**")
-    front = _Part(before, ends_open=bool(deep))
-    if not front.further and not after:  # nearly every rule needs only one regular expression
-        return front.first.match if deep else front.first.fullmatch
-    end_part = _Part(after[::-1], ends_open=True) if "*" in after else None
+    start_pattern, double_star, end_pattern = path_pattern.partition("**")
+    start_part = _Part(start_pattern, ends_open=bool(double_star))
+    if not start_part.further and not end_pattern:  # nearly every rule needs only one regular expression
+        return start_part.first.match if double_star else start_part.first.fullmatch
+    end_part = _Part(end_pattern[::-1], ends_open=True) if "*" in end_pattern else None
 
     def matches(path: str) -> Literal[True] | None:
-        end = front.end(path)
-        if end < 0:
+        start_end = start_part.end(path)
+        if start_end < 0:
             return None
-        if not deep:
-            fits = end == len(path)
+        if not double_star:
+            fits = start_end == len(path)
         elif end_part is None:
-            fits = path.endswith(after, end)
+            fits = path.endswith(end_pattern, start_end)
         else:
-            fits = 0 <= end_part.end(path[::-1]) <= len(path) - end
+            fits = 0 <= end_part.end(path[::-1]) <= len(path) - start_end
         return fits or None
 
     return matches
@@ -181,7 +184,7 @@ class _Part:
     `ends_open`: whether ``**`` follows the part, so that the part can end in the middle of a segment of the request's
     path.
 
-    `first`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
+    `first_text`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
     characters between two wildcards of one segment, with the expression for the rest up to the next such text. These
     texts have their own expressions for speed: `re` searches a text alone in linear time, but compares a text inside an
     expression again at each character.
@@ -193,26 +196,26 @@ class _Part:
         chunks = [""]
         segments = pattern.split("/")
         for number, segment in enumerate(segments):
-            first, *texts = segment.split("*")
-            chunks[-1] += re.escape(first if number == 0 else f"/{first}")
-            last = texts.pop() if texts and not (ends_open and number == len(segments) - 1) else None
+            first_text, *texts = segment.split("*")
+            chunks[-1] += re.escape(first_text if number == 0 else f"/{first_text}")
+            last_text = texts.pop() if texts and not (ends_open and number == len(segments) - 1) else None
             for text in texts:  # a wildcard follows: if a later occurrence matches, the first matches too
                 if len(text) > MAX_LAZY_LENGTH:
                     chunks += [re.escape(text), ""]
                 else:
                     chunks[-1] += f"(?>[^/]*?{re.escape(text)})"
-            if last is not None:  # the end of a segment
-                chunks[-1] += f"[^/]{{{len(last)},}}+(?<={re.escape(last)})" if last else "[^/]*+"
-        self.first, *others = [re.compile(chunk) for chunk in chunks]
-        self.further = tuple(zip(others[::2], others[1::2], strict=True))
+            if last_text is not None:  # the end of a segment
+                chunks[-1] += f"[^/]{{{len(last_text)},}}+(?<={re.escape(last_text)})" if last_text else "[^/]*+"
+        self.first, *other_regexes = [re.compile(chunk) for chunk in chunks]
+        self.further = tuple(zip(other_regexes[::2], other_regexes[1::2], strict=True))
 
     def end(self, path: str) -> int:
         """Return the end of the shortest beginning of `path` that matches; -1 if no beginning matches."""
         match = self.first.match(path)
-        for text, rest in self.further:
+        for text, rest_regex in self.further:
             if match is None:
                 break
             cut = path.find("/", match.end())
             match = text.search(path, match.end(), cut if cut >= 0 else len(path))
-            match = rest.match(path, match.end()) if match is not None else None
+            match = rest_regex.match(path, match.end()) if match is not None else None
         return -1 if match is None else match.end()

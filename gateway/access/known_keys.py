@@ -124,15 +124,15 @@ class MintedKeyCache:
 
         Raises Unavailable if the store cannot be read.
         """
-        found = self.peek(key_digest) or await self._caller(key_digest)
-        if found is not None:
+        cached = self.peek(key_digest) or await self._caller(key_digest)
+        if cached is not None:
             self._used.add(key_digest)
-        return found
+        return cached
 
     async def _caller(self, key_digest: str) -> Caller | None:
         if key_digest in self._unknown or key_digest in self._callers:
-            kept = self._callers.get(key_digest)
-            return kept if kept is not None and kept.access is not None and kept.access.is_valid else None
+            cached = self._callers.get(key_digest)
+            return cached if cached is not None and cached.access is not None and cached.access.is_valid else None
         task = self._loading.get(key_digest)
         if task is None:
             task = self._loading[key_digest] = asyncio.create_task(self._load(key_digest))
@@ -177,10 +177,10 @@ class MintedKeyCache:
 
         If the key was in the cache, read the key again in the background.
         """
-        before = self._drop(key_digest)
+        dropped = self._drop(key_digest)
         self._unknown.pop(key_digest, None)
         self._loading.pop(key_digest, None)
-        if before is not None:
+        if dropped is not None:
             self._read_again(key_digest)
 
     def has_ended(self, access: Access) -> bool:
@@ -188,7 +188,7 @@ class MintedKeyCache:
 
         `access`: the key at the start of the exchange. After that, the key may have been revoked, or may have got an
         earlier end. If the key is no longer in the cache, return False and read the key in the background, so that a
-        later call returns the answer.
+        later call returns the result.
         """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.is_valid:
@@ -300,12 +300,12 @@ class MintedKeyCache:
             async def reserve_calls(limit: int) -> int:
                 reserved = await self._store.keys.reserve_calls(key.digest, limit)
                 if reserved > 0:
-                    self._reserving.add(new)
+                    self._reserving.add(new_meter)
                 return reserved
 
             while len(self._meters) >= MAX_CACHED:
                 del self._meters[next(iter(self._meters))]
-            meter = self._meters[key.digest] = new = Meter(key.rate, key.budget, reserve_calls)
+            meter = self._meters[key.digest] = new_meter = Meter(key.rate, key.budget, reserve_calls)
         return meter
 
     async def write(self) -> None:
@@ -329,12 +329,12 @@ class MintedKeyCache:
     async def _write(self, idle_s: float) -> None:
         for caller in self._callers.values():
             self._record_use(caller)
-        used, self._used = self._used, set()
-        if used:
+        used_keys, self._used = self._used, set()
+        if used_keys:
             try:
-                await self._store.keys.record_uses(sorted(used), now=clock.now())
+                await self._store.keys.record_uses(sorted(used_keys), now=clock.now())
             except GatewayError:
-                self._used |= used  # stored with the next write
+                self._used |= used_keys  # stored with the next write
                 raise
         for meter in list(self._reserving):
             if not await meter.return_unspent(idle_s):
@@ -383,12 +383,12 @@ class KeyLookup:
         Raises Unauthorized if `text` is not valid, and Unavailable if the store cannot be read.
         """
         key_digest = digest(text)
-        found = self.find_known(key_digest)
-        if found is None and key_kind(text) == kind:
-            found = self._declared_caller(await self._minted.caller(key_digest))
-        if found is None or (found.key.kind if found.key is not None else "key") != kind:
+        cached = self.find_known(key_digest)
+        if cached is None and key_kind(text) == kind:
+            cached = self._declared_caller(await self._minted.caller(key_digest))
+        if cached is None or (cached.key.kind if cached.key is not None else "key") != kind:
             raise wrong_kind_error(text, kind) or invalid_key_error(kind)
-        return found
+        return cached
 
     def _declared_caller(self, caller: Caller | None) -> Caller | None:
         """Return the caller; None if gateway.yaml no longer has its environment."""

@@ -100,12 +100,12 @@ class OperationSet:
         for rule in self.rules:
             _add_path(self._root, rule.method, rule.path_pattern, rule)
         self._left_out: _Node | None = None
-        taken = {(rule.method, _WILDCARD.sub("*", rule.path_pattern).lower()) for rule in self.rules}
-        for other in left_out:
-            method, _, path = other.partition(" ")
+        own_shapes = {(rule.method, _WILDCARD.sub("*", rule.path_pattern).lower()) for rule in self.rules}
+        for operation in left_out:
+            method, _, path = operation.partition(" ")
             shape = _WILDCARD.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
             self._left_out = self._left_out or _Node()
-            if (method, shape) not in taken:
+            if (method, shape) not in own_shapes:
                 _add_path(self._left_out, method, shape, None)
 
     def matching_operation(self, method: str, host: str, path: str) -> OperationRule | None:
@@ -119,19 +119,19 @@ class OperationSet:
         segments = path.split("/")
         if self._left_out is None:
             return _most_exact_match(self._root, segments, 1, method)
-        allowed = list(_matches(self._root, segments, 1, method, ()))
-        if not allowed:
+        allowed_matches = list(_matches(self._root, segments, 1, method, ()))
+        if not allowed_matches:
             return None
         segments = path.lower().split("/")
         for exactness, _ in _matches(self._left_out, segments, 1, method, ()):
-            if not any(_is_more_exact(rank, exactness) for rank, _ in allowed):
+            if not any(_is_more_exact(rank, exactness) for rank, _ in allowed_matches):
                 return None
         bare, dot, _ = segments[-1].rpartition(".")
         if dot:  # Rails reads ``/items/secret.json`` as ``/items/secret``, if no route has that path
             for exactness, _ in _matches(self._left_out, [*segments[:-1], bare], 1, method, ()):
-                if not any(rank == exactness or _is_more_exact(rank, exactness) for rank, _ in allowed):
+                if not any(rank == exactness or _is_more_exact(rank, exactness) for rank, _ in allowed_matches):
                     return None
-        return min(allowed, key=lambda rank: rank[0])[1]
+        return min(allowed_matches, key=lambda rank: rank[0])[1]
 
 
 def _add_path(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
@@ -162,16 +162,16 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     Takes linear time: each middle part is matched at its first occurrence. If a text fits with a later occurrence, it
     also fits with the first.
     """
-    first, *middle, last = shape
-    at, end = len(first), len(text) - len(last)
-    if not text.startswith(first) or not text.endswith(last) or end <= at:
+    start_text, *middle, end_text = shape
+    position, end = len(start_text), len(text) - len(end_text)
+    if not text.startswith(start_text) or not text.endswith(end_text) or end <= position:
         return False
     for part in middle:
-        start = text.find(part, at + 1, end)
+        start = text.find(part, position + 1, end)
         if start < 0:
             return False
-        at = start + len(part)
-    return at < end
+        position = start + len(part)
+    return position < end
 
 
 def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
@@ -182,19 +182,19 @@ def _most_exact_match(node: _Node, segments: Sequence[str], position: int, metho
     while position < len(segments):
         segment = segments[position]
         position += 1
-        following = node.texts.get(segment)
-        if following is None or node.mixed or (node.whole is not None and segment):
-            branches = [] if following is None else [following]
+        next_node = node.texts.get(segment)
+        if next_node is None or node.mixed or (node.whole is not None and segment):
+            branches = [] if next_node is None else [next_node]
             if segment:
                 branches += [branch for shape, branch in node.mixed.values() if fits_shape(shape, segment)]
                 branches += [] if node.whole is None else [node.whole]
             if not branches:
                 return None
             for branch in branches[:-1]:
-                if (found := _most_exact_match(branch, segments, position, method)) is not None:
-                    return found
-            following = branches[-1]
-        node = following
+                if (operation := _most_exact_match(branch, segments, position, method)) is not None:
+                    return operation
+            next_node = branches[-1]
+        node = next_node
     return node.ends.get(method)
 
 
@@ -207,20 +207,22 @@ def _matches(
             yield so_far, node.ends[method]
         return
     segment = segments[position]
-    if (following := node.texts.get(segment)) is not None:
-        yield from _matches(following, segments, position + 1, method, (*so_far, _LITERAL))
+    if (next_node := node.texts.get(segment)) is not None:
+        yield from _matches(next_node, segments, position + 1, method, (*so_far, _LITERAL))
     if not segment:
         return
-    for shape, following in node.mixed.values():
+    for shape, next_node in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _matches(following, segments, position + 1, method, (*so_far, _MIXED))
+            yield from _matches(next_node, segments, position + 1, method, (*so_far, _MIXED))
     if node.whole is not None:
         yield from _matches(node.whole, segments, position + 1, method, (*so_far, _WHOLE))
 
 
 def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     """Return whether `first` is at least as exact as `second` in every segment, and more exact in one segment."""
-    return first != second and all(mine <= theirs for mine, theirs in zip(first, second, strict=True))
+    return first != second and all(
+        first_rank <= second_rank for first_rank, second_rank in zip(first, second, strict=True)
+    )
 
 
 # ── The snapshot: ``COUNT:``, then a compressed text in base64.
@@ -239,7 +241,7 @@ def pack_snapshot(
     Raises ValueError if the snapshot is too large, with a message that continues a sentence about the rule.
     """
     head = json.dumps({"provider": provider, "host": host, "base": base, "before": prefix}, separators=(",", ":"))
-    text = "\n".join((head, *operations, *(f"- {other}" for other in left_out))).encode()
+    text = "\n".join((head, *operations, *(f"- {operation}" for operation in left_out))).encode()
     if len(text) > MAX_SNAPSHOT_BYTES:
         raise ValueError(f"stands for {len(operations):,} operations, too many for one key; name fewer")
     return f"{len(operations)}:{base64.b64encode(zlib.compress(text, 9)).decode()}"
@@ -253,10 +255,10 @@ def operation_set(rule: str, snapshot: str) -> OperationSet:
 
     Keys with the same snapshot share one object. An unreadable or missing snapshot allows nothing.
     """
-    found = _shared_sets.get((rule, snapshot))
-    if found is None:
-        found = _shared_sets[rule, snapshot] = _unpack_snapshot(rule, snapshot)
-    return found
+    shared_set = _shared_sets.get((rule, snapshot))
+    if shared_set is None:
+        shared_set = _shared_sets[rule, snapshot] = _unpack_snapshot(rule, snapshot)
+    return shared_set
 
 
 def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
@@ -267,17 +269,19 @@ def _unpack_snapshot(rule: str, snapshot: str) -> OperationSet:
         if not unpacker.eof:  # a truncated text can lack left-out operations, and then allow too much
             raise ValueError("the snapshot is too large, or cut off")
         head, *lines = text.split("\n")
-        about = json.loads(head)
-        before: str = about["before"]
-        rules = [_parse_line(rule, before, line) for line in lines if not line.startswith("- ")]
-        others = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
-        return OperationSet(about["provider"], about["host"], about["base"], rules, others)
+        members = json.loads(head)
+        prefix: str = members["before"]
+        rules = [_parse_line(rule, prefix, line) for line in lines if not line.startswith("- ")]
+        left_out = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+        return OperationSet(members["provider"], members["host"], members["base"], rules, left_out)
     except (ValueError, KeyError, TypeError, zlib.error):
         log.warning("key_operations_unreadable", rule=rule)
         return OperationSet("", "", "", (), ())
 
 
 def _parse_line(rule: str, prefix: str, line: str) -> OperationRule:
-    letter, method, below, name = line.split(" ")
-    written = without_settings(prefix) + below
-    return OperationRule(rule, method, name, written, prefix, below, _RISKS[letter.lower()], letter.isupper())
+    letter, method, path_below_base, name = line.split(" ")
+    rule_path = without_settings(prefix) + path_below_base
+    return OperationRule(
+        rule, method, name, rule_path, prefix, path_below_base, _RISKS[letter.lower()], letter.isupper()
+    )

@@ -82,8 +82,8 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
     payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)
-    where = " below the provider's base URL" if below_base else ""
-    return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
+    location = " below the provider's base URL" if below_base else ""
+    return Forbidden("forbidden", f"This key does not allow {method} {path}{location}: {breach.why}.", payload=payload)
 
 
 def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
@@ -184,8 +184,8 @@ def with_code_challenge(message: str) -> str:
 
 
 def with_challenge(step: str) -> str:
-    method, _, then = step.partition(" and let ")
-    return f"{method} and a code_challenge, let {then}, and complete the session"
+    method, _, remainder = step.partition(" and let ")
+    return f"{method} and a code_challenge, let {remainder}, and complete the session"
 
 
 def without_scope(message: str) -> str:
@@ -196,13 +196,13 @@ def without_scope(message: str) -> str:
 
 
 def with_scope(step: str) -> str:
-    method, _, then = step.partition(" and let ")
-    return f"{method} (needs a key with the scope {SCOPE}) and let {then}"
+    method, _, remainder = step.partition(" and let ")
+    return f"{method} (needs a key with the scope {SCOPE}) and let {remainder}"
 
 
-def _replace_step(message: str, step: str, other: str) -> str:
+def _replace_step(message: str, step: str, new_step: str) -> str:
     for spelled in (str, _capitalize):
-        message = message.replace(spelled(step), spelled(other))
+        message = message.replace(spelled(step), spelled(new_step))
     return message
 
 
