@@ -99,18 +99,18 @@ class SessionTools:
 
     def rules(self) -> Iterator[str]:
         """Yield key rules that allow these operations. No rule is longer than `MAX_RULE_LENGTH`."""
-        begin = f"{PREFIX}{self.integration.provider} "
+        prefix = f"{PREFIX}{self.integration.provider} "
         if self.is_complete:
-            yield begin + ALL_RISKS
+            yield prefix + ALL_RISKS
             return
         line = ""
         for id_ in self.ids:
-            if line and len(begin) + len(line) + 1 + len(id_) > MAX_RULE_LENGTH:
-                yield begin + line
+            if line and len(prefix) + len(line) + 1 + len(id_) > MAX_RULE_LENGTH:
+                yield prefix + line
                 line = ""
             line = f"{line},{id_}" if line else id_
         if line:
-            yield begin + line
+            yield prefix + line
 
 
 @needs(AGENT_SESSIONS, limits=True)
@@ -185,12 +185,12 @@ async def end_agent_session(request: web.Request) -> web.Response:
         await issuer.revoke(environment, key.id, CREATED_BY_PREFIX + describe_requester(caller.key), caller)
         revoked = await request.app[RUNTIME].store.keys.find(environment, key.id)
         ended_at = (revoked and revoked.revoked_at) or now
-    ended: responses.EndedAgentSession = {
+    deleted: responses.EndedAgentSession = {
         "session_id": session_id,
         "ended_at": iso(ended_at),
         "reason": "expired" if reason == "expired" else "terminated",
     }
-    return web.json_response(responses.EndedAgentSessionResponse(data=ended))
+    return web.json_response(responses.EndedAgentSessionResponse(data=deleted))
 
 
 def is_session(key: MintedKey) -> bool:
@@ -239,15 +239,15 @@ def _tools_by_integration(
             name: SessionTools(integration, *_catalog_operations(integration, catalog), is_complete=True)
             for name, integration in integrations.items()
         }
-    unknown = [name for name in toolset if name not in integrations]
-    if unknown:
+    unknown_names = [name for name in toolset if name not in integrations]
+    if unknown_names:
         raise _refusal(
             "unknown_integration",
-            f"The environment has no integration {_quote_names(unknown)}. GET /integrations lists them.",
-            {"integrations": unknown},
+            f"The environment has no integration {_quote_names(unknown_names)}. GET /integrations lists them.",
+            {"integrations": unknown_names},
         )
     tools: dict[str, SessionTools] = {}
-    wrong: list[dict[str, str]] = []
+    invalid_tools: list[dict[str, str]] = []
     for name, policy in toolset.items():
         host, ids = _catalog_operations(integrations[name], catalog)
         if not ids:
@@ -259,17 +259,19 @@ def _tools_by_integration(
             dict.fromkeys(policy.allow.tools) if policy != "*" and isinstance(policy.allow, ToolListBody) else None
         )
         denied = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
-        known = set(ids)
-        wrong += [{"integration_id": name, "tool": tool} for tool in (*(allowed or ()), *denied) if tool not in known]
+        known_ids = set(ids)
+        invalid_tools += [
+            {"integration_id": name, "tool": tool} for tool in (*(allowed or ()), *denied) if tool not in known_ids
+        ]
         chosen = [id_ for id_ in ids if (allowed is None or id_ in allowed) and id_ not in denied]
         tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
-    if wrong:
-        providers = sorted({integrations[tool["integration_id"]].provider for tool in wrong})
+    if invalid_tools:
+        providers = sorted({integrations[tool["integration_id"]].provider for tool in invalid_tools})
         raise _refusal(
             "unknown_tool",
-            f"{_quote_names([tool['tool'] for tool in wrong])}: no such operation. Functions, syncs and records are not "
+            f"{_quote_names([tool['tool'] for tool in invalid_tools])}: no such operation. Functions, syncs and records are not "
             f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
-            {"tools": wrong},
+            {"tools": invalid_tools},
         )
     return tools
 
@@ -281,21 +283,23 @@ def _catalog_operations(integration: Integration, catalog: Catalog) -> tuple[str
     if provider is None:
         return "", ()
     try:
-        known = catalog.operations(provider.name)
+        operations = catalog.operations(provider.name)
     except UnreadableFile:
-        known = None
-    if known is None or known.is_graphql:
+        operations = None
+    if operations is None or operations.is_graphql:
         return "", ()
-    return host_and_path(provider)[0], tuple(operation.id for operation in known.operations if not operation.origin)
+    return host_and_path(provider)[0], tuple(
+        operation.id for operation in operations.operations if not operation.origin
+    )
 
 
 def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, SessionTools]) -> None:
-    allowed = {name: frozenset(tools[name].ids) for name in pinned if name in tools}
+    allowed_ids = {name: frozenset(tools[name].ids) for name in pinned if name in tools}
     outside = [
         {"integration_id": name, "tool": tool}
-        for name, named in pinned.items()
-        for tool in named
-        if tool not in allowed.get(name, ())
+        for name, pinned_ids in pinned.items()
+        for tool in pinned_ids
+        if tool not in allowed_ids.get(name, ())
     ]
     if outside:
         raise _refusal(
@@ -307,32 +311,32 @@ def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str,
 
 
 def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
-    unknown = [name for name in meta_tools if name not in META_TOOLS]
-    if unknown:
+    unknown_names = [name for name in meta_tools if name not in META_TOOLS]
+    if unknown_names:
         raise _refusal(
             "unknown_meta_tool",
-            f"There is no meta tool {_quote_names(unknown)}, only {', '.join(META_TOOLS)}.",
-            {"meta_tools": unknown},
+            f"There is no meta tool {_quote_names(unknown_names)}, only {', '.join(META_TOOLS)}.",
+            {"meta_tools": unknown_names},
         )
     if meta_tools.get("nango_proxy"):
         raise _not_offered_error(
             "nango_proxy would bypass the toolset. The tool call_api is always available and sends what the toolset allows. "
             "For more, mint a key with wider rules: POST /environment/api-keys."
         )
-    off = [name for name, wanted in meta_tools.items() if not wanted and name != "nango_proxy"]
-    if off:
+    disabled = [name for name, is_enabled in meta_tools.items() if not is_enabled and name != "nango_proxy"]
+    if disabled:
         raise _not_offered_error(
-            f"{_quote_names(off)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with find_tools and "
-            "call them with call_tool. Leave it out; it allows nothing beyond the toolset."
+            f"{_quote_names(disabled)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with "
+            "find_tools and call them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
 
 def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
     """Raise NotImplementedHere if two integrations could share a host but have different tools. Key rules match by
-    host, so the tools of one would also apply to the connection of the other."""
+    host, so the tools of one integration would also apply to the other integration's connection."""
     for first, second in combinations(connected, 2):
-        same = first.integration.provider == second.integration.provider and first.ids == second.ids
-        if same or (first.is_complete and second.is_complete) or not first.ids or not second.ids:
+        same_tools = first.integration.provider == second.integration.provider and first.ids == second.ids
+        if same_tools or (first.is_complete and second.is_complete) or not first.ids or not second.ids:
             continue
         if patterns_may_overlap(first.host, second.host):
             names = f"'{first.integration.integration_id}' and '{second.integration.integration_id}'"
@@ -343,9 +347,9 @@ def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
 
 
 def _summary(tools: SessionTools, connected: bool, count: int) -> responses.AgentSessionTools:
-    found = len(tools.ids) if connected else 0
-    listed = found if count <= MAX_LISTED_TOOLS else 0
-    return {"connected": connected, "tools_pinned": listed, "tools_searchable": found - listed}
+    tool_count = len(tools.ids) if connected else 0
+    listed_count = tool_count if count <= MAX_LISTED_TOOLS else 0
+    return {"connected": connected, "tools_pinned": listed_count, "tools_searchable": tool_count - listed_count}
 
 
 # ── Connections: exactly one for each integration.
@@ -359,12 +363,12 @@ async def _tenant_connections(
     if not tenant.any and not tenant.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-    matching = await _matching_connections(request, tenant.any, tools)
+    matching_ids = await _matching_connections(request, tenant.any, tools)
     pinned: dict[str, list[str]] = {}
     for pin in tenant.pinned:
         pinned.setdefault(pin.integration_id, []).append(pin.connection_id)
-    await _check_pinned_connections(request, tenant, tools, matching)
-    candidates = {name: list(dict.fromkeys(pinned.get(name) or matching.get(name) or [])) for name in tools}
+    await _check_pinned_connections(request, tenant, tools, matching_ids)
+    candidates = {name: list(dict.fromkeys(pinned.get(name) or matching_ids.get(name) or [])) for name in tools}
     several = {name: ids for name, ids in candidates.items() if len(ids) > 1}
     if several:
         raise _refusal(
@@ -392,19 +396,19 @@ async def _matching_connections(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the ids of the connections that match at least one of `selectors`, by integration key."""
-    matching: dict[str, list[str]] = {}
-    for n, selector in enumerate(selectors):
+    ids_by_integration: dict[str, list[str]] = {}
+    for number, selector in enumerate(selectors):
         filters = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, filters)
         if len(rows) > MAX_MATCHES:
             message = f"These tags match more than {MAX_MATCHES} connections; use tags of one tenant."
-            issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
+            issue = Issue("custom", message, ("tenant", "connections", "any", str(number), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
-            ids = matching.setdefault(row.ref.integration_id, [])
+            ids = ids_by_integration.setdefault(row.ref.integration_id, [])
             if row.ref.integration_id in tools and row.ref.connection_id not in ids:
                 ids.append(row.ref.connection_id)
-    return matching
+    return ids_by_integration
 
 
 async def _check_pinned_connections(
@@ -413,23 +417,23 @@ async def _check_pinned_connections(
     """Raise InvalidRequest for pinned connections that do not exist, that the key may not use, or that the tags do not
     match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
-    unknown, unmatched = [], []
+    unknown_pins, unmatched = [], []
     for pin in tenant.pinned:
-        named: dict[str, Any] = {"integration_id": pin.integration_id, "connection_id": pin.connection_id}
+        pin_fields: dict[str, Any] = {"integration_id": pin.integration_id, "connection_id": pin.connection_id}
         row = None
         if pin.integration_id in tools and policy.reaches(pin.integration_id, pin.connection_id):
             ref = ConnectionRef(environment, pin.integration_id, pin.connection_id)
             row = await request.app[RUNTIME].store.connections.get(ref)
         if row is None or not policy.allows_tags(row.tags):
-            unknown.append(named)
+            unknown_pins.append(pin_fields)
         elif tenant.any and pin.connection_id not in matching.get(pin.integration_id, ()):
-            unmatched.append({**named, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})
-    if unknown:
+            unmatched.append({**pin_fields, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})
+    if unknown_pins:
         raise _refusal(
             "unknown_pinned_connection",
-            f"There is no connection {_quote_names([entry['connection_id'] for entry in unknown])} for an integration of "
+            f"There is no connection {_quote_names([entry['connection_id'] for entry in unknown_pins])} for an integration of "
             "the toolset. GET /connections lists them.",
-            {"pinned": unknown},
+            {"pinned": unknown_pins},
         )
     if unmatched:
         raise _refusal(
@@ -445,8 +449,8 @@ def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _quote_names(names: Collection[str]) -> str:
-    shown = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+    quoted = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
+    return f"{quoted} and {len(names) - 5} more" if len(names) > 5 else quoted
 
 
 def _refusal(code: Code, message: str, payload: Mapping[str, Any]) -> InvalidRequest:

@@ -138,7 +138,9 @@ def session_fields(config: Config, environment: str, body: SessionOptions) -> di
 
 # ── Connect sessions: the application's back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
-SCOPES_OVERRIDE: Final = "oauth_scopes_override"  # clients send this member among the settings, but it is not a setting
+SCOPES_OVERRIDE: Final = (
+    "oauth_scopes_override"  # clients send this member among the settings, but the member is not a setting
+)
 
 
 class FixedSettings(Strict):
@@ -268,14 +270,14 @@ async def reconnect_session(
     check_reach(caller, ref)
     await check_tags_of(runtime, caller, ref)
     _check_integrations(generation, caller, body, ())
-    known = generation.integrations.find(ref.environment, ref.integration_id)
-    row = await runtime.store.connections.get(ref) if known else None
+    integration = generation.integrations.find(ref.environment, ref.integration_id)
+    row = await runtime.store.connections.get(ref) if integration else None
     if row is None:
         path, message = (
             ("integration_id",),
             f"Environment '{ref.environment}' has no integration '{ref.integration_id}'.",
         )
-        if known:
+        if integration:
             path, message = (
                 ("connection_id",),
                 (
@@ -367,28 +369,28 @@ def offered_integrations(
 def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:
     """Raise Forbidden if a connection with `tags` would lack the tags that the key is limited to."""
     if not caller.policy.allows_tags(tags):
-        wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
-        raise beyond_limits_error(f"connections that it creates or changes must have the tags {wanted}")
+        required_tags = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
+        raise beyond_limits_error(f"connections that it creates or changes must have the tags {required_tags}")
 
 
 def _check_integrations(
-    generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
+    generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed_ids: Sequence[str]
 ) -> None:
     """Raise InvalidRequest if the body names unknown integrations. The message about the first unknown integration
     suggests the closest name that the key may use."""
     environment = caller.environment.name
-    named = [
-        *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
+    named_ids = [
+        *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed_ids)),
         *((("integrations_config_defaults", key), key) for key in body.integrations_config_defaults),
         *((("overrides", key), key) for key in body.overrides),
     ]
-    unknown = [entry for entry in named if generation.integrations.find(environment, entry[1]) is None]
+    unknown_ids = [entry for entry in named_ids if generation.integrations.find(environment, entry[1]) is None]
     issues = [
-        Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
+        Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown_ids
     ]
     if issues:
         existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
-        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, existing))
+        near = nearest(unknown_ids[0][1], filter(caller.policy.reaches_integration, existing))
         hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)

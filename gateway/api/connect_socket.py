@@ -58,18 +58,18 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
     with outcomes.waiter(client_digest(client) or "") as waiting:
         await response.prepare(request)
         await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
-        closed = asyncio.create_task(_wait_until_closed(response))
-        either: set[asyncio.Future[Any]] = {waiting.outcome, closed}
+        closing = asyncio.create_task(_wait_until_closed(response))
+        either: set[asyncio.Future[Any]] = {waiting.outcome, closing}
         try:
             await asyncio.wait(either, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
             outcome = waiting.outcome.result() if waiting.outcome.done() else None
             if outcome is not None and not response.closed:
                 with contextlib.suppress(ConnectionError):
                     await response.send_json(outcome_message(outcome))
-                await asyncio.wait({closed}, timeout=HEARTBEAT_S)
+                await asyncio.wait({closing}, timeout=HEARTBEAT_S)
         finally:
-            closed.cancel()
-            await asyncio.gather(closed, return_exceptions=True)
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
     await response.close()
     return response
 

@@ -44,7 +44,7 @@ FLAT_CLIENT_NAMES: Final[Mapping[str, str]] = {
     "client_id": "oauth_client_id_override",
     "client_secret": "oauth_client_secret_override",
 }
-NO_EXPIRATION: Final = "no_expiration"  # its only meaning is that `expires_at` is left out on purpose
+NO_EXPIRATION: Final = "no_expiration"  # says only that `expires_at` is left out on purpose
 TOP_LEVEL_MEMBERS: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
 
 log = structlog.get_logger(__name__)
@@ -86,20 +86,20 @@ async def import_flat(request: web.Request) -> web.Response:
     """Import a credential from a body in the former flat format. Respond with 201, the body that was sent, and the
     connection's id."""
     read_query(request, ())
-    sent = await read_any_json(request)
+    document = await read_any_json(request)
     connection, _ = await store_connection(
-        request.app[RUNTIME], generation_of(request), request[CALLER], _nest_flat_form(sent)
+        request.app[RUNTIME], generation_of(request), request[CALLER], _nest_flat_form(document)
     )
-    return web.json_response({**sent, "connection_id": connection.ref.connection_id}, status=201)
+    return web.json_response({**document, "connection_id": connection.ref.connection_id}, status=201)
 
 
 async def store_connection(
-    runtime: Runtime, generation: Generation, caller: Caller, sent: Any
+    runtime: Runtime, generation: Generation, caller: Caller, document: Any
 ) -> tuple[Connection, list[Issue]]:
     """Store the imported connection; return the connection and the warnings. Raises InvalidRequest with all faults of
     the body and of the credential, NotFound if the caller's key may not use the connection, and Forbidden."""
     environment = caller.environment.name
-    body, credential = _check_import(runtime, generation, caller, sent)
+    body, credential = _check_import(runtime, generation, caller, document)
     integration = generation.integrations.get(environment, body.provider_config_key)
     user = end_user(body.end_user)
     tags = replacing_tags(user, body.tags)
@@ -131,17 +131,17 @@ async def _permitted_settings(
 
     Raises InvalidRequest if the import would change an existing setting that the key may not change.
     """
-    given = body.connection_config
-    if not given or body.connection_id is None or not caller.policy.keeps_settings:
-        return given
+    given_settings = body.connection_config
+    if not given_settings or body.connection_id is None or not caller.policy.keeps_settings:
+        return given_settings
     ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
     existing = await runtime.store.connections.get(ref)
     if existing is None:
-        return given
-    before = runtime.store.settings_of(existing)
-    settings = accepted_settings(runtime.creator.provider_of(integration), given, ("connection_config",))
-    check_unchanged(before, settings, ("connection_config",))
-    return {**before, **settings}
+        return given_settings
+    old_settings = runtime.store.settings_of(existing)
+    settings = accepted_settings(runtime.creator.provider_of(integration), given_settings, ("connection_config",))
+    check_unchanged(old_settings, settings, ("connection_config",))
+    return {**old_settings, **settings}
 
 
 async def _check_required_tags(
@@ -160,26 +160,28 @@ async def _check_required_tags(
     check_required_tags(caller, existing.tags if tags is None and existing is not None else tags or {})
 
 
-def _check_import(runtime: Runtime, generation: Generation, caller: Caller, sent: Any) -> tuple[Import, dict[str, Any]]:
+def _check_import(
+    runtime: Runtime, generation: Generation, caller: Caller, document: Any
+) -> tuple[Import, dict[str, Any]]:
     """Return the checked body and the checked credential. Raises InvalidRequest with all faults of both, and NotFound
     for an integration that does not exist or that the caller's key may not use."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
     try:
-        body = Import.model_validate(sent)
+        body = Import.model_validate(document)
     except ValidationError as fault:
         check_fault_count(fault, "invalid_body")
-        faults = pydantic_issues(fault, sent, Import)
+        faults = pydantic_issues(fault, document, Import)
     credential: dict[str, Any] = {}
-    key = sent.get("provider_config_key") if isinstance(sent, dict) else None
+    key = document.get("provider_config_key") if isinstance(document, dict) else None
     if isinstance(key, str):
-        named = sent.get("connection_id")
-        check_reach(caller, ConnectionRef(environment, key, named if isinstance(named, str) else ""))
+        connection_id = document.get("connection_id")
+        check_reach(caller, ConnectionRef(environment, key, connection_id if isinstance(connection_id, str) else ""))
     integration = generation.integrations.find(environment, key) if isinstance(key, str) else None
-    if integration is not None and isinstance(sent.get("credentials"), dict):
+    if integration is not None and isinstance(document.get("credentials"), dict):
         try:
-            credential = _check_credential(runtime, integration, sent["credentials"])
+            credential = _check_credential(runtime, integration, document["credentials"])
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
@@ -199,8 +201,10 @@ def _check_credential(runtime: Runtime, integration: Integration, credentials: d
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
     """Return an issue for each unknown setting. Unknown settings are stored, because a later version of the provider's
     entry may use them. But an unknown name is usually a mistake, so the response reports the name."""
-    known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
-    known.add("oauth_scopes_override")
+    known_names = {
+        name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))
+    }
+    known_names.add("oauth_scopes_override")
     return [
         Issue(
             "unrecognized_keys",
@@ -208,22 +212,23 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
             ("connection_config", name),
         )
         for name in config
-        if name.casefold() not in known
+        if name.casefold() not in known_names
     ]
 
 
-def _nest_flat_form(sent: Any) -> Any:
+def _nest_flat_form(document: Any) -> Any:
     """Convert a body in the former flat format into the current format. Unknown members become members of
     `credentials`, and the check of the credential reports them."""
-    if not isinstance(sent, dict):
-        return sent
-    rest = {name: value for name, value in sent.items() if name not in TOP_LEVEL_MEMBERS}
-    for name, old in FLAT_NAMES.items():
-        if old in rest:
-            rest[name] = rest.pop(old)
-    if client := {name: rest.pop(old) for name, old in FLAT_CLIENT_NAMES.items() if old in rest}:
-        rest["config_override"] = client
-    if isinstance(rest.get(NO_EXPIRATION), bool):
-        del rest[NO_EXPIRATION]
-    nested = {name: sent[name] for name in sent if name in TOP_LEVEL_MEMBERS}
-    return {**nested, "credentials": rest}
+    if not isinstance(document, dict):
+        return document
+    credential_members = {name: value for name, value in document.items() if name not in TOP_LEVEL_MEMBERS}
+    for name, old_name in FLAT_NAMES.items():
+        if old_name in credential_members:
+            credential_members[name] = credential_members.pop(old_name)
+    client_names = {name: old_name for name, old_name in FLAT_CLIENT_NAMES.items() if old_name in credential_members}
+    if client := {name: credential_members.pop(old_name) for name, old_name in client_names.items()}:
+        credential_members["config_override"] = client
+    if isinstance(credential_members.get(NO_EXPIRATION), bool):
+        del credential_members[NO_EXPIRATION]
+    nested = {name: document[name] for name in document if name in TOP_LEVEL_MEMBERS}
+    return {**nested, "credentials": credential_members}

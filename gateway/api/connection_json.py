@@ -91,9 +91,9 @@ def _common_members(connection: Connection) -> responses.AnyConnection:
     }
 
 
-def timestamp_with_offset(when: datetime) -> str:
+def timestamp_with_offset(moment: datetime) -> str:
     """Return the time as ``2026-01-02T03:04:05.678+00:00``."""
-    return when.isoformat(timespec="milliseconds")
+    return moment.isoformat(timespec="milliseconds")
 
 
 def end_user_json(user: EndUser | None) -> responses.EndUserJson | None:
@@ -131,10 +131,10 @@ async def add_history(
     connection_json: responses.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection
 ) -> None:
     """Add the members of ``include=history`` to `connection_json`."""
-    added = await history_json(runtime, generation, row)
-    connection_json["history"] = added["history"]
-    connection_json["diagnosis"] = added["diagnosis"]
-    connection_json["scopes"] = added["scopes"]
+    history = await history_json(runtime, generation, row)
+    connection_json["history"] = history["history"]
+    connection_json["diagnosis"] = history["diagnosis"]
+    connection_json["scopes"] = history["scopes"]
 
 
 async def history_json(

@@ -154,8 +154,8 @@ class _ConnectionPage:
         around: responses.ConnectionList = {"connections": []}
         if has_more and cursor is not None:
             around["next_cursor"] = cursor
-        before, after = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
-        body = before + b"[" + b", ".join(self._rows) + b"]" + after
+        start, end = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
+        body = start + b"[" + b", ".join(self._rows) + b"]" + end
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
@@ -185,10 +185,12 @@ async def get_connection(request: web.Request) -> web.Response:
         remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
         # `with_payload` below makes a copy of the error, because other callers that waited for the same refresh get the
         # same error object.
-        shown = full_connection_json(runtime.store, row, credentials=False)
+        connection_json = full_connection_json(runtime.store, row, credentials=False)
         if with_history:
-            await add_history(shown, runtime, generation, row)
-        raise with_payload(remedied, {"connection": shown if readable else connection_state_json(row)}) from fault
+            await add_history(connection_json, runtime, generation, row)
+        raise with_payload(
+            remedied, {"connection": connection_json if readable else connection_state_json(row)}
+        ) from fault
     headers = {NOT_REFRESHED_HEADER: not_refreshed.code} if not_refreshed else {}
     if not readable:  # a key that may create connect sessions but not read connections
         return web.json_response(connection_state_json(connection), headers=headers)
@@ -197,10 +199,12 @@ async def get_connection(request: web.Request) -> web.Response:
         await runtime.store.connections.record_read(
             [connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **detail
         )
-    shown = full_connection_json(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
+    connection_json = full_connection_json(
+        runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token
+    )
     if with_history:
-        await add_history(shown, runtime, generation, connection)
-    return web.json_response(shown, headers=headers)
+        await add_history(connection_json, runtime, generation, connection)
+    return web.json_response(connection_json, headers=headers)
 
 
 @needs("environment:connections:delete", limits=True)
@@ -226,10 +230,10 @@ async def delete_connection(request: web.Request) -> web.Response:
 
 
 def _revocation_json(outcome: RevocationOutcome) -> responses.Revocation:
-    shown: responses.Revocation = {"token": outcome.token, "outcome": outcome.outcome}
+    revocation: responses.Revocation = {"token": outcome.token, "outcome": outcome.outcome}
     if outcome.detail:
-        shown["detail"] = outcome.detail
-    return shown
+        revocation["detail"] = outcome.detail
+    return revocation
 
 
 def tags_in_query(request: web.Request) -> dict[str, str]:
@@ -332,15 +336,15 @@ async def _change_metadata(request: web.Request, *, merge: bool) -> web.Response
     body = await read_json(request, NewMetadata)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     ids = [body.connection_id] if isinstance(body.connection_id, str) else body.connection_id
-    named = [ConnectionRef(environment, body.provider_config_key, id_) for id_ in ids]
-    refs = [await check_usable(runtime, generation, request[CALLER], ref) for ref in named]
+    named_refs = [ConnectionRef(environment, body.provider_config_key, id_) for id_ in ids]
+    refs = [await check_usable(runtime, generation, request[CALLER], ref) for ref in named_refs]
     await _write_metadata(runtime, refs, body.metadata, merge=merge)
-    sent: responses.MetadataOf = {
+    changed_metadata: responses.MetadataOf = {
         "connection_id": body.connection_id,
         "provider_config_key": body.provider_config_key,
         "metadata": body.metadata,
     }
-    return web.json_response(sent, status=200 if merge else 201)
+    return web.json_response(changed_metadata, status=200 if merge else 201)
 
 
 async def _change_bare_metadata(request: web.Request, *, merge: bool) -> web.Response:

@@ -70,11 +70,11 @@ class Form:
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _entry_fields(provider)), *provider.credentials}
         names |= set(CERTIFICATE_FIELDS) if provider.require_client_certificate else set()
-        unknown = [name for name in form if name not in names and name != "type"]
+        unknown_names = [name for name in form if name not in names and name != "type"]
         issues = [
-            Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,)) for name in unknown
+            Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,)) for name in unknown_names
         ]
-        if unknown and (near := did_you_mean(unknown[0], sorted(names))):
+        if unknown_names and (near := did_you_mean(unknown_names[0], sorted(names))):
             issues[0] = replace(issues[0], message=issues[0].message.removesuffix(".") + near)
         if issues:
             raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)

@@ -37,7 +37,7 @@ async def list_variables(request: web.Request) -> web.Response:
     read_query(request, ())
     require_empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
-    shown: responses.Variables = [
+    variables: responses.Variables = [
         responses.Variable(name=name, value=value.reveal()) for name, value in declared.items()
     ]
-    return web.json_response(shown)
+    return web.json_response(variables)

@@ -54,7 +54,7 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     """Return the status and the body of ``/ready``. `required`: return 503 also for a problem of the store and for a
     refused clock."""
     store_away = runtime.serving and await is_store_away(runtime)
-    store = _store_fault(runtime, away=store_away)
+    store = _store_fault(runtime, is_unreachable=store_away)
     offset = clock.offset
     serves = runtime.serving and (not store_away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
     if required and (store or (offset.is_reported and offset.is_refused)):
@@ -72,10 +72,10 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     return (200 if serves else 503), body
 
 
-def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", "full", "read-only"] | None:
+def _store_fault(runtime: Runtime, *, is_unreachable: bool) -> Literal["away", "damaged", "full", "read-only"] | None:
     if runtime.serving and runtime.store.damaged:
         return "damaged"
-    if away:
+    if is_unreachable:
         return "away"
     if runtime.serving and runtime.store.full:
         return "full"

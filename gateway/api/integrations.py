@@ -99,7 +99,7 @@ async def create_integration(request: web.Request) -> web.Response:
     if generation.integrations.has(environment, body.unique_key):
         faults.append(_key_in_use_issue(generation, environment, body.unique_key))
     _raise_if_any(faults)
-    new = Integration(
+    integration = Integration(
         environment=environment,
         integration_id=body.unique_key,
         provider=body.provider,
@@ -110,10 +110,12 @@ async def create_integration(request: web.Request) -> web.Response:
         custom=tuple((body.custom or {}).items()),
         **fields_from_credentials(body.credentials),
     )
-    stored = await runtime.api_integrations.add(new)
-    if stored is None:
+    stored_integration = await runtime.api_integrations.add(integration)
+    if stored_integration is None:
         raise _invalid_body([_key_in_use_issue(generation, environment, body.unique_key)])
-    return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
+    return web.json_response(
+        responses.IntegrationResponse(data=integration_json(runtime, generation, stored_integration))
+    )
 
 
 @needs("environment:integrations:update", limits=True)
@@ -144,17 +146,19 @@ async def patch_integration(request: web.Request) -> web.Response:
         "allow_unsigned_webhooks": body.allow_unsigned_webhooks,
         "custom": None if body.custom is None else tuple(body.custom.items()),
     }
-    changed = {
+    changed_fields = {
         **fields_from_credentials(body.credentials),
         **{name: value for name, value in changes.items() if value is not None},
     }
-    stored = await runtime.api_integrations.change(integration, replace(integration, **changed))
-    if stored is None:
+    stored_integration = await runtime.api_integrations.change(integration, replace(integration, **changed_fields))
+    if stored_integration is None:
         _raise_if_any(await _rename_issues(runtime, generation, integration, body.unique_key))
         raise Conflict(
             "conflict", f"Integration '{integration.integration_id}' was changed meanwhile. Read it and try again."
         )
-    return web.json_response(responses.IntegrationResponse(data=integration_json(runtime, generation, stored)))
+    return web.json_response(
+        responses.IntegrationResponse(data=integration_json(runtime, generation, stored_integration))
+    )
 
 
 @needs("environment:integrations:delete", limits=True)
@@ -169,13 +173,13 @@ async def delete_integration(request: web.Request) -> web.Response:
     integration = generation.integrations.find(environment, key)
     if integration is not None:
         _require_changeable(generation, integration)
-    ended = await runtime.api_integrations.delete(environment, key)
-    if ended is None:
+    deletion = await runtime.api_integrations.delete(environment, key)
+    if deletion is None:
         _raise_unknown(key)
     body: responses.DeletedIntegration = {"success": True}
-    if ended.connections:  # without deleted connections, return only {"success": true}, as the Nango SDKs expect
-        outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
-        body["connections"] = {"deleted": ended.connections, "revocation": outcomes}
+    if deletion.connections:  # without deleted connections, return only {"success": true}, as the Nango SDKs expect
+        outcomes = {name: count for name, count in sorted(deletion.revocation.items()) if name != "not_offered"}
+        body["connections"] = {"deleted": deletion.connections, "revocation": outcomes}
     return web.json_response(body)
 
 
@@ -204,9 +208,9 @@ def _check_reach(policy: Policy, key: str) -> None:
 def _check_hosts(policy: Policy, integration: Integration, body: IntegrationChanges) -> None:
     """Raise Forbidden if the change adds hosts to which the stored client secret or private key can be sent, and the
     caller's key may not read it."""
-    more = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
-    kept = integration.client_secret or integration.private_key
-    if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
+    added_hosts = set(body.allowed_hosts or ()) - set(integration.allowed_hosts)
+    kept_secret = integration.client_secret or integration.private_key
+    if added_hosts and kept_secret is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
         raise missing_scope_error(READ_CREDENTIALS)
 
 
@@ -218,12 +222,12 @@ def _require_changeable(generation: Generation, integration: Integration) -> Int
     """Return `integration` if the API may change it. Raises Conflict for an integration that gateway.yaml declares; the
     error names the file and the line."""
     if integration.managed_row is None:
-        where = _declared_at(generation, integration.environment, integration.integration_id)
+        declared_at = _declared_at(generation, integration.environment, integration.integration_id)
         raise Conflict(
             "conflict",
-            f"Integration '{integration.integration_id}' is declared at {where} and is read-only here. Change it there and "
+            f"Integration '{integration.integration_id}' is declared at {declared_at} and is read-only here. Change it there and "
             "send the gateway SIGHUP.",
-            payload={"declared_at": where},
+            payload={"declared_at": declared_at},
         )
     return integration
 
@@ -231,19 +235,19 @@ def _require_changeable(generation: Generation, integration: Integration) -> Int
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
     """Return the file and line where the integration is declared, for example ``gateway.yaml:17``. The folder is left
     out, because callers do not need it."""
-    where = generation.config.file_and_line("environments", environment, "integrations", key)
-    return PurePath(where).name
+    location = generation.config.file_and_line("environments", environment, "integrations", key)
+    return PurePath(location).name
 
 
 def _key_in_use_issue(generation: Generation, environment: str, key: str) -> Issue:
     existing = generation.integrations.find(environment, key)
     if existing is None:
-        why = "is being deleted with its connections; try again when that is done, or use another key"
+        reason = "is being deleted with its connections; try again when that is done, or use another key"
     elif existing.managed_row is None:
-        why = f"is declared at {_declared_at(generation, environment, key)}"
+        reason = f"is declared at {_declared_at(generation, environment, key)}"
     else:
-        why = "exists already; PATCH changes it"
-    return Issue("custom", f"Integration '{key}' {why}.", ("uniqueKey",))
+        reason = "exists already; PATCH changes it"
+    return Issue("custom", f"Integration '{key}' {reason}.", ("uniqueKey",))
 
 
 async def _rename_issues(

@@ -55,9 +55,9 @@ class LimitsBody(Strict):
     budget: int | None = None
 
 
-def _checked_utc_time(when: datetime) -> datetime:
+def _checked_utc_time(time: datetime) -> datetime:
     try:
-        return when.astimezone(UTC)
+        return time.astimezone(UTC)
     except OverflowError:
         raise ValueError("must be a time of the years 1 to 9999 in UTC") from None
 
@@ -91,10 +91,10 @@ async def create_key(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     requested, environment = requested_key(body), request[ENVIRONMENT].name
     text, key = await runtime.issuer.create(requested, environment, describe_requester(caller.key), caller)
-    shown: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
+    new_key: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
     if warnings := key_warnings(requested, environment, generation, caller.policy):
-        shown["warnings"] = warnings
-    return web.json_response(responses.NewKeyResponse(data=shown), headers={"Cache-Control": "no-store"})
+        new_key["warnings"] = warnings
+    return web.json_response(responses.NewKeyResponse(data=new_key), headers={"Cache-Control": "no-store"})
 
 
 @needs("environment:api_keys:list", limits=True)
@@ -105,28 +105,28 @@ async def list_keys(request: web.Request) -> web.Response:
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "'include' may be 'ended'.")
     limit = query_number(query, "limit") or DEFAULT_LIMIT
-    above = request[CALLER].key
+    caller_key = request[CALLER].key
     keys = await request.app[RUNTIME].store.keys.list(
         request[ENVIRONMENT].name,
         alive_at=None if "include" in query else clock.now(),
-        parent_id=above.id if above is not None and above.limits else None,
+        parent_id=caller_key.id if caller_key is not None and caller_key.limits else None,
         before_id=query_number(query, "cursor"),
         limit=limit + 1,
     )
-    shown: responses.KeyList = {"data": [key_json(key) for key in keys[:limit]]}
+    key_list: responses.KeyList = {"data": [key_json(key) for key in keys[:limit]]}
     if len(keys) > limit:
-        shown["next_cursor"] = str(keys[limit - 1].id)
-    return web.json_response(shown)
+        key_list["next_cursor"] = str(keys[limit - 1].id)
+    return web.json_response(key_list)
 
 
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
     """Revoke a key. The path names the key; Nango's clients name the key in the body instead."""
     read_query(request, ())
-    named = request.match_info.get("key_id")
-    if named is not None:
+    key_id_text = request.match_info.get("key_id")
+    if key_id_text is not None:
         require_empty_body(request)
-    key_id = (await read_json(request, RevokeKeyBody)).key_id if named is None else _key_id(named)
+    key_id = (await read_json(request, RevokeKeyBody)).key_id if key_id_text is None else _key_id(key_id_text)
     caller = request[CALLER]
     revoked = await request.app[RUNTIME].issuer.revoke(
         request[ENVIRONMENT].name, key_id, describe_requester(caller.key), caller
@@ -137,7 +137,7 @@ async def revoke_key(request: web.Request) -> web.Response:
 def key_json(key: MintedKey) -> responses.Key:
     """Return a minted key as the API and the command line show it. The result has the last four characters of the
     secret key, never the whole secret key."""
-    shown: responses.Key = {
+    key_object: responses.Key = {
         "id": key.id,
         "display_name": key.name,
         "kind": key.kind,
@@ -148,17 +148,17 @@ def key_json(key: MintedKey) -> responses.Key:
         "created_by": key.created_by,
     }
     if key.rate is not None:
-        shown["rate"] = key.rate
+        key_object["rate"] = key.rate
     if key.budget is not None:
-        shown["budget"] = key.budget
-        shown["calls"] = key.calls
+        key_object["budget"] = key.budget
+        key_object["calls"] = key.calls
     if key.expires_at is not None:
-        shown["expires_at"] = iso(key.expires_at)
+        key_object["expires_at"] = iso(key.expires_at)
     if key.revoked_at is not None:
-        shown["revoked_at"] = iso(key.revoked_at)
+        key_object["revoked_at"] = iso(key.revoked_at)
     if key.last_used_at is not None:
-        shown["last_used_at"] = iso(key.last_used_at)
-    return shown
+        key_object["last_used_at"] = iso(key.last_used_at)
+    return key_object
 
 
 def key_warnings(requested: RequestedKey, environment: str, generation: Generation, policy: Policy) -> list[str]:
@@ -170,13 +170,13 @@ def key_warnings(requested: RequestedKey, environment: str, generation: Generati
     of_integrations: Iterable[str] = ()
     of_paths: Iterable[str] = ()
     if policy.allows(LIST_INTEGRATIONS):
-        known = {
+        base_paths = {
             integration.integration_id: integration
             for integration in generation.integrations.list_in(environment)
             if policy.reaches_integration(integration.integration_id)
         }
-        of_integrations = integration_warnings(limits, environment, list(known))
-        of_paths = base_path_warnings(limits, partial(_base_path, known, generation.catalog))
+        of_integrations = integration_warnings(limits, environment, list(base_paths))
+        of_paths = base_path_warnings(limits, partial(_base_path, base_paths, generation.catalog))
     return list(islice(chain(of_integrations, rule_warnings(limits.rules), of_paths), MAX_WARNINGS))
 
 

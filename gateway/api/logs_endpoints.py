@@ -66,9 +66,9 @@ async def list_operations(request: web.Request) -> web.Response:
     body: responses.Logs = {"data": [operation_json(operation) for operation in page.operations]}
     if with_others:
         for entry, operation in zip(body["data"], page.operations, strict=True):
-            others = await runtime.store.call_log.find(_same_request_filter(operation, operation_filter))
+            same_request = await runtime.store.call_log.find(_same_request_filter(operation, operation_filter))
             entry["operations"] = [
-                dict(operation_json(another)) for another in others.operations if another.id != operation.id
+                dict(operation_json(another)) for another in same_request.operations if another.id != operation.id
             ]
     if page.following is not None:
         body["next_cursor"] = str(page.following)
@@ -125,11 +125,11 @@ def _id_in_query(query: dict[str, str], name: str) -> int | None:
 def _same_request_filter(operation: StoredOperation, operation_filter: OperationFilter) -> OperationFilter:
     """Return a filter for the operations of the request that caused `operation`. The filter matches only operations
     that the key may see."""
-    at = operation.operation.at
+    operation_at = operation.operation.at
     return OperationFilter(
         operation_filter.environment,
-        since=at - MAX_REQUEST_SPAN,
-        until=at + MAX_REQUEST_SPAN,
+        since=operation_at - MAX_REQUEST_SPAN,
+        until=operation_at + MAX_REQUEST_SPAN,
         connections=operation_filter.connections,
         request_id=operation.operation.request_id,
     )

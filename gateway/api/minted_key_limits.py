@@ -67,11 +67,13 @@ def _fixed_members(
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
-    own = set(AuthContext(provider, integration).scopes) if provider is not None and integration is not None else set()
-    if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
+    default_scopes = (
+        set(AuthContext(provider, integration).scopes) if provider is not None and integration is not None else set()
+    )
+    if not default_scopes.issuperset(scope_list(defaults.get("user_scopes") or "")):
         yield "user_scopes"
     config = dict(defaults.get("connection_config") or {})
-    if not own.issuperset(scope_list(config.pop("oauth_scopes_override", None) or "")):
+    if not default_scopes.issuperset(scope_list(config.pop("oauth_scopes_override", None) or "")):
         yield "connection_config.oauth_scopes_override"
     if config:
         yield f"connection_config.{next(iter(config))}"
@@ -83,19 +85,21 @@ def _check_help_page(generation: Generation, caller: Caller, integration: Integr
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)
-    own = [generation.public_url, *(declared.connect_origins if declared else ())]
-    known = sorted(
+    own_origins = [generation.public_url, *(declared.connect_origins if declared else ())]
+    known_origins = sorted(
         {
             known_host
-            for page in (*own, *_provider_pages(provider))
+            for page in (*own_origins, *_provider_pages(provider))
             if (known_host := (urlsplit(page).hostname or "").lower())
         }
     )
-    if host in known or (provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)):
+    if host in known_origins or (
+        provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)
+    ):
         return
     message = (
         f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "
-        f"{', '.join(known)}."
+        f"{', '.join(known_origins)}."
     )
     path = ("overrides", integration.integration_id, "docs_connect")
     raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])

@@ -35,23 +35,23 @@ async def list_operations(request: web.Request) -> web.Response:
     if query.get("starter", "true") != "true":
         raise wrong_query("starter", "'starter' may be 'true'.")
     try:
-        known = await asyncio.to_thread(generation_of(request).catalog.operations, name)
-    except UnreadableFile as wrong:
+        provider_operations = await asyncio.to_thread(generation_of(request).catalog.operations, name)
+    except UnreadableFile as fault:
         raise NotFound(
             "not_found",
             f"The operations of {name!r} cannot be read. Run `gateway catalog lint` on your catalog folder.",
-        ) from wrong
-    if known is None:
+        ) from fault
+    if provider_operations is None:
         raise NotFound("not_found", f"The catalog has no operations of {name!r}. You can still call its API.")
-    operations = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
-    page, following = _operations_page(operations, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
-    prefix = known.prefix
+    operations = provider_operations.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
+    page, next_cursor = _operations_page(operations, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
+    prefix = provider_operations.prefix
     body: responses.ApiOperationList = {
         "data": [cast(responses.ApiOperationJson, api_operation_json(operation, prefix)) for operation in page],
-        "source": provenance(known),
-        "scopes": cast(responses.OperationScopes, scopes_json(known, operations, query.get("granted"))),
+        "source": provenance(provider_operations),
+        "scopes": cast(responses.OperationScopes, scopes_json(provider_operations, operations, query.get("granted"))),
     }
-    if following:
+    if next_cursor:
         body["next_cursor"] = cursor_after(page[-1].id)
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     return listing_response(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))
@@ -61,13 +61,13 @@ def _operations_page(
     operations: Sequence[ApiOperation], cursor: str | None, limit: int
 ) -> tuple[Sequence[ApiOperation], bool]:
     """Return at most `limit` operations after `cursor`, and whether more follow. Raises InvalidRequest."""
-    begin = 0
+    start = 0
     if cursor:
         try:
-            begin = [operation.id for operation in operations].index(name_in(cursor)) + 1
+            start = [operation.id for operation in operations].index(name_in(cursor)) + 1
         except ValueError:
             raise wrong_query(
                 "cursor", "Invalid cursor: send next_cursor unchanged and with the same filters."
             ) from None
-    page = operations[begin : begin + limit]
-    return page, begin + limit < len(operations)
+    page = operations[start : start + limit]
+    return page, start + limit < len(operations)

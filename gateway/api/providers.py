@@ -45,7 +45,7 @@ def initials_svg(name: str, display_name: str) -> str:
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
     """Return an SVG image with the brand's icon on its colour."""
-    rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    rgb = tuple(int(icon.colour[index : index + 2], 16) / 255 for index in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= MIN_ICON_CONTRAST else DARK_INK
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
@@ -106,9 +106,9 @@ async def logo(request: web.Request) -> web.Response:
     provider = generation.catalog.get(request.match_info["name"])
     if provider is None:
         raise NotFound("not_found", "There is no provider with this name. GET /providers lists the providers.")
-    own = own_logo(generation.config.catalog, provider.name)
-    if own is not None:
-        return web.Response(body=own.content, content_type=own.media_type, headers=LOGO_HEADERS)
+    custom_logo = own_logo(generation.config.catalog, provider.name)
+    if custom_logo is not None:
+        return web.Response(body=custom_logo.content, content_type=custom_logo.media_type, headers=LOGO_HEADERS)
     kin = filter(None, (provider.name, provider.alias, provider.family))
     icon = next(filter(None, map(brand_icon, kin)), None)
     image = (
@@ -191,8 +191,10 @@ def _check_filters(listing: Listing, query: Query) -> None:
     """Raise InvalidRequest for an unknown auth mode or category: an empty list would hide the mistake."""
     issues = []
     if query.auth_mode is not None and query.auth_mode.upper() not in listing.auth_modes:
-        known = ", ".join(sorted(listing.auth_modes))
-        issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
+        known_modes = ", ".join(sorted(listing.auth_modes))
+        issues.append(
+            Issue("invalid_value", f"No provider has that auth_mode. There are {known_modes}.", ("auth_mode",))
+        )
     if query.category is not None and query.category.casefold() not in listing.categories:
         near = close_matches(query.category.casefold(), listing.categories, 3) or sorted(listing.categories)
         message = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."

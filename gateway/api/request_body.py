@@ -51,29 +51,29 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
     """Return an issue for each error. The issue of the first unknown field suggests the closest field of `model`."""
     errors = fault.errors(include_url=False, include_input=False)
     issues = [pydantic_issue(error, value) for error in errors]
-    for n, error in enumerate(errors):
+    for index, error in enumerate(errors):
         if error["type"] == "extra_forbidden":
             *place, name = error["loc"]
             hint = _hint(str(name), keys_at(model, place), "fields")
-            issues[n] = replace(issues[n], message=issues[n].message.removesuffix(".") + hint)
+            issues[index] = replace(issues[index], message=issues[index].message.removesuffix(".") + hint)
             break
     return issues
 
 
-def _hint(name: str, known_names: Sequence[str], what: str) -> str:
+def _hint(name: str, known_names: Sequence[str], kind: str) -> str:
     """Return the end of a message about the unknown `name`.
 
-    It has the most similar known name, all known names if they are few, or the page that lists them. `what`: what
-    `known_names` has, such as ``fields``.
+    The text names the most similar known name, all known names if they are few, or the page that lists them. `kind`:
+    what the known names name, such as ``fields``.
     """
     if near := did_you_mean(name, known_names):
         return near
     if not known_names:
         return "."
     return (
-        f"; the {what} are {', '.join(known_names)}."
+        f"; the {kind} are {', '.join(known_names)}."
         if len(known_names) <= MAX_LISTED
-        else f"; GET /docs lists the {what}."
+        else f"; GET /docs lists the {kind}."
     )
 
 
@@ -226,21 +226,21 @@ def read_query(
     issues: list[Issue] = []
     query: dict[str, str] = {}
     hinted = False
-    for name, given in request.query.items():
-        text = given
+    for name, value in request.query.items():
+        text = value
         if name.partition("[")[0] in nested and name.endswith("]"):
             continue
         if name in repeatable:
             words = [word.strip() for word in text.split(",")]
-            if (wrong := next((word for word in words if word not in repeatable[name]), None)) is not None:
-                message = f"'{name}' may be {_joined_by_or(repeatable[name])}, not {wrong[:64]!r}."
+            if (unknown_word := next((word for word in words if word not in repeatable[name]), None)) is not None:
+                message = f"'{name}' may be {_joined_by_or(repeatable[name])}, not {unknown_word[:64]!r}."
                 issues.append(Issue("custom", message, (name,)))
             text = ",".join(dict.fromkeys([*query.get(name, "").split(","), *words])).strip(",")
         elif name in nested:
             issues.append(Issue("invalid_type", f"'{name}' needs a key, as in {name}[<key>]=<value>.", (name,)))
         elif name not in allowed:
-            known = () if hinted else (*allowed, *repeatable, *nested)
-            hint, hinted = _hint(name, known, "parameters"), True
+            known_names = () if hinted else (*allowed, *repeatable, *nested)
+            hint, hinted = _hint(name, known_names, "parameters"), True
             message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
             issues.append(Issue("unrecognized_keys", message, (name,)))
         elif name in query:
@@ -291,7 +291,7 @@ def query_time(query: Mapping[str, str], name: str, now: datetime) -> datetime |
     """Return the time in the parameter `name`, or None if the parameter is absent. Raises InvalidRequest."""
     if name not in query:
         return None
-    found = parse_time_or_age(query[name].replace(" ", "+"), now)
-    if found is None:
+    time = parse_time_or_age(query[name].replace(" ", "+"), now)
+    if time is None:
         raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a duration before now such as 30m, 2h or 3d.")
-    return found
+    return time

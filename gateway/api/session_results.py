@@ -121,27 +121,29 @@ async def poll_session(request: web.Request) -> web.Response:
         request[CALLER].policy.limits_tags,
     )
     session = await runtime.sessions.find_by_digest(name)
-    mine = session is not None and await _fits_session(request, session)
-    if session is not None and not mine and limits_tags:
+    is_own_session = session is not None and await _fits_session(request, session)
+    if session is not None and not is_own_session and limits_tags:
         raise _unknown_session()
-    outcomes = await _wait_for_outcomes(request, name, None, (query_number(query, "wait_s") or 0) if mine else 0)
+    outcomes = await _wait_for_outcomes(
+        request, name, None, (query_number(query, "wait_s") or 0) if is_own_session else 0
+    )
     outcomes = [
         outcome
         for outcome in outcomes
         if outcome.environment == request[ENVIRONMENT].name and _is_visible(request, outcome)
     ]
     if limits_tags:
-        outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=mine)
-    if mine and not outcomes:
+        outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=is_own_session)
+    if is_own_session and not outcomes:
         session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
     # The tags of an ended session are no longer known, so a key limited to tags gets the error for an unknown session.
     if (
-        not mine
+        not is_own_session
         and not outcomes
         and (limits_tags or not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name))
     ):
         raise _unknown_session()
-    expires_at = session.expires_at if mine and session else None
+    expires_at = session.expires_at if is_own_session and session else None
     return web.json_response(responses.SessionResult(data=_result_json(outcomes, expires_at)))
 
 
@@ -172,9 +174,10 @@ async def complete_session(request: web.Request) -> web.Response:
         pending = [connection for connection in pending if connection.ref.connection_id == body.connection_id]
     if session is None and not pending:
         raise _unknown_session()
-    done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
+    completed_refs = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
     connections = [
-        _connection_json(connection.integration_id, connection.connection_id, is_pending=False) for connection in done
+        _connection_json(connection.integration_id, connection.connection_id, is_pending=False)
+        for connection in completed_refs
     ]
     completed: responses.CompletedSession = {"status": "connected", "connections": connections}
     return web.json_response(responses.CompletionResponse(data=completed))
@@ -196,7 +199,7 @@ def _is_visible(request: web.Request, outcome: Outcome) -> bool:
 
 async def _fits_session(request: web.Request, session: ConnectSession) -> bool:
     """Return whether the session belongs to the key's environment and, for a key limited to tags, has these tags.
-    For a reconnect, it is enough if the existing connection has them."""
+    In a reconnect, the existing connection can have the tags instead of the session."""
     policy = request[CALLER].policy
     if session.environment != request[ENVIRONMENT].name:
         return False
@@ -220,7 +223,7 @@ async def _with_fitting_tags(
         for connection in await store.pending.find_by_session(session_digest, now=clock.now())
     }
     fits: dict[ConnectionRef, bool] = {}
-    found: list[Outcome] = []
+    fitting: list[Outcome] = []
     for outcome in outcomes:
         ref = ConnectionRef(outcome.environment, outcome.integration_id, outcome.connection_id or "")
         if ref not in fits:
@@ -232,8 +235,8 @@ async def _with_fitting_tags(
             else:
                 fits[ref] = fits_session
         if fits[ref]:
-            found.append(outcome)
-    return found
+            fitting.append(outcome)
+    return fitting
 
 
 async def _fits_pending(request: web.Request, pending: PendingConnection) -> bool:
@@ -242,8 +245,8 @@ async def _fits_pending(request: web.Request, pending: PendingConnection) -> boo
     policy = request[CALLER].policy
     existing = await request.app[RUNTIME].store.connections.get(pending.ref)
     tags = None if pending.new is None else pending.new.tags
-    after = tags if tags is not None or existing is None else existing.tags
-    return policy.allows_tags(after or {}) and (existing is None or policy.allows_tags(existing.tags))
+    resulting_tags = tags if tags is not None or existing is None else existing.tags
+    return policy.allows_tags(resulting_tags or {}) and (existing is None or policy.allows_tags(existing.tags))
 
 
 async def telemetry(request: web.Request) -> web.Response:
@@ -288,12 +291,12 @@ def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> re
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
-        last = outcomes[-1]
+        newest = outcomes[-1]
         body["error"] = {
-            "type": last.error_type or "",
-            "code": last.code or "",
-            "message": last.error_desc or "",
-            "provider_config_key": last.integration_id,
+            "type": newest.error_type or "",
+            "code": newest.code or "",
+            "message": newest.error_desc or "",
+            "provider_config_key": newest.integration_id,
         }
     if expires_at is not None:
         body["expires_at"] = iso(expires_at)
@@ -310,20 +313,20 @@ def _connected_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     connected: list[Outcome | None] = []
     pending_at: dict[tuple[str, str | None], int] = {}
     for outcome in outcomes:
-        of = outcome.integration_id, outcome.connection_id
-        at = pending_at.pop(of, None)
+        key = outcome.integration_id, outcome.connection_id
+        position = pending_at.pop(key, None)
         if outcome.succeeded:
-            if at is None:
-                at = len(connected)
+            if position is None:
+                position = len(connected)
                 connected.append(outcome)
-            connected[at] = outcome
+            connected[position] = outcome
             if outcome.is_pending:
-                pending_at[of] = at
-        elif at is not None:
+                pending_at[key] = position
+        elif position is not None:
             if outcome.is_pending:
-                connected[at] = None
+                connected[position] = None
             else:
-                pending_at[of] = at
+                pending_at[key] = position
     return [connection for connection in connected if connection is not None]
 
 

@@ -134,8 +134,8 @@ def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str,
         "organization_display_name": user.organization_display_name,
     }
     base = {name: text for name, text in derived.items() if text} | (tags or {})
-    own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
-    return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base
+    given_tags = {name.lower(): text for name, text in (user.tags or {}).items() if text}
+    return {**given_tags, **base} if len({**given_tags, **base}) <= MAX_TAGS else base
 
 
 def replacing_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str] | None:
