@@ -136,31 +136,33 @@ def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperation
     Return None if no folder has such a file. Raises UnreadableFile if a file cannot be read, or if ``same_as`` names an
     entry without operations of its own.
     """
-    found = next((path for folder in folders if (path := operations_path(folder, provider)).is_file()), None)
-    if found is None:
+    own_path = next((path for folder in folders if (path := operations_path(folder, provider)).is_file()), None)
+    if own_path is None:
         return None
-    own = read_file(found)
-    other = own.header.get("same_as")
-    if other is None:
-        return _provider_operations(provider, provider, own, own)
-    base = next((path for folder in folders if (path := operations_path(folder, other)).is_file()), None)
-    if base is None:
-        raise unreadable(found, 1, f"same_as names {other!r}, which has no file of operations")
-    listed = read_file(base)
-    if "same_as" in listed.header:
+    own_file = read_file(own_path)
+    base_name = own_file.header.get("same_as")
+    if base_name is None:
+        return _provider_operations(provider, provider, own_file, own_file)
+    base_path = next((path for folder in folders if (path := operations_path(folder, base_name)).is_file()), None)
+    if base_path is None:
+        raise unreadable(own_path, 1, f"same_as names {base_name!r}, which has no file of operations")
+    base_file = read_file(base_path)
+    if "same_as" in base_file.header:
         raise unreadable(
-            found, 1, f"same_as names {other!r}, which has no operations of its own; name the entry that has them"
+            own_path,
+            1,
+            f"same_as names {base_name!r}, which has no operations of its own; name the entry that has them",
         )
-    return _provider_operations(provider, other, own, listed)
+    return _provider_operations(provider, base_name, own_file, base_file)
 
 
 def _provider_operations(
-    provider: str, listed_for: str, own: OperationFile, listed: OperationFile
+    provider: str, listed_for: str, own_file: OperationFile, listed_file: OperationFile
 ) -> ProviderOperations:
-    header = {**listed.header, **own.header}
-    prefix = own.header.get("prefix", "")
+    header = {**listed_file.header, **own_file.header}
+    prefix = own_file.header.get("prefix", "")
     endpoint, scope_prefix = header.get("graphql_endpoint", ""), header.get("scope_prefix", "")
-    operations = tuple(_operation(line.values, endpoint, scope_prefix) for line in listed.lines)
+    operations = tuple(_operation(line.values, endpoint, scope_prefix) for line in listed_file.lines)
     return ProviderOperations(provider, listed_for, prefix, header, operations)
 
 
@@ -169,8 +171,8 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
     graphql = method if method in GRAPHQL else ""
     origin = ""
     if path.startswith("https://"):
-        host, slash, rest = path.removeprefix("https://").partition("/")
-        origin, path = f"https://{host}", slash + rest
+        host, slash, path_after_host = path.removeprefix("https://").partition("/")
+        origin, path = f"https://{host}", slash + path_after_host
     scopes = (scope if scope.startswith("http") else scope_prefix + scope for scope in values["scopes"].split())
     return ApiOperation(
         id=values["id"],
@@ -198,10 +200,10 @@ def read_file(path: Path) -> OperationFile:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise unreadable(path, 1, f"has more than {MAX_FILE_BYTES} bytes")
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as wrong:
-        raise unreadable(path, 1, f"cannot be read: {wrong.strerror}") from wrong
-    except UnicodeDecodeError as wrong:
-        raise unreadable(path, 1, "is not UTF-8") from wrong
+    except OSError as fault:
+        raise unreadable(path, 1, f"cannot be read: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise unreadable(path, 1, "is not UTF-8") from fault
     header: dict[str, str] = {}
     lines: list[OperationLine] = []
     columns: Sequence[str] = ()
@@ -209,9 +211,11 @@ def read_file(path: Path) -> OperationFile:
         if line.startswith("# "):
             key, colon, value = line.removeprefix("# ").partition(": ")
             if not colon or key not in HEADER_KEYS or key in header or lines:
-                known = ", ".join(sorted(HEADER_KEYS))
+                known_keys = ", ".join(sorted(HEADER_KEYS))
                 raise unreadable(
-                    path, number, f"must be '# key: value' above the operations, once per key; the keys are {known}"
+                    path,
+                    number,
+                    f"must be '# key: value' above the operations, once per key; the keys are {known_keys}",
                 )
             header[key] = value
         elif not columns and line:
@@ -268,8 +272,8 @@ class ScopesNeeded:
 
     def unneeded_scopes(self, granted: Sequence[str]) -> tuple[str, ...]:
         """Return the scopes in `granted` that no operation names. An operation in `unstated` can still need a scope."""
-        named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
-        return tuple(scope for scope in granted if scope not in named)
+        named_scopes = {*self.all_of, *(scope for group in self.any_of for scope in group)}
+        return tuple(scope for scope in granted if scope not in named_scopes)
 
 
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
@@ -289,7 +293,7 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
         elif operation.scopes:
             any_of[tuple(sorted(operation.scopes))] = None
     groups = [group for group in any_of if not all_of.keys() & set(group)]
-    smallest = [group for group in groups if not any(set(other) < set(group) for other in groups)]
+    smallest = [group for group in groups if not any(set(other_group) < set(group) for other_group in groups)]
     unstated = tuple(operation.id for operation in operations if not operation.scopes)
     return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest)), unstated)
 
@@ -311,17 +315,17 @@ def scopes_json(
 
     `granted`: scopes that are compared with the needed scopes, separated by spaces or commas; None: no comparison.
     """
-    needed = scopes_needed(provider, operations)
-    shown: dict[str, Any] = {
-        "all_of": list(needed.all_of),
-        "any_of": [list(group) for group in needed.any_of],
-        "unstated": len(needed.unstated),
+    needed_scopes = scopes_needed(provider, operations)
+    scopes_object: dict[str, Any] = {
+        "all_of": list(needed_scopes.all_of),
+        "any_of": [list(group) for group in needed_scopes.any_of],
+        "unstated": len(needed_scopes.unstated),
     }
     if granted is not None:
         scopes = granted.replace(",", " ").split()
-        shown["missing"] = [list(group) for group in needed.missing(scopes)]
-        shown["unneeded"] = list(needed.unneeded_scopes(scopes))
-    return shown
+        scopes_object["missing"] = [list(group) for group in needed_scopes.missing(scopes)]
+        scopes_object["unneeded"] = list(needed_scopes.unneeded_scopes(scopes))
+    return scopes_object
 
 
 def api_operation_json(operation: ApiOperation, prefix: str) -> dict[str, Any]:

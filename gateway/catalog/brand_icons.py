@@ -42,9 +42,9 @@ def brand_icon(name: str) -> BrandIcon | None:
         return None
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            names, _, rest = line.partition("\t")
+            names, _, icon_fields = line.partition("\t")
             if name in names.split():
-                colour, _, drawing = rest.rstrip("\n").partition("\t")
+                colour, _, drawing = icon_fields.rstrip("\n").partition("\t")
                 return BrandIcon(colour, drawing)
     return None
 

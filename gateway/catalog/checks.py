@@ -55,8 +55,8 @@ def _url_faults(provider: Provider) -> Iterator[Finding]:
     for place, template in url_templates(provider):
         try:
             url = parse_url_template(template)
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
+        except TemplateError as fault:
+            yield place, f"{dotted(place)}: {fault}"
             continue
         if _has_dot_segment(template):
             yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the URL without it"
@@ -88,8 +88,8 @@ def _path_faults(place: Place, path: str) -> Iterator[Finding]:
     """Yield the faults of `path`, a template for a path below the base URL. Placeholders are not checked here."""
     try:
         parse_url_template(f"https://host{path}")
-    except TemplateError as wrong:
-        yield place, f"{dotted(place)}: {wrong}"
+    except TemplateError as fault:
+        yield place, f"{dotted(place)}: {fault}"
         return
     if _has_dot_segment(path):
         yield place, f"{dotted(place)} has a segment '.' or '..'; write the path without it"
@@ -125,8 +125,8 @@ def _text_faults(provider: Provider) -> Iterator[Finding]:
     for place, template in text_templates(provider):
         try:
             names = placeholders(template)
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
+        except TemplateError as fault:
+            yield place, f"{dotted(place)}: {fault}"
             continue
         if names and re.search(r"\}\s*\|\|", template):
             yield place, "templates have no '||'; give the setting a default_value instead"
@@ -136,7 +136,7 @@ def _text_faults(provider: Provider) -> Iterator[Finding]:
 
 
 def _header_name_faults(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for name in fields:
         folded = name.lower()
         if not is_token(name):
@@ -146,9 +146,9 @@ def _header_name_faults(place: Place, fields: Mapping[str, str]) -> Iterator[Fin
                 (*place, name),
                 f"{name} cannot be set by an entry, since the gateway writes or drops it; leave it out",
             )
-        elif folded in seen:
+        elif folded in seen_names:
             yield (*place, name), f"{name} is given twice, in different case; keep one"
-        seen.add(folded)
+        seen_names.add(folded)
 
 
 def _exchanges_code(provider: Provider) -> bool:
@@ -160,30 +160,30 @@ def _unfilled_placeholders(provider: Provider, place: Place, template: str) -> I
     """Yield a fault for each placeholder that no setting, credential or request can fill at `place`."""
     settings = known_settings(provider)
     for name in sorted(placeholders(template)):
-        namespace, _, rest = name.partition(".")
+        namespace, _, member = name.partition(".")
         if name in REQUEST_PLACEHOLDERS and place[:2] not in {("proxy", "headers"), ("proxy", "query")}:
             yield place, f"${{{name}}} is only available for proxied requests; use it in proxy.headers or proxy.query"
-        elif namespace == "connectionConfig" and rest not in settings:
-            yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
+        elif namespace == "connectionConfig" and member not in settings:
+            yield place, f"${{{name}}} has no setting; add {member!r} to connection_config"
         elif namespace == "callback" and (place[0] != "token_params" or not _exchanges_code(provider)):
             yield place, f"${{{name}}} is only available when a callback's code is exchanged; use it in token_params"
-        elif namespace == "assertionOption" and rest not in provider.assertion_option:
-            yield place, f"${{{name}}} has no field; add {rest!r} to assertion_option"
-        elif namespace.startswith("step") and rest and not _is_earlier_step(provider, place, namespace):
+        elif namespace == "assertionOption" and member not in provider.assertion_option:
+            yield place, f"${{{name}}} has no field; add {member!r} to assertion_option"
+        elif namespace.startswith("step") and member and not _is_earlier_step(provider, place, namespace):
             yield (
                 place,
                 f"${{{name}}} is not known here; the token request is step1, additional_steps are step2 and following",
             )
         elif not _is_filled(provider, name):
             mode = AUTH_MODES[provider.auth_mode]
-            known = sorted({*mode.placeholders, *mode.members, *provider.credentials})
-            filled = ", ".join(f"${{{filled_name}}}" for filled_name in known) or "none"
-            message = f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
+            fillable_names = sorted({*mode.placeholders, *mode.members, *provider.credentials})
+            fillable_text = ", ".join(f"${{{filled_name}}}" for filled_name in fillable_names) or "none"
+            message = f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {fillable_text}"
             if name == "body" and place[0] == "proxy":
                 message = "${body} is not available, so a whole body cannot be signed; ${bodyCanonicalParams} has the "
                 message += "members of a form or of a JSON object"
-            elif not mode.redirects and known:
-                message += f", or add {rest or name!r} to credentials"
+            elif not mode.redirects and fillable_names:
+                message += f", or add {member or name!r} to credentials"
             yield place, message
 
 
@@ -199,13 +199,17 @@ def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
 
 def _is_filled(provider: Provider, name: str) -> bool:
     mode = AUTH_MODES.get(provider.auth_mode)
-    namespace, dot, rest = name.partition(".")
+    namespace, dot, member = name.partition(".")
     if mode is None or name in REQUEST_PLACEHOLDERS or (dot and namespace != "credentials"):
         return True
-    known = {*mode.placeholders, *provider.credentials}
+    fillable_names = {*mode.placeholders, *provider.credentials}
     if dot:
-        return rest.startswith("raw.") or rest in mode.members or any(spelling in known for spelling in spellings(name))
-    return any(spelling in known for spelling in spellings(name))
+        return (
+            member.startswith("raw.")
+            or member in mode.members
+            or any(spelling in fillable_names for spelling in spellings(name))
+        )
+    return any(spelling in fillable_names for spelling in spellings(name))
 
 
 # ── Checks of the entry as a whole.
@@ -259,10 +263,10 @@ def _mode_and_script_faults(provider: Provider, external_names: ExternalNames) -
                 yield (), f"{key} is missing; auth_mode {provider.auth_mode} needs it"
         client_auth = provider.token_request_auth_method
         if client_auth is not None and client_auth not in mode.client_auth_methods:
-            known = ", ".join(mode.client_auth_methods)
+            known_methods = ", ".join(mode.client_auth_methods)
             yield (
                 ("token_request_auth_method",),
-                f"auth_mode {provider.auth_mode} does not support {client_auth}; it supports {known}",
+                f"auth_mode {provider.auth_mode} does not support {client_auth}; it supports {known_methods}",
             )
     for key in SCRIPT_FIELDS:
         script = getattr(provider, key)
@@ -308,8 +312,8 @@ def _setting_faults(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None:
         try:
             compile_pattern(setting.pattern)
-        except (re.error, OverflowError, RecursionError) as wrong:
-            yield ("pattern",), f"the pattern is not a regular expression: {wrong}"
+        except (re.error, OverflowError, RecursionError) as fault:
+            yield ("pattern",), f"the pattern is not a regular expression: {fault}"
             return
     if setting.enum is not None and not setting.enum:
         yield ("enum",), "an enum without values allows nothing; leave it out"
@@ -319,8 +323,8 @@ def _setting_faults(name: str, setting: Setting) -> Iterator[Finding]:
         if value:
             try:
                 check_value(name, value, setting)
-            except BadValue as wrong:
-                yield (key,), f"{key} does not fit its own setting: it {wrong.why}"
+            except BadValue as fault:
+                yield (key,), f"{key} does not fit its own setting: it {fault.why}"
 
 
 def _account_faults(provider: Provider) -> Iterator[Finding]:
@@ -335,10 +339,10 @@ def _account_faults(provider: Provider) -> Iterator[Finding]:
 
 
 def _alternative_faults(provider: Provider) -> Iterator[Finding]:
-    known = (*URL_FIELDS, "proxy.base_url")
+    known_fields = (*URL_FIELDS, "proxy.base_url")
     for key in provider.alternatives:
         main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
-        if key not in known:
-            yield ("alternatives", key), f"there is no URL field {key!r}; use one of {', '.join(known)}"
+        if key not in known_fields:
+            yield ("alternatives", key), f"there is no URL field {key!r}; use one of {', '.join(known_fields)}"
         elif main is None:
             yield ("alternatives", key), f"{key} itself is missing; alternatives need it"

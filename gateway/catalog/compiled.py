@@ -89,9 +89,9 @@ def save(folder: Path, key: str, entries: Mapping[str, bytes]) -> None:
 
 def _used_names(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the auth modes and scripts that the entries use."""
-    parsed = [json.loads(content) for content in entries.values()]
-    scripts = {entry[field] for entry in parsed for field in SCRIPT_FIELDS if field in entry}
-    return {"modes": sorted({entry["auth_mode"] for entry in parsed}), "scripts": sorted(scripts)}
+    entry_values = [json.loads(content) for content in entries.values()]
+    scripts = {entry[field] for entry in entry_values for field in SCRIPT_FIELDS if field in entry}
+    return {"modes": sorted({entry["auth_mode"] for entry in entry_values}), "scripts": sorted(scripts)}
 
 
 def _are_known(head: Mapping[str, Sequence[str]], external_names: ExternalNames) -> bool:

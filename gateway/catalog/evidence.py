@@ -105,7 +105,7 @@ def overall_provenance(values: Mapping[str, Any]) -> str | None:
     evidence: Mapping[str, Any] = values.get("evidence", {})
     levels = [evidence[name]["level"] for name in _DECIDING_GROUPS if name in evidence]
     if levels:
-        return {"assumed": "unconfirmed"}.get(least := weakest(iter(levels)), least)
+        return {"assumed": "unconfirmed"}.get(lowest_level := weakest(iter(levels)), lowest_level)
     stated: str | None = values.get("provenance")
     return "unconfirmed" if stated == "reviewed" else stated
 
@@ -122,8 +122,8 @@ def inheritable_evidence(inherited: Mapping[str, Any], values: Mapping[str, Any]
     `inherited`: the evidence of the base entry. `values`: the fields that the inheriting entry sets itself. A group of
     evidence is left out if one of its fields is in `values`.
     """
-    own = {*values, *(f"proxy.{key}" for key in values.get("proxy") or {})}
-    return {name: group for name, group in inherited.items() if not FIELDS.get(name, frozenset()) & own}
+    own_fields = {*values, *(f"proxy.{key}" for key in values.get("proxy") or {})}
+    return {name: group for name, group in inherited.items() if not FIELDS.get(name, frozenset()) & own_fields}
 
 
 def is_old(group: GroupEvidence, today: dt.date) -> bool:
@@ -138,14 +138,14 @@ def evidence_sentences(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
 
 def _sentence(group: GroupEvidence) -> str:
     text = LEVEL_SENTENCES[group.level]
-    if weak := [field for field, level in group.fields.items() if level == group.level]:
-        text = f"{', '.join(weak)}: {text}"
-    if better := [f"{field} {level}" for field, level in group.fields.items() if level != group.level]:
-        text += f"; {', '.join(better)}"
+    if lowest_fields := [field for field, level in group.fields.items() if level == group.level]:
+        text = f"{', '.join(lowest_fields)}: {text}"
+    if higher_levels := [f"{field} {level}" for field, level in group.fields.items() if level != group.level]:
+        text += f"; {', '.join(higher_levels)}"
     if group.sources:
         text += f" ({', '.join(group.sources)}" + (f"; read {group.date})" if group.date else ")")
-    differs = "".join(f" {field} differs from most sources: {why}." for field, why in group.differs.items())
-    return f"{text if weak else text[:1].upper() + text[1:]}.{differs}"
+    differs = "".join(f" {field} differs from most sources: {reason}." for field, reason in group.differs.items())
+    return f"{text if lowest_fields else text[:1].upper() + text[1:]}.{differs}"
 
 
 def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:

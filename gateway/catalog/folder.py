@@ -39,8 +39,8 @@ class InheritedEntries:
     inherits from the earlier entry of this name: an operator can change a shipped entry without repeating all values.
     """
 
-    def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
-        self._own = own
+    def __init__(self, own_entries: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
+        self._own = own_entries
         self._earlier = earlier
         self._merged: dict[str, Values] = {}
 
@@ -66,14 +66,14 @@ class InheritedEntries:
         if not isinstance(base, str):
             raise CannotInherit("must be the name of another entry")
         if base != name and base in self._own:
-            found = self._resolve(base, heirs)
+            base_values = self._resolve(base, heirs)
         elif base in self._earlier:
-            found = self._earlier[base]
+            base_values = self._earlier[base]
         else:
-            known = sorted({*self._own, *self._earlier} - {name})
-            hint = did_you_mean(base, known) or "; `gateway catalog list` shows what there is"
+            known_names = sorted({*self._own, *self._earlier} - {name})
+            hint = did_you_mean(base, known_names) or "; `gateway catalog list` shows what there is"
             raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
-        return {key: value for key, value in found.items() if key not in _NOT_INHERITED}
+        return {key: value for key, value in base_values.items() if key not in _NOT_INHERITED}
 
 
 def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def _override_base(base: Values, own_values: Values) -> dict[str, Any]:
     A group of evidence is inherited unchanged, and only if the inheriting entry sets none of the group's fields.
     """
     inherited_group = merge(base, {key: value for key, value in own_values.items() if key != EVIDENCE})
-    own = own_values.get(EVIDENCE)
+    own_evidence = own_values.get(EVIDENCE)
     if isinstance(inherited := base.get(EVIDENCE), Mapping):
         inherited_group[EVIDENCE] = inheritable_evidence(inherited, own_values)
-    if isinstance(own, Mapping):
-        groups = {**inherited_group.get(EVIDENCE, {}), **own}
+    if isinstance(own_evidence, Mapping):
+        groups = {**inherited_group.get(EVIDENCE, {}), **own_evidence}
         inherited_group[EVIDENCE] = {name: group for name, group in groups.items() if group is not None}
-    elif own is not None:
-        inherited_group[EVIDENCE] = own
+    elif own_evidence is not None:
+        inherited_group[EVIDENCE] = own_evidence
     return inherited_group
 
 
@@ -126,19 +126,19 @@ def parse_provider(name: str, values: Any, external_names: ExternalNames) -> tup
     faults: list[Finding] = []
     if values.get("name", name) != name:
         faults.append((("name",), f"the file's name says {name!r}; leave `name` out or make them equal"))
-    given = {**values, "name": name}
+    named_values = {**values, "name": name}
     try:
-        provider: Provider | None = Provider.model_validate(given)
-    except ValidationError as wrong:
-        errors = wrong.errors(include_url=False, include_context=True)
+        provider: Provider | None = Provider.model_validate(named_values)
+    except ValidationError as fault:
+        errors = fault.errors(include_url=False, include_context=True)
         faults += map(_fault, errors)
-        provider = _valid_part(given, errors)
+        provider = _valid_part(named_values, errors)
     if provider is not None:
         faults += entry_faults(provider, external_names)
     return None if faults else provider, faults
 
 
-def _valid_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
+def _valid_part(values: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """Return the valid part of a faulty entry, so that the later checks can run too.
 
     Faulty fields are removed, and missing required fields get default values. Return None if the later checks would
@@ -146,7 +146,7 @@ def _valid_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Pro
     """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
-    part = _REQUIRED_DEFAULTS | copy.deepcopy(dict(given))
+    part = _REQUIRED_DEFAULTS | copy.deepcopy(dict(values))
     for error in errors:
         _remove(part, error["loc"])
     try:
@@ -243,31 +243,31 @@ def read_entries(
     for path in files:
         try:
             document = read_yaml(path)
-        except UnreadableFile as wrong:
-            faults[path] = (wrong.fault,)
+        except UnreadableFile as fault:
+            faults[path] = (fault.fault,)
             continue
         values[path.stem] = document.value
         if document.faults:
             faults[path] = tuple(document.faults)
-    own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-    reading = _FolderReading(InheritedEntries(own, earlier), external_names, {path.stem for path in faults})
-    made = {
+    own_entries = {name: value for name, value in values.items() if isinstance(value, Mapping)}
+    reading = _FolderReading(InheritedEntries(own_entries, earlier), external_names, {path.stem for path in faults})
+    entries = {
         path: reading.entry(path, values[path.stem], faults.get(path, ()))
-        for path in sorted(files, key=lambda path: _inheritance_depth(path.stem, own))
+        for path in sorted(files, key=lambda path: _inheritance_depth(path.stem, own_entries))
         if path.stem in values
     }
-    return [made.get(path) or CatalogEntry(path.stem, path, None, faults[path]) for path in files]
+    return [entries.get(path) or CatalogEntry(path.stem, path, None, faults[path]) for path in files]
 
 
-def _inheritance_depth(name: str, own: Mapping[str, Values]) -> int:
+def _inheritance_depth(name: str, own_entries: Mapping[str, Values]) -> int:
     """Return the length of the chain of entries from which `name` inherits within its folder, `name` included.
 
     Entries that are sorted by this number come after their base entries.
     """
     chain: list[str] = []
-    while name in own and name not in chain:
+    while name in own_entries and name not in chain:
         chain.append(name)
-        name = str(own[name].get(ALIAS_KEY))
+        name = str(own_entries[name].get(ALIAS_KEY))
     return len(chain)
 
 
@@ -278,16 +278,18 @@ class _FolderReading:
     faulty_names: set[str]
 
     def entry(self, path: Path, value: Any, known_faults: tuple[CatalogFault, ...]) -> CatalogEntry:
-        provider, found = self._checked_provider(path.stem, value)
+        provider, entry_faults = self._checked_provider(path.stem, value)
         if provider is not None and not known_faults:
             return CatalogEntry(path.stem, path, provider_json(provider), ())
         self.faulty_names.add(path.stem)
         try:
-            document = read_yaml(path) if found else None
-        except UnreadableFile as wrong:  # the file was changed or removed after its values were read
-            return CatalogEntry(path.stem, path, None, (wrong.fault,))
+            document = read_yaml(path) if entry_faults else None
+        except UnreadableFile as unreadable:  # the file was changed or removed after its values were read
+            return CatalogEntry(path.stem, path, None, (unreadable.fault,))
         faults = {
-            CatalogFault(_fault_location(document, place), message) for place, message in found if document is not None
+            CatalogFault(_fault_location(document, place), message)
+            for place, message in entry_faults
+            if document is not None
         }
         in_order = sorted({*faults, *known_faults}, key=lambda fault: (fault.line, fault.message))
         return CatalogEntry(path.stem, path, None, tuple(in_order))
@@ -296,15 +298,15 @@ class _FolderReading:
         if not isinstance(value, Mapping) or value.get(ALIAS_KEY) is None:
             return parse_provider(name, value, self.external_names)
         try:
-            whole = self.heirs.merged_values(name)
-        except CannotInherit as wrong:
-            return None, [((ALIAS_KEY,), f"{ALIAS_KEY}: {wrong}")]
-        provider, found = parse_provider(name, whole, self.external_names)
-        if found and value[ALIAS_KEY] in self.faulty_names:
+            merged = self.heirs.merged_values(name)
+        except CannotInherit as fault:
+            return None, [((ALIAS_KEY,), f"{ALIAS_KEY}: {fault}")]
+        provider, parse_faults = parse_provider(name, merged, self.external_names)
+        if parse_faults and value[ALIAS_KEY] in self.faulty_names:
             return None, [
                 ((ALIAS_KEY,), f"the entry {value[ALIAS_KEY]!r}, from which this one inherits, has faults of its own")
             ]
-        return provider, found
+        return provider, parse_faults
 
 
 def provider_json(provider: Provider) -> bytes:
@@ -325,19 +327,19 @@ def folders_state(folders: Sequence[Path]) -> int:
     File contents are not read. Symbolic links are followed, because Kubernetes changes a mounted ConfigMap by switching
     a link. Compare numbers only within one process: the hash of a text differs in another.
     """
-    seen: list[tuple[object, ...]] = []
+    file_states: list[tuple[object, ...]] = []
     for folder in folders:
         files, _ = entry_files(folder)
-        seen.append((str(folder), folder.exists()))
+        file_states.append((str(folder), folder.exists()))
         for path in files:
             try:
                 status = path.stat()
             except OSError:
-                seen.append((path.name,))
+                file_states.append((path.name,))
             else:
                 times = (status.st_mtime_ns, status.st_ctime_ns)
-                seen.append((path.name, status.st_dev, status.st_ino, status.st_size, *times))
-    return hash(tuple(seen))
+                file_states.append((path.name, status.st_dev, status.st_ino, status.st_size, *times))
+    return hash(tuple(file_states))
 
 
 def entry_files(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
@@ -350,8 +352,8 @@ def entry_files(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
         return [folder], []
     try:
         names = sorted(path.name for path in folder.iterdir())  # sort names: comparing paths is 20 times slower
-    except OSError as wrong:
-        return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
+    except OSError as fault:
+        return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {fault.strerror}")]
     files = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]
     faults = [
         CatalogFault(f"{shown_path(path)}:1", f"{path.stem!r} has two files, .yaml and .yml; keep one")

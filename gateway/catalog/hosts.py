@@ -90,7 +90,7 @@ def open_secret_urls(provider: Provider) -> Iterator[tuple[str, str]]:
     secret or are signed with it, or if the server at the base URL names the token URL.
     """
     proxied = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
-        "clientSecret" in text for at, text in text_templates(provider) if at[0] == "proxy"
+        "clientSecret" in text for path, text in text_templates(provider) if path[0] == "proxy"
     )
     for place, setting in open_urls(provider):
         key = place.removeprefix("alternatives.").partition("[")[0]
@@ -134,25 +134,25 @@ def _patterns(
     `rules`: for each placeholder in the host, its name and the result of `_setting_rule`.
     """
     url = parse_url_template(template)
-    known = {name: _setting_endings(pattern, enum) for name, pattern, enum, _ in rules}
+    known_endings = {name: _setting_endings(pattern, enum) for name, pattern, enum, _ in rules}
     if url.whole_base_url is not None and any(
         pattern and not enum and _may_leave_host(pattern) for _, pattern, enum, _ in rules
     ):
-        known = {}
+        known_endings = {}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
     patterns: list[HostPattern] = []
     is_open = False
     port = ANY_PORT if isinstance(url.port, Name) else int(url.port) if url.port else None
     pieces: tuple[Piece, ...] = (url.whole_base_url,) if url.whole_base_url is not None else url.host
-    with_defaults = [ending for ending in _joined_endings(pieces, {**known, **defaults}) if ending[1]]
-    for end, whole in (*_joined_endings(pieces, known), *with_defaults):
-        text = end
+    with_defaults = [ending for ending in _joined_endings(pieces, {**known_endings, **defaults}) if ending[1]]
+    for host_ending, is_whole in (*_joined_endings(pieces, known_endings), *with_defaults):
+        text = host_ending
         if url.whole_base_url is not None:
-            text, port = _authority(end)
+            text, port = _authority(host_ending)
         if text.startswith("*."):
             patterns.append(HostPattern(text[1:], True, port))
-        elif whole or _fixes_domain(text):
-            patterns.append(HostPattern(text, not whole, port))
+        elif is_whole or _fixes_domain(text):
+            patterns.append(HostPattern(text, not is_whole, port))
         else:
             is_open = True
     return tuple(dict.fromkeys(patterns)), (
@@ -179,9 +179,9 @@ def _joined_endings(pieces: Sequence[Piece], known_endings: Mapping[str, Sequenc
     return _concatenated_endings(parts)
 
 
-def _fixes_domain(end: str) -> bool:
+def _fixes_domain(ending: str) -> bool:
     """Return whether all hosts with this ending belong to one owner."""
-    return is_registered(end.partition(".")[2])
+    return is_registered(ending.partition(".")[2])
 
 
 def _setting_endings(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Ending]:
@@ -241,7 +241,9 @@ def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`. The search starts at the last part."""
     endings: list[Ending] = [("", True)]
     for part in reversed(parts):
-        further = [(text + end, whole) for end, done in endings if done for text, whole in part]
+        further = [
+            (text + ending_text, is_whole) for ending_text, can_grow in endings if can_grow for text, is_whole in part
+        ]
         endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *further]))
         if len(endings) > _MAX_ENDINGS:
             return list(_UNKNOWN)

@@ -71,8 +71,10 @@ def lint(
         if not findings:
             continue
         document = read_yaml(entry.path)
-        found = [CatalogFault(document.file_and_line(*place), message, "warning") for place, message in findings]
-        faults += sorted(found, key=lambda fault: (fault.line, fault.message))
+        warnings_of_entry = [
+            CatalogFault(document.file_and_line(*place), message, "warning") for place, message in findings
+        ]
+        faults += sorted(warnings_of_entry, key=lambda fault: (fault.line, fault.message))
     with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
     if with_operations:
         all_entries = [*(read_folders(base_folders, scripts=scripts, modes=modes)[0] if base_folders else ()), *entries]
@@ -111,9 +113,9 @@ def _vocabulary_warnings(provider: Provider) -> Iterator[Finding]:
     for index, category in enumerate(provider.categories):
         if category not in CATEGORIES:
             yield ("categories", index), f"{category!r} is not a category of the vocabulary in docs/catalog.md"
-    needed = provider.refresh.requires_scope if provider.refresh else None
-    if needed and needed not in (provider.default_scopes or ()):
-        yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
+    required_scope = provider.refresh.requires_scope if provider.refresh else None
+    if required_scope and required_scope not in (provider.default_scopes or ()):
+        yield ("default_scopes",), f"without {required_scope!r} among default_scopes, connections cannot be refreshed"
     if not provider.sources and provider.evidence is None:
         yield (), "names no sources, so its reliability is unknown"
 
@@ -153,8 +155,8 @@ def _missing_fields_of_the_mode(provider: Provider) -> Iterator[Finding]:
         return
     for name in mode.typed_fields:
         if name not in provider.credentials:
-            needed = f"which auth_mode {provider.auth_mode} needs, so nobody can connect; add it"
-            yield ("credentials",), f"has no {name!r}, {needed}"
+            reason = f"which auth_mode {provider.auth_mode} needs, so nobody can connect; add it"
+            yield ("credentials",), f"has no {name!r}, {reason}"
 
 
 def _plain_http_warnings(provider: Provider) -> Iterator[Finding]:
@@ -194,13 +196,13 @@ def _open_host_warnings(provider: Provider) -> Iterator[Finding]:
     """
     for place, template in url_templates(provider):
         url: UrlTemplate = parse_url_template(template)
-        last = url.whole_base_url or (url.host[-1] if url.host else None)
-        if not isinstance(last, Name):
+        last_part = url.whole_base_url or (url.host[-1] if url.host else None)
+        if not isinstance(last_part, Name):
             continue
-        setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
+        setting = provider.connection_config.get(last_part.name.removeprefix("connectionConfig."))
         if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
             remedy = "give the setting a pattern or an enum, or `any_host: true` if the software is self-hosted"
-            yield place, f"${{{last.name}}} decides the end of the host; {remedy}"
+            yield place, f"${{{last_part.name}}} decides the end of the host; {remedy}"
 
 
 def _installation_warnings(provider: Provider) -> Iterator[Finding]:
@@ -220,13 +222,13 @@ def _example_warnings(provider: Provider) -> Iterator[Finding]:
     }
     for place, template in url_templates(provider):
         names = placeholders(template)
-        others = {name: "x" for name in names if not name.startswith("connectionConfig.")}
+        sample_values = {name: "x" for name in names if not name.startswith("connectionConfig.")}
         try:
-            render_url(template, {name: value for name, value in config.items() if value}, forms, others)
+            render_url(template, {name: value for name, value in config.items() if value}, forms, sample_values)
         except Unresolved:
             continue  # a setting has no example, for instance because the provider returns the setting's value
-        except BadValue as wrong:
-            yield place, f"cannot be built from the example of {wrong.name!r}: it {wrong.why}"
+        except BadValue as fault:
+            yield place, f"cannot be built from the example of {fault.name!r}: it {fault.why}"
 
 
 def _call_warnings(provider: Provider) -> Iterator[Finding]:

@@ -86,16 +86,16 @@ class Listing:
         """Return the body of ``GET /providers`` for `query`. The body has `next_cursor` if more providers follow."""
         if query == Query():
             return self._all
-        found = [row for row in self._rows if row.matches(query)]
-        if query.limit is None or len(found) <= query.limit:
-            return self._page(found, None)
-        page = found[: query.limit]
+        matches = [row for row in self._rows if row.matches(query)]
+        if query.limit is None or len(matches) <= query.limit:
+            return self._page(matches, None)
+        page = matches[: query.limit]
         return self._page(page, cursor_after(page[-1].name))
 
     def _page(self, rows: list[_Row], next_cursor: str | None) -> ListingBody:
         data = b'{"data":[' + b",".join(row.content for row in rows) + b"]"
-        following = b"" if next_cursor is None else b',"next_cursor":' + _json(next_cursor)
-        return _with_etag(data + following + b"}")
+        cursor_member = b"" if next_cursor is None else b',"next_cursor":' + _json(next_cursor)
+        return _with_etag(data + cursor_member + b"}")
 
 
 def cursor_after(name: str) -> str:
@@ -110,8 +110,8 @@ def name_in(cursor: str) -> str:
     """Return the name in a cursor that `cursor_after` returned. Raises ValueError for any other text."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeError) as wrong:
-        raise ValueError("not a cursor") from wrong
+    except (binascii.Error, UnicodeError) as fault:
+        raise ValueError("not a cursor") from fault
     prefix, _, name = raw.partition(":")
     if prefix != "after" or cursor_after(name) != cursor:
         raise ValueError("not a cursor")

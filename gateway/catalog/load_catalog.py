@@ -62,13 +62,13 @@ class Providers(Mapping[str, Provider]):
         self._built: dict[str, Provider] = {}
 
     def __getitem__(self, name: str) -> Provider:
-        found = self._built.get(name)
-        if found is None:
-            found = Provider.model_validate_json(self.contents[name])
+        provider = self._built.get(name)
+        if provider is None:
+            provider = Provider.model_validate_json(self.contents[name])
             if len(self._built) >= MAX_PARSED:
                 self._built.clear()
-            self._built[name] = found
-        return found
+            self._built[name] = provider
+        return provider
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.contents)
@@ -119,9 +119,11 @@ class Catalog:
 
         Names that `other` does not have are ignored.
         """
-        kept = {name: other.providers.contents[name] for name in names if name in other.providers}
-        paths = {name: other._paths[name] for name in kept}
-        return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
+        taken_over = {name: other.providers.contents[name] for name in names if name in other.providers}
+        paths = {name: other._paths[name] for name in taken_over}
+        return Catalog(
+            self.providers.contents | taken_over, paths | self._paths, self.faulty - set(taken_over), self.seen
+        )
 
     def names_in_folders(self, folders: Sequence[Path]) -> frozenset[str]:
         """Return the names of the entries with a file in one of `folders`."""
@@ -150,8 +152,8 @@ class Catalog:
         """
         try:
             return read_yaml(Path(self._paths[name])).file_and_line(*path)
-        except UnreadableFile as wrong:
-            return wrong.fault.where
+        except UnreadableFile as fault:
+            return fault.fault.where
 
     def operations(self, name: str) -> ProviderOperations | None:
         """Return the API operations of the provider `name`; None if there is no file with its operations.
@@ -193,11 +195,11 @@ def load_catalog(
     faulty: set[str] = set()
     faults: list[CatalogFault] = []
     for folder in folders:
-        files, wrong = entry_files(folder)
-        faults += wrong
-        for name, path, content, found in rows_of_folder(folder, files, external_names, contents, keys):
+        files, folder_faults = entry_files(folder)
+        faults += folder_faults
+        for name, path, content, entry_faults in rows_of_folder(folder, files, external_names, contents, keys):
             paths[name] = path
-            faults += found
+            faults += entry_faults
             if content is None:
                 faulty.add(name)
                 contents.pop(name, None)
@@ -223,15 +225,15 @@ def read_folders(
     are not reported.
     """
     external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
-    whole: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []
     faults: list[CatalogFault] = []
     for folder in (*base_folders, *folders):
-        files, wrong = entry_files(folder)
-        read_here = read_entries(files, external_names, EntryValues(whole))
-        whole |= {entry.name: entry.content for entry in read_here if entry.content is not None}
+        files, folder_faults = entry_files(folder)
+        read_here = read_entries(files, external_names, EntryValues(contents))
+        contents |= {entry.name: entry.content for entry in read_here if entry.content is not None}
         if folder in folders:
-            faults += wrong
+            faults += folder_faults
             faults += [fault for entry in read_here for fault in entry.faults]
             entries += read_here
     return entries, faults
@@ -249,16 +251,16 @@ def rows_of_folder(
     of each entry in the folders that were read before. `keys`: the `compiled.cache_key` of each of these folders; this
     function appends the key of `folder`.
     """
-    large = len(files) >= compiled.MIN_FILES
+    is_large = len(files) >= compiled.MIN_FILES
     try:
         keys.append(compiled.cache_key(files, tuple(keys)))
     except OSError:
-        large = False  # a file cannot be read; `read_entries` reports it
-    known = compiled.load(folder, keys[-1], external_names) if large else None
-    if known is not None and set(known) == {path.stem for path in files}:
-        yield from ((path.stem, str(path), known[path.stem], ()) for path in files)
+        is_large = False  # a file cannot be read; `read_entries` reports it
+    compiled_entries = compiled.load(folder, keys[-1], external_names) if is_large else None
+    if compiled_entries is not None and set(compiled_entries) == {path.stem for path in files}:
+        yield from ((path.stem, str(path), compiled_entries[path.stem], ()) for path in files)
         return
     entries = read_entries(files, external_names, EntryValues(dict(earlier)))
-    if large and not any(entry.faults for entry in entries):
+    if is_large and not any(entry.faults for entry in entries):
         compiled.save(folder, keys[-1], {entry.name: entry.content or b"" for entry in entries})
     yield from ((entry.name, str(entry.path), entry.content, entry.faults) for entry in entries)

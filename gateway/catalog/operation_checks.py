@@ -57,14 +57,14 @@ def operation_faults(
             continue
         try:
             files[path.stem] = read_file(path)
-        except UnreadableFile as wrong:
-            faults.append(wrong.fault)
-    known = set(files)
+        except UnreadableFile as fault:
+            faults.append(fault.fault)
+    names = set(files)
     if shipped is not None and (shipped / FOLDER).is_dir():
-        known |= {path.stem for path in (shipped / FOLDER).glob(f"*{FILE_ENDING}")}
+        names |= {path.stem for path in (shipped / FOLDER).glob(f"*{FILE_ENDING}")}
     for name, file in files.items():
-        found = [*_header_faults(name, file, providers.get(name), known), *_lines_faults(file)]
-        faults += [CatalogFault(f"{shown_path(file.path)}:{number}", message) for number, message in found]
+        file_faults = [*_header_faults(name, file, providers.get(name), names), *_lines_faults(file)]
+        faults += [CatalogFault(f"{shown_path(file.path)}:{number}", message) for number, message in file_faults]
     return faults
 
 
@@ -76,13 +76,13 @@ def _header_faults(
         yield 1, f"the catalog has no entry {name!r}"
     else:
         yield from ((1, fault) for fault in _base_url_faults(name, provider, header))
-    if other := header.get("same_as"):
-        if other not in known_names:
-            yield 1, f"same_as names {other!r}, which has no file of operations"
+    if base_name := header.get("same_as"):
+        if base_name not in known_names:
+            yield 1, f"same_as names {base_name!r}, which has no file of operations"
         if file.lines:
             yield (
                 file.lines[0].number,
-                f"has operations of its own and also same_as: {other}; keep one of the two",
+                f"has operations of its own and also same_as: {base_name}; keep one of the two",
             )
         return
     for key in ("source", "version", "date", "licence"):
@@ -163,19 +163,25 @@ def _line_faults(line: OperationLine, header: Mapping[str, str]) -> Iterator[str
     if (method == "DELETE" and risk in ("read", "write")) or (method == "mutation" and risk == "read"):
         yield f"a {method} cannot have the risk {risk}"
     marks = values["marks"].split()
-    if unknown := sorted(set(marks).difference(MARKS)):
-        yield f"the mark {unknown[0]!r} is not one of {', '.join(MARKS)}"
+    if unknown_marks := sorted(set(marks).difference(MARKS)):
+        yield f"the mark {unknown_marks[0]!r} is not one of {', '.join(MARKS)}"
     if values["summary"] != values["summary"].strip() or len(values["summary"]) > MAX_SUMMARY_LENGTH:
         yield f"the summary has more than {MAX_SUMMARY_LENGTH} characters, or begins or ends with a space"
 
 
 def _path_faults(path: str) -> Iterator[str]:
-    origin, rest = "", path
+    origin, path_below_origin = "", path
     if "://" in path:
         match = _ORIGIN.match(path)
-        origin, rest = (match[0], path[match.end() :]) if match else ("", "")
-    bare = _PLACEHOLDER.sub("x", rest)
-    if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
+        origin, path_below_origin = (match[0], path[match.end() :]) if match else ("", "")
+    bare = _PLACEHOLDER.sub("x", path_below_origin)
+    if (
+        not _PATH.fullmatch(bare)
+        or "{" in bare
+        or "}" in bare
+        or "//" in path_below_origin
+        or "}{" in path_below_origin
+    ):
         yield f"{path!r} is not a path template, such as /users/{{id}} or https://upload.example.com/files"
     elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):
         yield f"{path!r} has a '.' or '..' segment{' at ' + origin if origin else ''}"

@@ -76,15 +76,15 @@ def paging_schemes(
     by_post = is_requested_by_post(kind, fields.get("in_body"))
     if by_post and not options.posted:
         raise InvalidPagination("says that the list is requested by POST, but this request has another method")
-    known = [
+    applicable = [
         scheme
         for scheme in (paginate, *alternatives)
         if scheme is not None and _may_apply(scheme, options, by_post=by_post)
     ]
-    fitting = [scheme for scheme in known if kind is None or scheme.type == kind]
+    of_kind = [scheme for scheme in applicable if kind is None or scheme.type == kind]
     if kind is not None and not _missing(kind, fields) and by_post == options.posted:
         return [_parse_scheme(fields)]
-    if not fitting:
+    if not of_kind:
         if options.posted and not by_post:
             raise InvalidPagination(
                 "works for a POST only if the provider's catalog entry describes this path as a list. If this POST only "
@@ -101,11 +101,11 @@ def paging_schemes(
     chosen = (
         [
             scheme
-            for scheme in fitting
+            for scheme in of_kind
             if scheme.applies_to is not None and applies_to_path(scheme.applies_to, options.path or "/")
         ]
-        or [scheme for scheme in fitting if _page_parameters(scheme) & set(options.query_names)]
-        or fitting
+        or [scheme for scheme in of_kind if _page_parameters(scheme) & set(options.query_names)]
+        or of_kind
     )
     return _complete_schemes(
         [{**scheme.model_dump(include=set(FIELDS), exclude_none=True), **fields} for scheme in chosen]
@@ -140,8 +140,8 @@ def _complete_schemes(candidates: Sequence[Mapping[str, Any]]) -> list[PagingSch
     for candidate in candidates:
         try:
             schemes.append(_parse_scheme(candidate))
-        except InvalidPagination as wrong:
-            faults += wrong.faults
+        except InvalidPagination as fault:
+            faults += fault.faults
     if not schemes:
         raise InvalidPagination(*dict.fromkeys(faults))
     return schemes
@@ -166,19 +166,19 @@ def _page_parameters(scheme: Paginate) -> set[str]:
 
 
 def _parse_scheme(fields: Mapping[str, Any]) -> PagingScheme:
-    given = {name: value for name, value in fields.items() if value != ""}
-    if given.get("type") == "graphql":
-        given = {"cursor_name_in_request": DEFAULT_CURSOR_PATH, **given, "in_body": True}
-    if "type" not in given:
+    nonempty_fields = {name: value for name, value in fields.items() if value != ""}
+    if nonempty_fields.get("type") == "graphql":
+        nonempty_fields = {"cursor_name_in_request": DEFAULT_CURSOR_PATH, **nonempty_fields, "in_body": True}
+    if "type" not in nonempty_fields:
         raise InvalidPagination("has fields but no type; add type=cursor, link, offset or graphql")
     try:
-        model = Paginate.model_validate(given)
-    except ValidationError as wrong:
-        faults = (f"has {dotted(error['loc'])}: {pydantic_message(error, 'json')}" for error in wrong.errors())
-        raise InvalidPagination(*faults) from wrong
-    missing = _missing(model.type, model.model_dump(exclude_none=True))
-    if missing:
-        raise InvalidPagination(*(f"has type={model.type} but no {name}" for name in missing))
+        model = Paginate.model_validate(nonempty_fields)
+    except ValidationError as invalid:
+        faults = (f"has {dotted(error['loc'])}: {pydantic_message(error, 'json')}" for error in invalid.errors())
+        raise InvalidPagination(*faults) from invalid
+    missing_fields = _missing(model.type, model.model_dump(exclude_none=True))
+    if missing_fields:
+        raise InvalidPagination(*(f"has type={model.type} but no {name}" for name in missing_fields))
     fault = misplaced_fields(model)
     if fault is not None:
         raise InvalidPagination(f"has {fault}")
@@ -203,14 +203,14 @@ def _missing(kind: str, fields: Collection[str]) -> list[str]:
     return [" or ".join(names) for names in _NEEDS.get(kind, ()) if not any(name in fields for name in names)]
 
 
-def _full_names(given: Mapping[str, str]) -> dict[str, str]:
+def _full_names(sent_fields: Mapping[str, str]) -> dict[str, str]:
     """Return the fields by their full names: ``cursor_path`` becomes ``cursor_path_in_response``.
 
     Raises InvalidPagination.
     """
     fields: dict[str, str] = {}
     faults: list[str] = []
-    for name, value in given.items():
+    for name, value in sent_fields.items():
         if len(faults) >= MAX_FAULTS:
             break
         meant = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
@@ -220,8 +220,8 @@ def _full_names(given: Mapping[str, str]) -> dict[str, str]:
             faults.append(f"has {meant[0]} twice")
         else:
             near = close_matches(name, _SPELLINGS, 1)
-            known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
-            faults.append(f"has no field {name}; its fields are {', '.join(known)}")
+            suggestions = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
+            faults.append(f"has no field {name}; its fields are {', '.join(suggestions)}")
     if faults:
         raise InvalidPagination(*faults)
     return fields

@@ -135,8 +135,10 @@ def title_from(name: str) -> str:
     """Return a form label for a setting's name: ``Cloud ID`` for ``cloudId``, ``Instance URL`` for ``instance_url``."""
     spaced = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
     words = spaced.replace("_", " ").replace("-", " ").replace(".", " ").split()
-    shown = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
-    return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
+    cased = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
+    if not cased:
+        return name
+    return " ".join([cased[0] if cased[0].isupper() else cased[0].capitalize(), *cased[1:]])
 
 
 # ── The call that returns the account to which a credential belongs.
@@ -521,6 +523,6 @@ class Sunset(Shape):
 
     def sentence(self) -> str:
         """Return one sentence, without a full stop: what ends, when, and what replaces it."""
-        when = f" on {self.date}" if self.date else ""
+        on_date = f" on {self.date}" if self.date else ""
         replacement = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
-        return f"sunset{when}: {self.what} (source: {self.source}){replacement}"
+        return f"sunset{on_date}: {self.what} (source: {self.source}){replacement}"

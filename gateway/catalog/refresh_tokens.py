@@ -31,16 +31,16 @@ def advice_on_refresh_token(provider: Provider, requested: Collection[str]) -> s
     if scope is not None and scope not in requested:
         return f"Add the scope '{scope}' to the integration and let the end user authorize again."
     offline = params.get("access_type") == "offline"
-    done = f"the scope '{scope}'" if scope else "access_type=offline" if offline else None
-    if done is None:
+    action = f"the scope '{scope}'" if scope else "access_type=offline" if offline else None
+    if action is None:
         page = f" ({provider.docs})" if provider.docs else ""
         return f"See {name}'s documentation{page} on how to get a refresh token: often with a scope such as {OFFLINE}."
     if "consent" not in params.get("prompt", "").split():
         return (
-            f"Each authorization asks for {done}. Some providers also need prompt=consent: add it to authorization_params "
+            f"Each authorization asks for {action}. Some providers also need prompt=consent: add it to authorization_params "
             "of the entry. An import must include its refresh_token."
         )
     return (
-        f"Each authorization asks for {done} and prompt=consent: check at {name} that this app may use refresh tokens. "
+        f"Each authorization asks for {action} and prompt=consent: check at {name} that this app may use refresh tokens. "
         "An import must include its refresh_token."
     )

@@ -46,17 +46,17 @@ _SYNONYMS: Final = {"accessToken": "access_token", "access_token": "accessToken"
 
 def find_value(values: Mapping[str, str], name: str) -> str | None:
     """Return the value called `name` or one of its synonyms; None if there is none."""
-    for known in spellings(name):
-        if known in values:
-            return values[known]
+    for spelling in spellings(name):
+        if spelling in values:
+            return values[spelling]
     return None
 
 
 def spellings(name: str) -> tuple[str, ...]:
     """Return `name` and its synonyms: ``credentials.apiKey`` and ``apiKey`` name the same value."""
     bare = name.removeprefix("credentials.")
-    other = (_SYNONYMS[bare],) if bare in _SYNONYMS else ()
-    return (name, *((bare,) if bare != name else ()), *other)
+    synonyms = (_SYNONYMS[bare],) if bare in _SYNONYMS else ()
+    return (name, *((bare,) if bare != name else ()), *synonyms)
 
 
 def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
@@ -73,9 +73,9 @@ def credential_names(template: str, *, secret_settings: Collection[str] = ()) ->
 
 
 def _is_credential(name: str, secret_settings: Collection[str]) -> bool:
-    namespace, dot, rest = name.partition(".")
+    namespace, dot, member = name.partition(".")
     if dot and namespace == "connectionConfig":
-        return rest in secret_settings
+        return member in secret_settings
     return namespace != "metadata" and name not in REQUEST_PLACEHOLDERS
 
 
@@ -123,9 +123,9 @@ class _Known:
         self._values = values
 
     def require(self, names: Iterable[str]) -> None:
-        missing = tuple(name for name in dict.fromkeys(names) if not self._find(name))
-        if missing:
-            raise Unresolved(missing)
+        missing_names = tuple(name for name in dict.fromkeys(names) if not self._find(name))
+        if missing_names:
+            raise Unresolved(missing_names)
 
     def setting(self, name: str) -> Setting | None:
         return self._settings.get(_without_prefix(name))
@@ -142,11 +142,11 @@ class _Known:
         Raises BadValue if neither the value nor the value in lower case fits the rules of its setting.
         """
         value = self._find(name) or ""
-        if wrong := non_ascii_fault(value):
+        if fault := non_ascii_fault(value):
             setting = self.setting(name)
             is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
             raise BadValue(
-                _without_prefix(name), wrong if is_typed else "must have only ASCII letters, digits and hyphens"
+                _without_prefix(name), fault if is_typed else "must have only ASCII letters, digits and hyphens"
             )
         try:
             self._check(name, value.lower())
@@ -182,14 +182,14 @@ def _whole_base_url(piece: Name, known_values: _Known) -> str:
         )
     try:
         url = parse_url_template(value) if "${" not in value else None
-    except TemplateError as wrong:
-        raise BadValue(_without_prefix(piece.name), str(wrong)) from None
+    except TemplateError as fault:
+        raise BadValue(_without_prefix(piece.name), str(fault)) from None
     if url is None or url.query:
         raise BadValue(
             _without_prefix(piece.name), "must be a base URL without a query, such as https://api.example.com"
         )
-    scheme, _, rest = value.partition("://")
-    authority, slash, path = rest.partition("/")
+    scheme, _, host_and_path = value.partition("://")
+    authority, slash, path = host_and_path.partition("/")
     if has_dot_segment(path):
         raise BadValue(_without_prefix(piece.name), "has a '.' or '..' segment")
     return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
@@ -210,10 +210,10 @@ def _render_host_value(name: str, known_values: _Known) -> str:
     folded = known_values.lower_case_value(name)
     several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
     if not (is_hostname(folded) if several else is_label(folded)):
-        what = (
+        description = (
             "a host name, such as api.example.com" if several else "one DNS label: letters, digits and hyphens, no dot"
         )
-        raise BadValue(_without_prefix(name), f"must be {what}")
+        raise BadValue(_without_prefix(name), f"must be {description}")
     return folded
 
 
@@ -284,13 +284,15 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     Raises Unresolved with the names of all missing values. Raises BadValue if a function does not accept a value, or if
     the result has a control character that is not allowed. Raises TemplateError if `template` is invalid.
     """
-    parsed = parse_template(template)
-    missing = [name for name in dict.fromkeys(parsed.names()) if find_value(values, name) is None]
-    if missing:
-        raise Unresolved(tuple(missing))
-    rendered = _fill(parsed, values, moment or Moment())
+    parsed_template = parse_template(template)
+    missing_names = [name for name in dict.fromkeys(parsed_template.names()) if find_value(values, name) is None]
+    if missing_names:
+        raise Unresolved(tuple(missing_names))
+    rendered = _fill(parsed_template, values, moment or Moment())
     if not breaks and CONTROL_CHAR.search(rendered):
-        raise BadValue(_name_with_control(parsed, values), "contains a line break or another control character")
+        raise BadValue(
+            _name_with_control(parsed_template, values), "contains a line break or another control character"
+        )
     return rendered
 
 
@@ -316,28 +318,28 @@ def _differs_at_each_use(template: Template) -> bool:
 
 
 def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
-    filled: list[str] = []
+    parts_filled: list[str] = []
     for part in template.parts:
         match part:
             case str():
-                filled.append(part)
+                parts_filled.append(part)
             case Name(name):
-                filled.append(find_value(values, name) or "")
+                parts_filled.append(find_value(values, name) or "")
             case Now():
-                filled.append(write_time(part.time_at(moment.at), part.format))
+                parts_filled.append(write_time(part.time_at(moment.at), part.format))
             case Random():
-                filled.append(moment.random)
+                parts_filled.append(moment.random)
             case FunctionCall(function, arguments):
-                filled.append(_call(function, arguments, values, moment))
-    return "".join(filled)
+                parts_filled.append(_call(function, arguments, values, moment))
+    return "".join(parts_filled)
 
 
 def _call(function: str, arguments: tuple[Template, ...], values: Mapping[str, str], moment: Moment) -> str:
     texts = [_fill(argument, values, moment) for argument in arguments]
     try:
         return FUNCTIONS[function](*texts)
-    except BadArgument as wrong:  # only a key can be wrong, and a key is always the last argument
-        raise BadValue(next(arguments[-1].names(), "the template itself"), str(wrong)) from None
+    except BadArgument as fault:  # only a key can be wrong, and a key is always the last argument
+        raise BadValue(next(arguments[-1].names(), "the template itself"), str(fault)) from None
 
 
 def _name_with_control(template: Template, values: Mapping[str, str]) -> str:

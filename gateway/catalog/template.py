@@ -161,15 +161,15 @@ _WRITERS: Final[dict[str, Callable[[datetime], str]]] = {
 }
 
 
-def write_time(at: datetime, format_: str | None) -> str:
-    """Return the time `at`, which must have a time zone, as text in UTC.
+def write_time(moment: datetime, format_: str | None) -> str:
+    """Return the time `moment`, which must have a time zone, as text in UTC.
 
     `format_`: the format, in which ``[text]`` is literal text; None: ISO 8601 with milliseconds.
     """
-    at = at.astimezone(UTC)
+    moment = moment.astimezone(UTC)
     if format_ is None:
-        return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
-    return _TOKEN.sub(lambda match: _token(match, at), format_)
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
+    return _TOKEN.sub(lambda match: _token(match, moment), format_)
 
 
 def unknown_letters(format_: str) -> list[str]:
@@ -177,10 +177,10 @@ def unknown_letters(format_: str) -> list[str]:
     return re.findall(r"[A-Za-z]+", _TOKEN.sub(" ", format_))
 
 
-def _token(match: re.Match[str], at: datetime) -> str:
+def _token(match: re.Match[str], moment: datetime) -> str:
     if match[1] is not None:
         return match[1]
-    return _WRITERS[match[0]](at) if match[0] in _WRITERS else match[0]
+    return _WRITERS[match[0]](moment) if match[0] in _WRITERS else match[0]
 
 
 NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "callback", "stepN")
@@ -213,9 +213,9 @@ class Now:
     shift_s: int = 0
     format: str | None = None
 
-    def time_at(self, at: datetime) -> datetime:
-        """Return the time for this placeholder in a request made at `at`."""
-        return at + timedelta(seconds=self.shift_s)
+    def time_at(self, moment: datetime) -> datetime:
+        """Return the time for this placeholder in a request made at `moment`."""
+        return moment + timedelta(seconds=self.shift_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +276,8 @@ def placeholders(template: str) -> frozenset[str]:
     return frozenset(parse_template(template).names())
 
 
-def _parse_parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
-    """Parse `text` from position `at`. Return the parts and the position after the last part.
+def _parse_parts(text: str, position: int, *, call: str | None, depth: int) -> tuple[tuple[Part, ...], int]:
+    """Parse `text` from position `position`. Return the parts and the position after the last part.
 
     `call`: the function whose arguments are parsed, up to the closing ``)}``; None: `text` is parsed to the end.
     `depth`: the number of functions around this position.
@@ -285,38 +285,38 @@ def _parse_parts(text: str, at: int, *, call: str | None, depth: int) -> tuple[t
     if depth > MAX_DEPTH:
         raise TemplateError(f"functions are nested more than {MAX_DEPTH} levels deep")
     parts: list[Part] = []
-    start = at
-    while at < len(text):
-        closes = call is not None and text.startswith(")}", at)
-        if not closes and not text.startswith("${", at):
-            at += 1
+    start = position
+    while position < len(text):
+        closes = call is not None and text.startswith(")}", position)
+        if not closes and not text.startswith("${", position):
+            position += 1
             continue
-        if at > start:
-            parts.append(text[start:at])
+        if position > start:
+            parts.append(text[start:position])
         if closes:
-            return tuple(parts), at + 2
-        part, at = _parse_placeholder(text, at + 2, depth)
+            return tuple(parts), position + 2
+        part, position = _parse_placeholder(text, position + 2, depth)
         parts.append(part)
-        start = at
+        start = position
     if call is not None:
         raise TemplateError(f"'${{{call}(' is not closed; end it with ')}}'")
-    if at > start:
-        parts.append(text[start:at])
-    return tuple(parts), at
+    if position > start:
+        parts.append(text[start:position])
+    return tuple(parts), position
 
 
-def _parse_placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
-    """Parse the placeholder whose content starts at position `at`. Return the placeholder and the position after it."""
-    if opened := _CALL.match(text, at):
+def _parse_placeholder(text: str, position: int, depth: int) -> tuple[Part, int]:
+    """Parse the placeholder whose content starts at `position`. Return the placeholder and the position after it."""
+    if opened := _CALL.match(text, position):
         function = opened[1]
         if function not in ARITY:
             raise TemplateError(f"unknown function {function!r}; use one of {', '.join(sorted(ARITY))}")
-        parts, at = _parse_parts(text, opened.end(), call=function, depth=depth + 1)
-        return FunctionCall(function, _arguments(function, parts)), at
-    end = text.find("}", at)
+        parts, position = _parse_parts(text, opened.end(), call=function, depth=depth + 1)
+        return FunctionCall(function, _arguments(function, parts)), position
+    end = text.find("}", position)
     if end < 0:
         raise TemplateError("'${' is not closed; end it with '}'")
-    return _parse_value(text[at:end]), end + 1
+    return _parse_value(text[position:end]), end + 1
 
 
 def _parse_value(content: str) -> Part:
@@ -345,8 +345,8 @@ def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:
     for index in range(len(parts) - 1, -1, -1):
         part = parts[index]
         if isinstance(part, str) and "," in part:
-            before, _, after = part.rpartition(",")
-            first = (*parts[:index], before.rstrip()) if before.rstrip() else parts[:index]
-            second = (after.lstrip(), *parts[index + 1 :]) if after.lstrip() else parts[index + 1 :]
-            return Template(first), Template(second)
+            before_comma, _, after_comma = part.rpartition(",")
+            first_parts = (*parts[:index], before_comma.rstrip()) if before_comma.rstrip() else parts[:index]
+            second_parts = (after_comma.lstrip(), *parts[index + 1 :]) if after_comma.lstrip() else parts[index + 1 :]
+            return Template(first_parts), Template(second_parts)
     raise TemplateError(f"{function} takes two arguments: '${{{function}(message, key)}}'")

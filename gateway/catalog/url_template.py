@@ -38,10 +38,10 @@ def parse_url_template(template: str) -> UrlTemplate:
         if path and not str(path[0]).startswith("/"):
             raise TemplateError("after a placeholder for the whole base URL, the path must begin with '/'")
         return UrlTemplate("", pieces[0], (), None, path, query)
-    scheme, separator, rest = str(pieces[0] if pieces else "").partition("://")
+    scheme, separator, after_scheme = str(pieces[0] if pieces else "").partition("://")
     if scheme.lower() not in {"http", "https"} or not separator:
         raise TemplateError("a URL must begin with https://, or with http:// if egress.allow names its network")
-    authority, tail = _split_before((rest, *pieces[1:]) if rest else pieces[1:], "/?")
+    authority, tail = _split_before((after_scheme, *pieces[1:]) if after_scheme else pieces[1:], "/?")
     host, port = _host_and_port(authority)
     path, query = _split_before(tail, "?")
     return UrlTemplate(scheme.lower(), None, host, port, path, query)
@@ -52,8 +52,8 @@ def _pieces(template: str) -> tuple[Piece, ...]:
     for part in parse_template(template).parts:
         if not isinstance(part, (str, Name)):
             raise TemplateError("functions, ${now} and ${random} are not allowed in a URL")
-        if isinstance(part, str) and (wrong := next((c for c in part if not _fits_url(c)), None)):
-            raise TemplateError(f"{wrong!r} is not allowed in a URL")
+        if isinstance(part, str) and (invalid_character := next((c for c in part if not _fits_url(c)), None)):
+            raise TemplateError(f"{invalid_character!r} is not allowed in a URL")
         pieces.append(part)
     return tuple(pieces)
 
@@ -70,8 +70,8 @@ def _split_before(pieces: tuple[Piece, ...], characters: str) -> tuple[tuple[Pie
             isinstance(piece, str)
             and (place := next((i for i, c in enumerate(piece) if c in characters), None)) is not None
         ):
-            before = (*pieces[:index], piece[:place]) if place else pieces[:index]
-            return before, (piece[place:], *pieces[index + 1 :])
+            pieces_before = (*pieces[:index], piece[:place]) if place else pieces[:index]
+            return pieces_before, (piece[place:], *pieces[index + 1 :])
     return pieces, ()
 
 
@@ -95,14 +95,14 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
 def _split_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Piece | None]:
     if not authority:
         return (), None
-    *before, last = authority
-    if isinstance(last, str):
-        name, colon, port = last.rpartition(":")
+    *earlier_pieces, last_piece = authority
+    if isinstance(last_piece, str):
+        name, colon, port = last_piece.rpartition(":")
         if colon and "]" not in port:
-            return ((*before, name) if name else tuple(before)), port
-    elif before and isinstance(before[-1], str) and before[-1].endswith(":"):
-        name = before[-1][:-1]
-        return ((*before[:-1], name) if name else tuple(before[:-1])), last
+            return ((*earlier_pieces, name) if name else tuple(earlier_pieces)), port
+    elif earlier_pieces and isinstance(earlier_pieces[-1], str) and earlier_pieces[-1].endswith(":"):
+        name = earlier_pieces[-1][:-1]
+        return ((*earlier_pieces[:-1], name) if name else tuple(earlier_pieces[:-1])), last_piece
     return authority, None
 
 

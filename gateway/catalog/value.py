@@ -45,8 +45,8 @@ def check_value(name: str, value: str, setting: Setting) -> None:
         raise BadValue(name, f"is longer than {limit} characters")
     if _CONTROL.search(value):
         raise BadValue(name, "contains a control character")
-    if setting.format in _HOST_FORMATS and not setting.secret and (wrong := non_ascii_fault(value)):
-        raise BadValue(name, wrong)
+    if setting.format in _HOST_FORMATS and not setting.secret and (fault := non_ascii_fault(value)):
+        raise BadValue(name, fault)
     if setting.enum is not None and value not in setting.enum:
         raise BadValue(name, f"must be one of {', '.join(setting.enum)}")
     if setting.pattern is not None and not compile_pattern(setting.pattern).fullmatch(value):
@@ -100,9 +100,9 @@ def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -
     ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. An unset or empty setting gets its default
     value, or is left out if it has none. Only text and numbers are included.
     """
-    found = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
-    found.update({name: text for name, text in flat_values(config).items() if text})
-    return {f"connectionConfig.{name}": text for name, text in found.items()}
+    values = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
+    values.update({name: text for name, text in flat_values(config).items() if text})
+    return {f"connectionConfig.{name}": text for name, text in values.items()}
 
 
 def flat_values(values: Mapping[str, Any]) -> dict[str, str]:

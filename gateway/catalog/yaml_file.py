@@ -79,8 +79,8 @@ def read_yaml(path: Path, *, max_bytes: int = MAX_FILE_BYTES, max_values: int = 
     path_text = shown_path(path)
     try:
         raw = path.read_bytes()
-    except OSError as wrong:
-        raise UnreadableFile(CatalogFault(f"{path_text}:1", f"cannot be read: {wrong.strerror}")) from None
+    except OSError as fault:
+        raise UnreadableFile(CatalogFault(f"{path_text}:1", f"cannot be read: {fault.strerror}")) from None
     if len(raw) > max_bytes:
         raise UnreadableFile(
             CatalogFault(f"{path_text}:1", f"is larger than {max_bytes // 1024} KiB, too large for one entry")
@@ -88,8 +88,8 @@ def read_yaml(path: Path, *, max_bytes: int = MAX_FILE_BYTES, max_values: int = 
     try:
         # ``no`` stays text, because it can mean Norway. Merge keys are off: `authoring.conversion` expands ``<<`` itself.
         document = read_document(decode_utf8(raw), Dialect(max_values, yes_is_true=False, merges=False))
-    except UnreadableText as wrong:
-        raise UnreadableFile(CatalogFault(f"{path_text}:{wrong.line}", wrong.message)) from None
+    except UnreadableText as fault:
+        raise UnreadableFile(CatalogFault(f"{path_text}:{fault.line}", fault.message)) from None
     if document.tree is None:
         raise UnreadableFile(
             CatalogFault(f"{path_text}:1", "is empty; write display_name, categories, auth_mode and proxy")
