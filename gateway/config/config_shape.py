@@ -95,12 +95,12 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_default(cls, given: Any) -> Any:
-        if given is None:
+    def _null_is_default(cls, sent_value: Any) -> Any:
+        if sent_value is None:
             return {}
-        if not isinstance(given, dict):
-            return given
-        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
+        if not isinstance(sent_value, dict):
+            return sent_value
+        return {key: value for key, value in sent_value.items() if value is not None or key not in cls.model_fields}
 
 
 _CLIENT: Final = ClientLimitsConfig()

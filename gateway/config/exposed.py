@@ -92,10 +92,14 @@ def open_files(config: Config) -> list[OpenFile]:
         database = Path(config.store.url.removeprefix(SQLITE))
         for suffix in ("", "-wal"):
             reasons.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
-    return [found for path, why in reasons.items() if (found := _find_exposed_file(path, why)) is not None]
+    return [
+        exposed_file
+        for path, reason in reasons.items()
+        if (exposed_file := _find_exposed_file(path, reason)) is not None
+    ]
 
 
-def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
+def _find_exposed_file(path: Path, reason: str) -> OpenFile | None:
     """Return the file if other users can read it; None if they cannot, or if the file does not exist.
 
     If another user owns the file, its group may read it, because the gateway can be a member of this group.
@@ -109,7 +113,7 @@ def _find_exposed_file(path: Path, why: str) -> OpenFile | None:
     mode = stat.S_IMODE(status.st_mode)
     if not mode & (GROUP_AND_OTHERS if status.st_uid == geteuid() else stat.S_IRWXO):
         return None
-    return OpenFile(path, why, "everybody" if mode & stat.S_IRWXO else "its group", mode)
+    return OpenFile(path, reason, "everybody" if mode & stat.S_IRWXO else "its group", mode)
 
 
 def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:

@@ -53,16 +53,16 @@ def read_shape(
     a value from outside the file; messages do not show such values.
     """
     findings: list[Finding] = []
-    known = set(faulty)
-    rest = tree
+    faulty_places = set(faulty)
+    valid_tree = tree
     while True:
-        rest = _copy_without(rest, known)
+        valid_tree = _copy_without(valid_tree, faulty_places)
         try:
-            return GatewayShape.model_validate(rest), findings
+            return GatewayShape.model_validate(valid_tree), findings
         except ValidationError as errors:
-            found = [_finding(error, references) for error in errors.errors(include_url=False)]
-        known = {place for place, _ in found}
-        findings += (finding for _, finding in found)
+            new_findings = [_finding(error, references) for error in errors.errors(include_url=False)]
+        faulty_places = {place for place, _ in new_findings}
+        findings += (finding for _, finding in new_findings)
 
 
 def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place, Finding]:
@@ -91,8 +91,8 @@ def _shown_value(value: object) -> str:
     """Return the end of a message, such as ``, not '10s'``. Return an empty text if `value` must not be shown."""
     if isinstance(value, int) and abs(value) >= 10**MAX_SHOWN_CHARS:  # `repr` raises ValueError above 4,300 digits
         return ""
-    shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
-    return f", not {value!r}" if shown and len(repr(value)) <= MAX_SHOWN_CHARS else ""
+    is_shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
+    return f", not {value!r}" if is_shown and len(repr(value)) <= MAX_SHOWN_CHARS else ""
 
 
 def _bad_name(place: Place) -> str:
@@ -126,17 +126,17 @@ def _copy_without(tree: Any, places: set[Place]) -> Any:
     """Return a copy of `tree` without `places`. Removed list items become null, so that other indices stay valid."""
     if () in places:
         return None
-    below: dict[str, set[Place]] = {}
+    places_by_key: dict[str, set[Place]] = {}
     for place in places:
-        below.setdefault(place[0], set()).add(place[1:])
+        places_by_key.setdefault(place[0], set()).add(place[1:])
     if isinstance(tree, dict):
         return {
-            key: _copy_without(value, below.get(key, set()))
+            key: _copy_without(value, places_by_key.get(key, set()))
             for key, value in tree.items()
-            if () not in below.get(key, ())
+            if () not in places_by_key.get(key, ())
         }
     if isinstance(tree, list):
-        return [_copy_without(value, below.get(str(index), set())) for index, value in enumerate(tree)]
+        return [_copy_without(value, places_by_key.get(str(index), set())) for index, value in enumerate(tree)]
     return tree
 
 
@@ -179,8 +179,8 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
             yield Finding(("console", "host"), "is where console.port listens, so it needs console.port too")
         return
     if console.port and console.port in (server.port, server.admin_port):
-        other = "server.port" if console.port == server.port else "server.admin_port"
-        yield Finding(("console", "port"), f"is the same as {other}; the console needs a port of its own")
+        other_setting = "server.port" if console.port == server.port else "server.admin_port"
+        yield Finding(("console", "port"), f"is the same as {other_setting}; the console needs a port of its own")
     host, url = console.host or server.host, ("console", "public_url")
     if console.public_url is None and url not in faulty and not is_loopback(host):
         yield Finding(url, f"is required since console.port listens on {host}: the https URL of the console")
@@ -281,10 +281,10 @@ def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str]
 def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str], path: Path | None) -> model.Config:
     # Top-level keys that begin with x- are ignored: operators define YAML anchors there.
     tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
-    filled, findings, origins = substitute(tree, Substitution(environ, base))
+    filled_tree, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
     below_integrations = all(place[:1] == ("environments",) and place[2:3] == ("integrations",) for place in faulty)
-    shape, shape_findings = read_shape(filled, faulty, origins)
+    shape, shape_findings = read_shape(filled_tree, faulty, origins)
     findings = list(_with_database(findings, shape, base))
     faulty |= {finding.place for finding in shape_findings}
     rule_findings = [*broken_rules(shape, base, faulty), *_empty_secret_files(shape, origins)]
@@ -293,8 +293,8 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     left_out = frozenset({*faulty, *(finding.place for finding in rule_findings)})
     config = _build_config(shape, base, path, document, left_out)
     if faults:
-        others = document.findings or shape_findings or rule_findings
-        only_values = below_integrations and not others
+        other_findings = document.findings or shape_findings or rule_findings
+        only_values = below_integrations and not other_findings
         raise Faults(faults, Readable(config, left_out, lacks_only_integration_values=only_values))
     return config
 
@@ -367,7 +367,9 @@ def _build_config(
         audit=_from_shape(
             model.AuditConfig,
             shape.audit,
-            checkpoint_file=Path(os.path.normpath(base / given)) if (given := shape.audit.checkpoint_file) else None,
+            checkpoint_file=Path(os.path.normpath(base / file_name))
+            if (file_name := shape.audit.checkpoint_file)
+            else None,
         ),
         webhooks=_from_shape(model.WebhooksConfig, shape.webhooks),
         branding=_from_shape(
@@ -400,8 +402,14 @@ def _call_log(shape: GatewayShape) -> model.CallLogConfig:
 
 def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
     integrations = {
-        key: _from_shape(Integration, given, environment=name, integration_id=key, provider=given.provider or key)
-        for key, given in shape.integrations.items()
+        key: _from_shape(
+            Integration,
+            integration_shape,
+            environment=name,
+            integration_id=key,
+            provider=integration_shape.provider or key,
+        )
+        for key, integration_shape in shape.integrations.items()
     }
     return _from_shape(model.EnvironmentConfig, shape, name=name, integrations=integrations)
 
@@ -418,5 +426,5 @@ def _from_shape(kind: Callable[..., ModelType], shape: Section, **replacements: 
     values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in replacements}
     for key, value in values.items():
         if isinstance(value, list):
-            values[key] = tuple(dict.fromkeys(item for item in value if item is not None))
+            values[key] = tuple(dict.fromkeys(member for member in value if member is not None))
     return kind(**values, **replacements)

@@ -410,8 +410,8 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     """Return `new` with the fixed settings of `running`, and the places of changed settings that need a restart."""
     ignored = []
     for place, any_will_do in FIXED.items():
-        wanted, kept = _value_at(new, place), _value_at(running, place)
-        if wanted != kept and (kept is None or any_will_do is None or wanted != any_will_do):
+        new_value, running_value = _value_at(new, place), _value_at(running, place)
+        if new_value != running_value and (running_value is None or any_will_do is None or new_value != any_will_do):
             ignored.append(place)
     server = new.server
     derived = server.public_url == default_public_url(server.host, server.port)

@@ -25,12 +25,12 @@ def check_store_url(text: str) -> str:
 
     A fourth slash after ``sqlite:`` makes the path absolute.
     """
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, path_and_parameters = text.partition("://")
     if not separator or scheme not in ("sqlite", "postgresql"):
         hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
         raise ValueError(f"must be sqlite:///gateway.db or postgresql://user:password@host/database{hint}")
     if scheme == "sqlite":
-        _check_path(rest)
+        _check_path(path_and_parameters)
     else:
         _check_postgres(text)
     return text
@@ -63,10 +63,10 @@ def _is_local(host: str) -> bool:
     return host.startswith(("/", "127.")) or host in ("localhost", "::1")
 
 
-def _check_path(rest: str) -> None:
-    if not rest.startswith("/"):
+def _check_path(path_text: str) -> None:
+    if not path_text.startswith("/"):
         raise ValueError("must have three slashes before the path: sqlite:///gateway.db")
-    path = rest[1:]
+    path = path_text[1:]
     if path in ("", ":memory:") or path.endswith("/"):
         raise ValueError("names no file; a store in memory would lose every connection at a restart")
     if "?" in path or "#" in path or not path.isprintable():
@@ -96,8 +96,8 @@ def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
 
     A host that cannot be parsed is yielded as an empty name with port 0.
     """
-    listed = parts.netloc.rpartition("@")[2]
-    for host in listed.split(",") if listed else ():
+    host_list = parts.netloc.rpartition("@")[2]
+    for host in host_list.split(",") if host_list else ():
         match = _HOST.fullmatch(host)
         yield ("", 0) if match is None else (unquote(match["v6"] or match["name"]), int(match["port"] or 5432))
 
@@ -107,8 +107,8 @@ def _check_parameters(parts: SplitResult) -> None:
         parameters = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
     except ValueError:
         raise ValueError("has parameters that are not name=value, with '&' between them") from None
-    if unknown := sorted(parameters.keys() - PARAMETERS):
-        raise ValueError(f"has parameters that are not known here: {', '.join(unknown)}; leave them out")
+    if unknown_names := sorted(parameters.keys() - PARAMETERS):
+        raise ValueError(f"has parameters that are not known here: {', '.join(unknown_names)}; leave them out")
     if parameters.get("sslmode", "prefer") not in SSL_MODES:
         raise ValueError(f"has an unknown sslmode; write one of {', '.join(SSL_MODES)}")
     if not parameters.get("port", "5432").replace(",", "").isdigit():

@@ -53,8 +53,8 @@ class Substitution:
         return (None if left_out else result), faults
 
     def _resolve_reference(self, match: re.Match[str]) -> str:
-        reference, closed = match.groups()
-        if not closed:
+        reference, closing_brace = match.groups()
+        if not closing_brace:
             raise UnresolvedReference("a '${' without its '}'; " + _FORMS)
         if reference.startswith("file:"):
             return self._file(reference.removeprefix("file:"))
@@ -115,10 +115,10 @@ def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding
             return [walk(inner, (*place, str(index))) for index, inner in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
-        filled, faults = substitution.fill(value)
+        filled_text, faults = substitution.fill(value)
         findings.extend(Finding(place, message) for message in faults)
         if reference := _REFERENCE.search(value):
             origins[place] = reference.group()
-        return filled
+        return filled_text
 
     return walk(tree, ()), findings, origins

@@ -78,16 +78,16 @@ def allowed_host(text: str) -> str:
 
     Examples: ``git.example.com``, ``git.example.com:8443``, and ``*.example.com`` for all hosts below example.com.
     """
-    if wrong := non_ascii_fault(text):
-        raise ValueError(wrong)
+    if fault := non_ascii_fault(text):
+        raise ValueError(fault)
     wild = text.startswith("*.")
-    rest = text[2:] if wild else text
+    host = text[2:] if wild else text
     rule = "must be a host such as git.example.com, git.example.com:8443 or *.example.com, without https:// and path"
     try:
-        parts = _url(f"https://{rest}", ("https",))
+        parts = _url(f"https://{host}", ("https",))
     except ValueError:
         raise ValueError(rule) from None
-    if parts.path or parts.query or parts.fragment or rest[-1:] in {"/", "?", "#"} or "*" in rest:
+    if parts.path or parts.query or parts.fragment or host[-1:] in {"/", "?", "#"} or "*" in host:
         raise ValueError(rule)
     name = (parts.hostname or "").lower()
     if wild and (not is_registered(name) or is_address(name)):
