@@ -55,9 +55,9 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
             "Make it writable, or connect to the primary server. Writes then resume automatically.",
         )
     if runtime.call_queue.unwritable is not None:
-        why = runtime.call_queue.unwritable.removeprefix("The call log cannot be used: ").rstrip(".")
+        reason = runtime.call_queue.unwritable.removeprefix("The call log cannot be used: ").rstrip(".")
         alarm(
-            f"The call log is not written: {why}.",
+            f"The call log is not written: {reason}.",
             "Calls still work. The numbers and failures below do not include the newest calls.",
         )
     if runtime.call_queue.dropped:

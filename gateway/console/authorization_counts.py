@@ -73,10 +73,10 @@ async def authorization_counts(runtime: Runtime, environment: str) -> dict[str, 
             not_returned.get(key, (0, None)),
         )
         failure_times = [
-            at for at in (returned_counts.failed_at, expires_at and expires_at - LIFETIME) if at is not None
+            time for time in (returned_counts.failed_at, expires_at and expires_at - LIFETIME) if time is not None
         ]
         newest_succeeded = returned_counts.succeeded_at is not None and all(
-            returned_counts.succeeded_at > at for at in failure_times
+            returned_counts.succeeded_at > time for time in failure_times
         )
         counts[key] = AuthorizationCounts(
             key, returned_counts.succeeded, returned_counts.failed, not_returned_count, newest_succeeded

@@ -39,10 +39,10 @@ async def calls(request: web.Request, environment: str) -> View:
     page = await request.app[RUNTIME].store.call_log.find(operation_filter)
     newest = page.operations[0].id if page.operations else 0
     filters = {name: text for name, text in query.items() if text and name not in ("live", "seen")}
-    live = None
+    live_part = None
     if query["live"] and not query["before"]:
         url = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
-        live = LivePart("calls_live.html", url, LIVE_S, whole=True)
+        live_part = LivePart("calls_live.html", url, LIVE_S, whole=True)
     data = {
         "title": "Calls",
         "as_of": clock.now().isoformat(timespec="seconds"),
@@ -54,7 +54,7 @@ async def calls(request: web.Request, environment: str) -> View:
         "following": page.following,
         "searched_to": None if page.searched_until is None else page.searched_until.isoformat(timespec="seconds"),
     }
-    return View("calls.html", data, "calls", live)
+    return View("calls.html", data, "calls", live_part)
 
 
 async def rows(store: Store, environment: str, operations: Sequence[StoredOperation]) -> list[dict[str, Any]]:
@@ -104,10 +104,12 @@ async def _operation_filter(request: web.Request, environment: str, query: dict[
     )
     if not query["end_user"]:
         return operation_filter
-    matching = await matching_connections(request.app[RUNTIME].store, operation_filter, end_user_id=query["end_user"])
-    if matching is None:
+    matching_pairs = await matching_connections(
+        request.app[RUNTIME].store, operation_filter, end_user_id=query["end_user"]
+    )
+    if matching_pairs is None:
         raise InvalidRequest("invalid_query_params", TOO_MANY_MATCHES)
-    return replace(operation_filter, connections=matching)
+    return replace(operation_filter, connections=matching_pairs)
 
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
@@ -128,13 +130,16 @@ async def call(request: web.Request, environment: str) -> View:
     """Show the operation with the id in the query, and the other operations of the same request."""
     stored = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
-    at = stored.operation.at
+    operation_at = stored.operation.at
     around = OperationFilter(
-        environment, since=at - MAX_TIME_APART, until=at + MAX_TIME_APART, request_id=stored.operation.request_id
+        environment,
+        since=operation_at - MAX_TIME_APART,
+        until=operation_at + MAX_TIME_APART,
+        request_id=stored.operation.request_id,
     )
-    others = [] if not stored.operation.request_id else (await store.call_log.find(around)).operations
+    same_request = [] if not stored.operation.request_id else (await store.call_log.find(around)).operations
     operations = await rows(
-        store, environment, [stored, *(other for other in reversed(others) if other.id != stored.id)]
+        store, environment, [stored, *(operation for operation in reversed(same_request) if operation.id != stored.id)]
     )
     data = {
         "title": f"{stored.operation.kind} {stored.id}",

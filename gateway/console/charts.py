@@ -50,7 +50,7 @@ def areas(series: Mapping[str, Sequence[float]]) -> dict[str, object]:
     highest = max(totals, default=0.0)
     shapes = []
     for name, values in series.items():
-        upper_edge = [low + value for low, value in zip(lower_edge, values, strict=True)]
+        upper_edge = [lower_value + value for lower_value, value in zip(lower_edge, values, strict=True)]
         upper = [_point(n, steps, value, highest) for n, value in enumerate(upper_edge)]
         lower = [_point(n, steps, value, highest) for n, value in reversed(list(enumerate(lower_edge)))]
         shapes.append({"name": name, "path": f"M{' '.join([*upper, *lower])}Z" if steps else ""})

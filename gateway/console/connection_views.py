@@ -50,13 +50,13 @@ async def connections(request: web.Request, environment: str) -> View:
     )
     store = request.app[RUNTIME].store
     if query["scopes"]:
-        lacking = await find_lacking(
+        lacking_page = await find_lacking(
             store, generation_of(request), environment, replace(list_filter, limit=ROWS_PER_PAGE)
         )
-        connections, following = lacking.rows, lacking.cursor
+        connections, next_cursor = lacking_page.rows, lacking_page.cursor
     else:
         connections = await store.connections.list(environment, list_filter)
-        following = cursor_after(connections[ROWS_PER_PAGE - 1]) if len(connections) > ROWS_PER_PAGE else None
+        next_cursor = cursor_after(connections[ROWS_PER_PAGE - 1]) if len(connections) > ROWS_PER_PAGE else None
     data = {
         "title": "Connections",
         "asked": query,
@@ -64,7 +64,7 @@ async def connections(request: web.Request, environment: str) -> View:
             integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
         ],
         "connections": [summary(connection) for connection in connections[:ROWS_PER_PAGE]],
-        "following": following,
+        "following": next_cursor,
     }
     return View("connections.html", data, "connections")
 
@@ -214,7 +214,8 @@ async def delete(request: web.Request, _who: SignedIn, environment: str, fields:
     if deleted is None:
         raise NotFound("unknown_connection", "The connection was deleted in the meantime.")
     outcomes = [
-        f"{each.token}: {each.outcome}" + (f" ({each.detail})" if each.detail else "") for each in deleted.revocation
+        f"{outcome.token}: {outcome.outcome}" + (f" ({outcome.detail})" if outcome.detail else "")
+        for outcome in deleted.revocation
     ]
     data = {
         "title": "The connection is deleted",

@@ -90,9 +90,9 @@ def console_url(request: web.Request) -> str:
     return generation_of(request).config.console_url
 
 
-def console_path(request: web.Request, /, *below: str, **query: str) -> str:
-    """Return the URL of a page of the console. `below`: the path segments after ``/console``."""
-    path = "/".join((f"{console_url(request)}/console", *below))
+def console_path(request: web.Request, /, *parts: str, **query: str) -> str:
+    """Return the URL of a page of the console. `parts`: the path segments after ``/console``."""
+    path = "/".join((f"{console_url(request)}/console", *parts))
     return f"{path}?{urlencode(query)}" if query else path
 
 
@@ -115,15 +115,15 @@ def render(
 ) -> web.Response:
     """Return the page. For a request from htmx, return only the part of the page that updates itself."""
     generation, runtime = generation_of(request), request.app[RUNTIME]
-    live = view.live
-    part = live is not None and request.headers.get("HX-Request") == "true"
+    live_part = view.live
+    part = live_part is not None and request.headers.get("HX-Request") == "true"
     response = page(
         request,
-        f"console/{live.template if live is not None and part else view.template}",
+        f"console/{live_part.template if live_part is not None and part else view.template}",
         status,
-        script=live is not None,
+        script=live_part is not None,
         **view.data,
-        live=live,
+        live=live_part,
         who=who,
         environment=environment,
         environments=list(generation.config.environments),

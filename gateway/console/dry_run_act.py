@@ -55,8 +55,8 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
         has_body = call.method in WITH_BODY
         if call.key_id is not None:
             key = await runtime.issuer.find(environment, call.key_id)
-            sent = request_for_rules(call.method, upstream, opened)
-            data["verdict"] = await off_loop(str(key.id), verdict, key, sent, opened.connection)
+            sent_request = request_for_rules(call.method, upstream, opened)
+            data["verdict"] = await off_loop(str(key.id), verdict, key, sent_request, opened.connection)
         place_credential(opened, upstream, has_body=has_body)
         data["preview"] = masked_request(opened, upstream, has_body=has_body, body=None)
     except GatewayError as fault:

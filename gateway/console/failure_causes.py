@@ -197,17 +197,17 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
         if not place.reason:
             continue
         cause = refusals.cause(place.kind, place.reason, place.integration_id, place.last_at)
-        resolved = None
+        resolved_text = None
         if cause is _REFUSED_CLIENT and refusals.was_accepted_after(place.integration_id, place.last_at):
-            resolved = RESOLVED_ACCEPTED
+            resolved_text = RESOLVED_ACCEPTED
         elif (
             place.reason == "token_request_failed"
             and authorized_at.get(place.integration_id, place.last_at) > place.last_at
         ):
-            resolved = RESOLVED_AUTHORIZED
+            resolved_text = RESOLVED_AUTHORIZED
         elif place.reason == "store_unavailable" and store_healthy and now - place.last_at > STORE_RECOVERED_AFTER:
-            resolved = RESOLVED_STORED
-        groups.append(_group(place, now, cause, resolved))
+            resolved_text = RESOLVED_STORED
+        groups.append(_group(place, now, cause, resolved_text))
     groups.sort(key=lambda group: (group.pop("age"), -group["count"]))
     return groups
 
@@ -216,8 +216,12 @@ def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause 
     """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it
     since; else None."""
     refusals = _ClientRefusals(list(places))
-    since = [at for key, at in refusals.refused_at.items() if not refusals.was_accepted_after(key, at)]
-    return _REFUSED_CLIENT if any(now - at <= AGE_LIMITS[1] for at in since) else None
+    unresolved_times = [
+        refused_at
+        for key, refused_at in refusals.refused_at.items()
+        if not refusals.was_accepted_after(key, refused_at)
+    ]
+    return _REFUSED_CLIENT if any(now - refused_at <= AGE_LIMITS[1] for refused_at in unresolved_times) else None
 
 
 def cause_of_failure(
@@ -247,8 +251,8 @@ class _ClientRefusals:
 
     def was_accepted_after(self, integration_id: str, at: datetime) -> bool:
         """Return whether the app was accepted after `at`."""
-        accepted = self.accepted_at.get(integration_id)
-        return accepted is not None and accepted > at
+        accepted_at = self.accepted_at.get(integration_id)
+        return accepted_at is not None and accepted_at > at
 
     def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
         """Return the cause of one failure.
@@ -256,10 +260,12 @@ class _ClientRefusals:
         A failure in `BY_REFUSED_CLIENT` is caused by the refused app if the provider refused the app at that time. The
         cause of any other failure depends on its reason.
         """
-        refused = self.refused_at.get(integration_id)
-        if refused is None or reason not in BY_REFUSED_CLIENT:
+        refused_at = self.refused_at.get(integration_id)
+        if refused_at is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)
-        is_over = self.was_accepted_after(integration_id, refused) and not self.was_accepted_after(integration_id, at)
+        is_over = self.was_accepted_after(integration_id, refused_at) and not self.was_accepted_after(
+            integration_id, at
+        )
         return cause_of(kind, reason) if is_over else _REFUSED_CLIENT
 
 

@@ -99,8 +99,8 @@ async def report(
     )
     uses = await runtime.store.uses.find(use_filter)
     calls, more_calls = await _calls(runtime, _call_filter(subject, ids, MAX_CALLS_SHOWN, excluded_codes=REFUSALS))
-    refused, more_refused = await _calls(runtime, _call_filter(subject, ids, MAX_REFUSED, error_codes=REFUSALS))
-    combined = _combine_similar(refused)
+    refused_calls, more_refused = await _calls(runtime, _call_filter(subject, ids, MAX_REFUSED, error_codes=REFUSALS))
+    combined = _combine_similar(refused_calls)
     records = await _records(runtime, subject, ids)
     connections = [await _connection(runtime, ref, counts) for ref, counts in _sum_by_connection(subject, uses)]
     now = clock.now()
@@ -123,7 +123,7 @@ async def report(
         "more_calls": more_calls,
         "refused": combined[:MAX_REFUSED_SHOWN],
         "refused_kinds": len(combined),
-        "refused_calls": len(refused),
+        "refused_calls": len(refused_calls),
         "more_refused": more_refused,
         "records": [audit_record_json(record) for record in records[:MAX_RECORDS_SHOWN]],
         "more_records": len(records) > MAX_RECORDS_SHOWN,
@@ -179,8 +179,8 @@ def _combine_similar(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Combine calls with equal `GROUP_FIELDS` into one row: the newest of these calls, with their number in `times`."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for call in calls:
-        first = groups.setdefault(tuple(call[name] for name in GROUP_FIELDS), {**call, "times": 0})
-        first["times"] += 1
+        group = groups.setdefault(tuple(call[name] for name in GROUP_FIELDS), {**call, "times": 0})
+        group["times"] += 1
     return list(groups.values())
 
 
@@ -200,8 +200,8 @@ def _sum_by_connection(
     sums: dict[ConnectionRef, tuple[int, int]] = {}
     for use, calls, failed in page.uses:
         ref = ConnectionRef(subject.environment, use.integration_id, use.connection_id)
-        before = sums.get(ref, (0, 0))
-        sums[ref] = (before[0] + calls, before[1] + failed)
+        sum_so_far = sums.get(ref, (0, 0))
+        sums[ref] = (sum_so_far[0] + calls, sum_so_far[1] + failed)
     return list(sums.items())
 
 
@@ -220,9 +220,13 @@ async def _connection(runtime: Runtime, ref: ConnectionRef, counts: tuple[int, i
 
 
 def _key(key: MintedKey) -> dict[str, Any]:
-    shown: Mapping[str, Any] = key_json(key)
+    key_object: Mapping[str, Any] = key_json(key)
     names = ("id", "display_name", "kind", "last_four", "created_by", "last_used_at", "revoked_at")
-    return {**{name: shown.get(name) for name in names}, "parent_id": key.parent_id, "alive": key.is_valid(clock.now())}
+    return {
+        **{name: key_object.get(name) for name in names},
+        "parent_id": key.parent_id,
+        "alive": key.is_valid(clock.now()),
+    }
 
 
 async def revoke_all(
@@ -240,13 +244,13 @@ async def revoke_all(
     keys that descend from it. `connections`: whether to delete the report's connections, in the gateway and at their
     providers.
     """
-    done = []
+    actions = []
     if (
         keys
         and subject.key_id is not None
         and (revoked_count := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
     ):
-        done.append(f"Key {subject.key_id} and the keys that it minted: {revoked_count} revoked.")
+        actions.append(f"Key {subject.key_id} and the keys that it minted: {revoked_count} revoked.")
     for connection in incident["connections"] if connections else ():
         name = f"{connection['provider_config_key']}/{connection['connection_id']}"
         ref = ConnectionRef(subject.environment, connection["provider_config_key"], connection["connection_id"])
@@ -254,11 +258,11 @@ async def revoke_all(
             continue
         deleted = await runtime.deleter.delete(ref)
         if deleted is None:
-            done.append(f"{name}: was already deleted.")
+            actions.append(f"{name}: was already deleted.")
             continue
-        tokens = ", ".join(f"{each.token} {each.outcome}" for each in deleted.revocation)
+        tokens = ", ".join(f"{outcome.token} {outcome.outcome}" for outcome in deleted.revocation)
         provider_result = (
             "revoked at the provider" if deleted.at_provider else "the credential may still work at the provider"
         )
-        done.append(f"{name}: deleted here; {provider_result}{f' ({tokens})' if tokens else ''}.")
-    return done
+        actions.append(f"{name}: deleted here; {provider_result}{f' ({tokens})' if tokens else ''}.")
+    return actions

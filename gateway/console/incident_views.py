@@ -66,15 +66,15 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
     connections = [connection for connection in incident["connections"] if connection["state"] != "deleted"]
     to_revoke = {**incident, "connections": connections[:MAX_PER_FORM]}
     with_connections = bool(fields.get("connections"))
-    done = await revoke_all(
+    actions = await revoke_all(
         runtime, subject, to_revoke, f"{signed_in.name} at the console", connections=with_connections
     )
-    more = max(len(connections) - MAX_PER_FORM, 0) if with_connections else 0
+    remaining_count = max(len(connections) - MAX_PER_FORM, 0) if with_connections else 0
     hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",
-        "message": " ".join(_message(done, left=more, hidden=hidden)),
-        "details": done,
+        "message": " ".join(_message(actions, left=remaining_count, hidden=hidden)),
+        "details": actions,
         "back": console_path(
             request, environment, "incident", **{name: text for name, text in subject_fields.items() if text}
         ),

@@ -103,7 +103,7 @@ async def integration(request: web.Request, environment: str) -> View:
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
         authorization_counts(runtime, environment),
     )
-    places = [each for each in day.places if each.integration_id == key]
+    places = [place for place in day.places if place.integration_id == key]
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
@@ -112,10 +112,10 @@ async def integration(request: web.Request, environment: str) -> View:
             *_findings(generation, integration, client_refusal(places, clock.now())),
             *_authorizations(generation, integration, counts.get(key)),
         ],
-        "calls": sum(each.calls for each in places if each.kind == "call"),
+        "calls": sum(place.calls for place in places if place.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],
-        "trouble": [summary(each) for each in trouble],
-        "connections": [summary(each) for each in newest[:ROWS_PER_TABLE]],
+        "trouble": [summary(place) for place in trouble],
+        "connections": [summary(place) for place in newest[:ROWS_PER_TABLE]],
         "more": len(newest) > ROWS_PER_TABLE,
         "test_user": TEST_USER,
     }
@@ -131,11 +131,11 @@ def _find_integration(generation: Generation, environment: str, key: str) -> Int
 
 
 def _findings(
-    generation: Generation, integration: Integration, refused: FailureCause | None
+    generation: Generation, integration: Integration, refusal: FailureCause | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the results of those checks of ``gateway doctor`` that need no network.
 
-    Each result says whether the check passed and, if not, what to do. `refused`: the cause if the provider refuses the
+    Each result says whether the check passed and, if not, what to do. `refusal`: the cause if the provider refuses the
     integration's client; None if the provider does not refuse the client.
     """
     provider = generation.catalog.get(integration.provider)
@@ -145,20 +145,20 @@ def _findings(
     mistakes = client_mistakes(integration)
     for key, trouble in mistakes:
         yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
-    if refused is not None:
-        yield {"ok": False, "what": refused.why, "do": refused.do}
+    if refusal is not None:
+        yield {"ok": False, "what": refusal.why, "do": refusal.do}
     elif (client := client_values(integration)) and not mistakes:
         yield {"ok": True, "what": f"The format of {' and '.join(client)} looks right.", "do": ""}
     scopes = integration.scopes if integration.scopes is not None else provider.default_scopes or ()
-    needed = refresh_scope(provider)
-    if needed is not None:
-        requested = needed in scopes
-        what = f"The scope '{needed}' is {'' if requested else 'not '}requested. Without it there is no refresh token."
-        yield {"ok": requested, "what": what, "do": "" if requested else advice_on_refresh_token(provider, scopes)}
+    needed_scope = refresh_scope(provider)
+    if needed_scope is not None:
+        requested = needed_scope in scopes
+        finding = f"The scope '{needed_scope}' is {'' if requested else 'not '}requested. Without it there is no refresh token."
+        yield {"ok": requested, "what": finding, "do": "" if requested else advice_on_refresh_token(provider, scopes)}
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
-        what = f"Register exactly this callback URL at {provider.display_name}: {generation.config.callback_url}"
-        yield {"ok": True, "what": what, "do": ""}
+        finding = f"Register exactly this callback URL at {provider.display_name}: {generation.config.callback_url}"
+        yield {"ok": True, "what": finding, "do": ""}
 
 
 def _authorizations(
@@ -166,9 +166,9 @@ def _authorizations(
 ) -> Iterator[dict[str, Any]]:
     """Yield a finding about the authorizations of the last hour; nothing if there were no authorizations."""
     if last_hour is not None:
-        ok = last_hour.succeeded > 0 and not last_hour.too_few
-        do = "" if ok else advice_for(generation, last_hour, integration.environment)
-        yield {"ok": ok, "what": last_hour.sentence(), "do": do}
+        has_success = last_hour.succeeded > 0 and not last_hour.too_few
+        do = "" if has_success else advice_for(generation, last_hour, integration.environment)
+        yield {"ok": has_success, "what": last_hour.sentence(), "do": do}
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:

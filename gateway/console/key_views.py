@@ -34,13 +34,13 @@ FIELDS: Final = (*MINTED, "parent")
 
 async def keys(request: web.Request, environment: str) -> View:
     """Show the number of keys in gateway.yaml, and the minted keys as a tree, each below the key that minted it."""
-    ended = bool(request.query.get("ended"))
+    show_ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
-    before = number_in(fields_of(request.query, ("before",)), "before")
+    before_id = number_in(fields_of(request.query, ("before",)), "before")
     keys = await runtime.store.keys.list(
-        environment, alive_at=None if ended else now, before_id=before, limit=ROWS_PER_PAGE + 1
+        environment, alive_at=None if show_ended else now, before_id=before_id, limit=ROWS_PER_PAGE + 1
     )
-    keys, more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
+    keys, has_more = keys[:ROWS_PER_PAGE], len(keys) > ROWS_PER_PAGE
     declared = generation_of(request).config.environments[environment]
     integrations = [
         integration.integration_id for integration in generation_of(request).integrations.list_in(environment)
@@ -53,10 +53,10 @@ async def keys(request: web.Request, environment: str) -> View:
             "integrations": integrations[0] if len(integrations) == 1 else "",
             "days": "90",
         },
-        "ended": ended,
+        "ended": show_ended,
         "declared": len(declared.secret_keys),
         "keys": [{**_key_json(key), "depth": depth} for key, depth in in_tree_order(keys)],
-        "following": keys[-1].id if more else None,
+        "following": keys[-1].id if has_more else None,
         "parents": [{"id": key.id, "name": key.name} for key in keys if key.is_valid(now)],
         "integrations": integrations,
     }
@@ -82,17 +82,19 @@ def in_tree_order(keys: list[MintedKey]) -> list[tuple[MintedKey, int]]:
 
 
 def _key_json(key: MintedKey) -> dict[str, Any]:
-    shown: dict[str, Any] = dict(key_json(key))
-    shown |= {name: shown.get(name) for name in ("rate", "budget", "calls", "expires_at", "revoked_at", "last_used_at")}
-    shown["parent_id"] = key.parent_id
-    shown["alive"] = key.is_valid(clock.now())
-    return shown
+    key_object: dict[str, Any] = dict(key_json(key))
+    key_object |= {
+        name: key_object.get(name) for name in ("rate", "budget", "calls", "expires_at", "revoked_at", "last_used_at")
+    }
+    key_object["parent_id"] = key.parent_id
+    key_object["alive"] = key.is_valid(clock.now())
+    return key_object
 
 
 async def key(request: web.Request, environment: str) -> View:
     key = await _find_key(request, environment, request.query.get("id", ""))
-    its = OperationFilter(environment, key_ids=single_or_any_set(key.id), limit=RECENT)
-    operations = await request.app[RUNTIME].store.call_log.find(its)
+    of_key = OperationFilter(environment, key_ids=single_or_any_set(key.id), limit=RECENT)
+    operations = await request.app[RUNTIME].store.call_log.find(of_key)
     query = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {
         "title": f"Key {key.id}",
@@ -113,7 +115,7 @@ def _verdict_of_query(key: MintedKey, query: dict[str, str]) -> dict[str, Any]:
     return verdict(key, SentRequest(query["method"].upper() or "GET", query["host"], path, query_string, ()))
 
 
-def verdict(key: MintedKey, sent: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
+def verdict(key: MintedKey, sent_request: SentRequest, connection: Connection | None = None) -> dict[str, Any]:
     """Return whether the key's scopes, limits and rules would allow this request now, and why.
 
     `connection`: the connection that the request uses; None: the limits on connections are not checked.
@@ -128,10 +130,10 @@ def verdict(key: MintedKey, sent: SentRequest, connection: Connection | None = N
         and policy.allows_tags(connection.tags)
     ):
         return {"passes": False, "why": "its limits do not include this connection", "rule": None}
-    decision = policy.decision(sent)
+    decision = policy.decision(sent_request)
     if isinstance(decision, Breach):
-        unknown = " (give the host too: its rules for operations need it)" if policy.operation_sets else ""
-        return {"passes": False, "why": decision.why + ("" if sent.host else unknown), "rule": None}
+        host_hint = " (give the host too: its rules for operations need it)" if policy.operation_sets else ""
+        return {"passes": False, "why": decision.why + ("" if sent_request.host else host_hint), "rule": None}
     return {"passes": True, "why": "a rule allows it" if decision else "it has no rules", "rule": decision or None}
 
 
@@ -160,18 +162,20 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
     body = validated(_mint_request_body(fields), NewKeyBody, "invalid_body")
     requested, caller = requested_key(body), None
     if parent := fields.get("parent", ""):
-        above = await _find_key(request, environment, parent)
-        if not above.is_valid(clock.now()):
+        parent_key = await _find_key(request, environment, parent)
+        if not parent_key.is_valid(clock.now()):
             raise InvalidRequest(
-                "invalid_body", f"Key {above.id} is revoked or expired, so it cannot be the parent of a key."
+                "invalid_body", f"Key {parent_key.id} is revoked or expired, so it cannot be the parent of a key."
             )
-        caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
+        caller = Caller(
+            Environment(environment), Access(parent_key, Policy(parent_key.scopes, parent_key.limits), None, math.inf)
+        )
     text, key = await runtime.issuer.create(requested, environment, f"{signed_in.name} at the console", caller)
-    shown = secret_json(text, key, generation.public_url)
+    secret_object = secret_json(text, key, generation.public_url)
     data = {
         "title": f"Key {key.id}",
         "message": "Copy the key now: it is not shown again. The gateway stores only its digest.",
-        "link": shown.get("base_url", shown["secret"]),
+        "link": secret_object.get("base_url", secret_object["secret"]),
         "until": "it is revoked" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds"),
         "details": key_warnings(requested, environment, generation, UNLIMITED),
         "back": console_path(request, environment, "key", id=str(key.id)),
@@ -182,18 +186,18 @@ async def mint(request: web.Request, signed_in: SignedIn, environment: str, fiel
 def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
     """Return the fields of the form as the body of the API request that mints a key. Raises InvalidRequest."""
     # The whole form has at most FORM_BYTES, so no field is cut here. A rule that is cut would allow other requests.
-    given = fields_of(fields, MINTED, FORM_BYTES)
+    sent_fields = fields_of(fields, MINTED, FORM_BYTES)
     limits: dict[str, Any] = {
         name: lines
         for name in ("rules", "integrations", "connections", "hosts")
-        if (lines := given[name].split("\n"))[0]
+        if (lines := sent_fields[name].split("\n"))[0]
     }
     limits = {name: [line.strip() for line in lines if line.strip()] for name, lines in limits.items()}
-    limits |= {name: number_in(given, name) for name in ("rate", "budget") if given[name]}
-    body: dict[str, Any] = {"display_name": given["name"], "kind": given["kind"] or "key", "limits": limits}
-    if given["scopes"]:
-        body["scopes"] = given["scopes"].split()
-    if (days := number_in(given, "days")) is not None:
+    limits |= {name: number_in(sent_fields, name) for name in ("rate", "budget") if sent_fields[name]}
+    body: dict[str, Any] = {"display_name": sent_fields["name"], "kind": sent_fields["kind"] or "key", "limits": limits}
+    if sent_fields["scopes"]:
+        body["scopes"] = sent_fields["scopes"].split()
+    if (days := number_in(sent_fields, "days")) is not None:
         body["expires_in_s"] = days * 86_400
     return body
 
@@ -201,10 +205,10 @@ def _mint_request_body(fields: dict[str, str]) -> dict[str, Any]:
 async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Revoke the key and every key that it minted."""
     key = await _find_key(request, environment, fields.get("id", ""))
-    ended = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{signed_in.name} at the console")
+    ended_ids = await request.app[RUNTIME].issuer.revoke(environment, key.id, f"{signed_in.name} at the console")
     data = {
         "title": "The key is revoked",
-        "message": f"Key {key.id} ({key.name}) and the keys that it minted: {ended} revoked.",
+        "message": f"Key {key.id} ({key.name}) and the keys that it minted: {ended_ids} revoked.",
         "back": console_path(request, environment, "keys"),
     }
     return View("outcome.html", data, "keys")

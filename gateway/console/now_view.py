@@ -31,25 +31,25 @@ PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstr
 
 
 async def now(request: web.Request, environment: str) -> View:
-    runtime, at = request.app[RUNTIME], clock.now()
+    runtime, moment = request.app[RUNTIME], clock.now()
     store = runtime.store
-    wrong = alarms(runtime)
-    trouble, ending, dead, backlog, counts, totals = await asyncio.gather(
+    problems = alarms(runtime)
+    trouble, ending, dead_deliveries, backlog, counts, totals = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS_PER_TABLE + 1)),
         store.connections.list(
-            environment, ListFilter(dies_after=at, dies_before=at + ENDING_WITHIN, limit=ROWS_PER_TABLE)
+            environment, ListFilter(dies_after=moment, dies_before=moment + ENDING_WITHIN, limit=ROWS_PER_TABLE)
         ),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS_PER_TABLE + 1)),
         store.deliveries.backlog(),
         authorization_counts(runtime, environment),
-        _day(runtime, environment, at, wrong),
+        _day(runtime, environment, moment, problems),
     )
     waiting = [queue for queue in backlog if queue.environment == environment]
-    failed = failures(totals.places, at, store_healthy=store_healthy(runtime))
+    failed = failures(totals.places, moment, store_healthy=store_healthy(runtime))
     data = {
         "title": "Now",
-        "as_of": at.isoformat(timespec="seconds"),
-        "alarms": wrong,
+        "as_of": moment.isoformat(timespec="seconds"),
+        "alarms": problems,
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.is_closed),
         "unauthorized": [
             {
@@ -63,8 +63,8 @@ async def now(request: web.Request, environment: str) -> View:
         "trouble": [summary(connection) for connection in trouble[:ROWS_PER_TABLE]],
         "more_trouble": len(trouble) > ROWS_PER_TABLE,
         "ending": [summary(connection) for connection in ending],
-        "dead": [delivery_fields(delivery) for delivery in dead[:ROWS_PER_TABLE]],
-        "more_dead": len(dead) > ROWS_PER_TABLE,
+        "dead": [delivery_fields(delivery) for delivery in dead_deliveries[:ROWS_PER_TABLE]],
+        "more_dead": len(dead_deliveries) > ROWS_PER_TABLE,
         "waiting": [
             {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting
         ],
@@ -73,25 +73,27 @@ async def now(request: web.Request, environment: str) -> View:
             for row in failed[:ROWS_PER_TABLE]
         ],
         "more_failures": max(len(failed) - ROWS_PER_TABLE, 0),
-        "traffic": traffic(totals, at),
+        "traffic": traffic(totals, moment),
     }
-    live = None if request.query.get("still") else LivePart("now_live.html", console_path(request, environment), LIVE_S)
-    return View("now.html", data, live=live)
+    live_part = (
+        None if request.query.get("still") else LivePart("now_live.html", console_path(request, environment), LIVE_S)
+    )
+    return View("now.html", data, live=live_part)
 
 
-async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
+async def _day(runtime: Runtime, environment: str, moment: datetime, problems: list[dict[str, str]]) -> Traffic:
     """Return the totals of the last 24 hours.
 
-    If the call log cannot be read, return empty totals and add an alarm to `wrong`.
+    If the call log cannot be read, return empty totals and add an alarm to `problems`.
     """
     try:
-        return await runtime.store.call_log.totals(environment, at - WITHIN)
+        return await runtime.store.call_log.totals(environment, moment - WITHIN)
     except Unavailable as fault:
-        wrong.append({"what": fault.message, "do": "Check its disk. Calls meanwhile are not logged."})
+        problems.append({"what": fault.message, "do": "Check its disk. Calls meanwhile are not logged."})
         return Traffic()
 
 
-def traffic(totals: Traffic, at: datetime) -> dict[str, Any] | None:
+def traffic(totals: Traffic, moment: datetime) -> dict[str, Any] | None:
     """Return the numbers of the last 24 hours' calls: total, failed, and the mean time in each part of a call.
 
     Return None if there were no calls.
@@ -100,15 +102,18 @@ def traffic(totals: Traffic, at: datetime) -> dict[str, Any] | None:
         return None
     calls, failed, timed = (sum(getattr(slot, name) for slot in totals.slots) for name in ("calls", "failed", "timed"))
     now_slot = max(totals.slots)
-    recent_s = min(max((at - now_slot.at).total_seconds(), 1.0), SLOT_S)
-    steps = _steps(totals, at)
-    times = [sum(each) for each in zip(*(place.times for place in totals.places if place.kind == "call"), strict=True)]
+    recent_s = min(max((moment - now_slot.at).total_seconds(), 1.0), SLOT_S)
+    steps = _steps(totals, moment)
+    times = [
+        sum(bucket_counts)
+        for bucket_counts in zip(*(place.times for place in totals.places if place.kind == "call"), strict=True)
+    ]
     split = {name: [_mean(step, name) for step in steps] for name in PARTS}
     return {
         "calls": calls,
         "failed": failed,
         "failed_percent": round(100 * failed / calls, 1),
-        "a_second": round(now_slot.calls / recent_s, 2) if (at - now_slot.at).total_seconds() < 2 * SLOT_S else 0.0,
+        "a_second": round(now_slot.calls / recent_s, 2) if (moment - now_slot.at).total_seconds() < 2 * SLOT_S else 0.0,
         "milliseconds": {
             name: round(sum(getattr(slot, field) for slot in totals.slots) / timed, 1)
             for name, field in PARTS.items()
@@ -118,7 +123,7 @@ def traffic(totals: Traffic, at: datetime) -> dict[str, Any] | None:
         "provider_ms": {name: quantile_ms(times, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
         "chart": bars(
             [
-                Bar(_clock(at, n), sum(slot.calls for slot in step), sum(slot.failed for slot in step))
+                Bar(_clock(moment, n), sum(slot.calls for slot in step), sum(slot.failed for slot in step))
                 for n, step in enumerate(steps)
             ]
         ),
@@ -126,24 +131,24 @@ def traffic(totals: Traffic, at: datetime) -> dict[str, Any] | None:
     }
 
 
-def _steps(totals: Traffic, at: datetime) -> list[list[SlotTotal]]:
+def _steps(totals: Traffic, moment: datetime) -> list[list[SlotTotal]]:
     """Return the slots of each bar, the oldest bar first.
 
-    Each bar has `SLOTS_A_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `at`.
+    Each bar has `SLOTS_A_BAR` slots of `SLOT_S` seconds. The last bar ends with the slot that contains `moment`.
     """
-    last = int(at.timestamp()) // SLOT_S
+    last_slot = int(moment.timestamp()) // SLOT_S
     steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
     for slot in totals.slots:
-        place = BARS - 1 - (last - int(slot.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
+        place = BARS - 1 - (last_slot - int(slot.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
         if 0 <= place < BARS:
             steps[place].append(slot)
     return steps
 
 
-def _clock(at: datetime, place: int) -> str:
+def _clock(moment: datetime, place: int) -> str:
     """Return the time at which a bar begins, as hours and minutes in UTC. `place`: the number of the bar, from 0."""
-    first = (int(at.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
-    return datetime.fromtimestamp(first, UTC).strftime("%H:%M")
+    slot_start = (int(moment.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
+    return datetime.fromtimestamp(slot_start, UTC).strftime("%H:%M")
 
 
 def _mean(step: Sequence[SlotTotal], name: str) -> float:

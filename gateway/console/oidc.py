@@ -80,19 +80,19 @@ class PendingSignIn:
     def new(cls) -> "PendingSignIn":
         return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
 
-    def derived_value(self, what: str) -> str:
-        """Return 43 characters derived from the cookie. `what`: ``state``, ``nonce`` or ``verifier``."""
-        digest = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
+    def derived_value(self, purpose: str) -> str:
+        """Return 43 characters derived from the cookie. `purpose`: ``state``, ``nonce`` or ``verifier``."""
+        digest = hmac.digest(self.cookie.reveal().encode(), f"console {purpose}".encode(), "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     @property
     def is_valid(self) -> bool:
-        text, _, at = self.cookie.reveal().partition(".")
+        text, _, expiry_text = self.cookie.reveal().partition(".")
         return (
             len(text) >= 43
-            and at.isascii()
-            and at.isdigit()
-            and 0 <= clock.now().timestamp() - int(at[:12]) <= SIGN_IN_S
+            and expiry_text.isascii()
+            and expiry_text.isdigit()
+            and 0 <= clock.now().timestamp() - int(expiry_text[:12]) <= SIGN_IN_S
         )
 
 
@@ -106,9 +106,9 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
     Raises Unavailable.
     """
     assert config.issuer is not None
-    known, now = _known.get(config.issuer), clock.now()
-    if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
-        return known
+    known_issuer, now = _known.get(config.issuer), clock.now()
+    if known_issuer is not None and now - known_issuer.at < (RELOAD_AFTER if newer else CACHE_LIFE):
+        return known_issuer
     from joserfc.errors import JoseError
 
     metadata = await _fetch_json(egress, config.issuer + METADATA_PATH)
@@ -193,10 +193,10 @@ async def _fetch_json(egress: Egress, url: str) -> Any:
         raise _provider_error(f"{url} did not return JSON") from fault
 
 
-def _provider_error(why: str) -> GatewayError:
+def _provider_error(reason: str) -> GatewayError:
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The identity provider cannot be used. {why.rstrip('.')}. To sign in without it, open the link of `gateway console`.",
+        f"The identity provider cannot be used. {reason.rstrip('.')}. To sign in without it, open the link of `gateway console`.",
         retry_after_s=10,
     )
 
@@ -231,8 +231,8 @@ async def fetch_claims(
     if query.get("iss", issuer.issuer) != issuer.issuer:
         raise SignInRefused("The response came from another identity provider. Start again.")
     if "error" in query or not query.get("code"):
-        why = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
-        raise SignInRefused(f"The sign-in at the identity provider failed{f': {why}' if why else ''}.")
+        reason = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
+        raise SignInRefused(f"The sign-in at the identity provider failed{f': {reason}' if reason else ''}.")
     token = await _id_token(egress, config, issuer, pending, query["code"], redirect_uri)
     return await _validate_id_token(egress, config, token, pending.derived_value("nonce"))
 
@@ -303,15 +303,17 @@ async def _validate_id_token(egress: Egress, config: ConsoleOidcConfig, token: s
         registry.validate(dict(claims))
     except (JoseError, ValueError, TypeError) as fault:
         raise _refused_error(str(fault)) from fault
-    others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
-    if (len(others) > 1 or "azp" in claims) and claims.get("azp") != config.client_id:
+    audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+    if (len(audiences) > 1 or "azp" in claims) and claims.get("azp") != config.client_id:
         raise _refused_error("azp")
     return claims
 
 
-def _refused_error(why: str) -> SignInRefused:
+def _refused_error(reason: str) -> SignInRefused:
     return SignInRefused(
-        "The identity provider's ID token is not valid. See console_sign_in_refused in the log.", "id_token", detail=why
+        "The identity provider's ID token is not valid. See console_sign_in_refused in the log.",
+        "id_token",
+        detail=reason,
     )
 
 
@@ -330,8 +332,8 @@ def printable_name(text: str) -> str:
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
     """Return the role of a person in `groups`, a list or a single group; None if none of these groups may sign in."""
-    listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    names = {name for name in listed if isinstance(name, str)}
+    group_names = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+    names = {name for name in group_names if isinstance(name, str)}
     if names & set(config.operators):
         return "operator"
     return "viewer" if names & set(config.viewers) else None

@@ -43,9 +43,9 @@ async def providers(request: web.Request, environment: str) -> View:
     for place in totals.places:
         places.setdefault(place.integration_id, []).append(place)
     open_origins = _open_circuit_origins(runtime)
-    used: dict[str, list[str]] = {}
+    used_by: dict[str, list[str]] = {}
     for integration in generation.integrations.list_in(environment):
-        used.setdefault(integration.provider, []).append(integration.integration_id)
+        used_by.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
         _provider_row(
             name,
@@ -54,15 +54,15 @@ async def providers(request: web.Request, environment: str) -> View:
             [place for key in keys for place in places.get(key, [])],
             open_origins,
         )
-        for name, keys in used.items()
+        for name, keys in used_by.items()
     ]
     rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
-    first = number_in(fields_of(request.query, ("from",)), "from") or 0
+    first_row = number_in(fields_of(request.query, ("from",)), "from") or 0
     data = {
         "title": "Providers",
         "classes": list(FAILURE_CLASSES),
-        "providers": rows[first : first + ROWS_PER_PAGE],
-        "following": first + ROWS_PER_PAGE if len(rows) > first + ROWS_PER_PAGE else None,
+        "providers": rows[first_row : first_row + ROWS_PER_PAGE],
+        "following": first_row + ROWS_PER_PAGE if len(rows) > first_row + ROWS_PER_PAGE else None,
         "left_alone": sorted(open_origins),
         "guides": f"{generation.public_url}/guides",
         "public_url": generation.public_url,
@@ -83,7 +83,7 @@ def _provider_row(
     for place in places:
         if place.reason and place.kind in ("call", "refresh"):
             counts[failure_class(place.kind, place.reason)] += place.calls
-    times = [sum(each) for each in zip(*(call.times for call in calls), strict=True)] if calls else []
+    times = [sum(bucket_counts) for bucket_counts in zip(*(call.times for call in calls), strict=True)] if calls else []
     well = [call.last_at for call in calls if not call.reason]
     return {
         "name": name,

@@ -109,13 +109,13 @@ async def _sign_in_by_headers(request: web.Request, session: ConsoleSession, tok
     The cookie is not a session here: it only ties forms to this browser. The audit trail records one sign-in per person
     in each period of `session_hours`.
     """
-    by = "identity_headers"
-    if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=by, now=clock.now()):
-        log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
+    method = "identity_headers"
+    if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=method, now=clock.now()):
+        log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=method)
     if token:
         return SignedIn(session, _csrf_token(token))
-    fresh = Secret(secrets.token_urlsafe(32))
-    return SignedIn(session, _csrf_token(fresh), fresh)
+    new_token = Secret(secrets.token_urlsafe(32))
+    return SignedIn(session, _csrf_token(new_token), new_token)
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:

@@ -107,7 +107,7 @@ async def action(request: web.Request) -> web.StreamResponse:
         if action_name not in ACTIONS:
             raise NotFound("not_found", "The console has no such form.")
         try:
-            done = await _run_as_actor(
+            result = await _run_as_actor(
                 signed_in, request, ACTIONS[action_name](request, signed_in, environment, fields)
             )
         except GatewayError as fault:
@@ -117,11 +117,11 @@ async def action(request: web.Request) -> web.StreamResponse:
             return render(request, signed_in, shown_again, environment=environment, status=fault.status)
     except GatewayError as fault:
         return refusal_page(request, fault)
-    shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
-    log.info("console_act", action=action_name, environment=environment, name=signed_in.name, fields=shown)
-    if isinstance(done, View):
-        return render(request, signed_in, done, environment=environment)
-    return see_other(done)
+    shown_fields: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
+    log.info("console_act", action=action_name, environment=environment, name=signed_in.name, fields=shown_fields)
+    if isinstance(result, View):
+        return render(request, signed_in, result, environment=environment)
+    return see_other(result)
 
 
 async def _run_as_actor(signed_in: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
