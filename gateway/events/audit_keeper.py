@@ -79,22 +79,24 @@ class AuditKeeper:
             self._prune_at = clock.monotonic() + PRUNE_EVERY_S
             await self._prune(config)
 
-    def _log_first_failure(self, why: str, fault: Exception | None) -> None:
+    def _log_first_failure(self, reason: str, fault: Exception | None) -> None:
         """Log only the first of several failures in a row. Until the next success, new records stay in the store
         without a place in the hash chain."""
         if not self.failing:
-            log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
+            log.error("audit_not_sealed", detail=reason, effect="records wait without a checkpoint", exc_info=fault)
         self.failing = True
 
     async def _checkpoint(self, config: AuditConfig) -> None:
-        end, now = await self._store.audit.chain_end(), clock.now()
-        if end.sequence <= end.signed:
+        chain_end, now = await self._store.audit.chain_end(), clock.now()
+        if chain_end.sequence <= chain_end.signed:
             self._may_need_checkpoint = False
             return
-        is_due = end.signed_at is None or now - end.signed_at >= timedelta(minutes=config.checkpoint_minutes)
-        if not is_due and end.sequence - end.signed < config.checkpoint_records:
+        is_due = chain_end.signed_at is None or now - chain_end.signed_at >= timedelta(
+            minutes=config.checkpoint_minutes
+        )
+        if not is_due and chain_end.sequence - chain_end.signed < config.checkpoint_records:
             return
-        checkpoint = await self._store.audit.checkpoint(now=now, after=end.signed)
+        checkpoint = await self._store.audit.checkpoint(now=now, after=chain_end.signed)
         if checkpoint is None:
             return
         checkpoint_json = checkpoint.as_json()
@@ -128,9 +130,9 @@ class AuditKeeper:
         await self._store.uses.prune(now - timedelta(days=config.uses_days))
         await self._store.audit.finish_pruning()
         if config.keep_days:
-            before = now - timedelta(days=config.keep_days)
-            if await self._store.audit.is_oldest_before(before - MIN_OVERDUE):
-                await self._store.audit.prune(before, now=now)
+            kept_from = now - timedelta(days=config.keep_days)
+            if await self._store.audit.is_oldest_before(kept_from - MIN_OVERDUE):
+                await self._store.audit.prune(kept_from, now=now)
         self._store.pruned_at["audit"] = now
 
 

@@ -65,7 +65,7 @@ class ReceiverResponse:
 
 
 def outcome(
-    delivery: Delivery, response: ReceiverResponse, now: datetime, chance: Callable[[], float] = random.random
+    delivery: Delivery, response: ReceiverResponse, now: datetime, random_part: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
     """Decide the state of a delivery after its latest attempt. `response`: the response to this attempt.
     `delivery.attempts`: the number of earlier attempts.
@@ -81,7 +81,7 @@ def outcome(
         return DeliveryOutcome(
             DeliveryState.DEAD, response.status, "the receiver responded with 410: it wants no more events"
         )
-    wait_s = max(delay_s(delivery.attempts, chance), response.wait_s or 0.0)
+    wait_s = max(delay_s(delivery.attempts, random_part), response.wait_s or 0.0)
     left_s = (delivery.give_up_at - now).total_seconds()
     if left_s <= 0:
         return DeliveryOutcome(DeliveryState.DEAD, response.status, f"given up after a day: {reason}")
@@ -99,11 +99,11 @@ def outcome_without_url(delivery: Delivery, now: datetime) -> DeliveryOutcome:
     return DeliveryOutcome(DeliveryState.PENDING, None, reason, now + timedelta(seconds=NO_URL_PAUSE_S))
 
 
-def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
+def delay_s(attempts: int, random_part: Callable[[], float] = random.random) -> float:
     """Return the seconds from a failed attempt to the next attempt. `attempts`: the number of attempts before the
     failed attempt."""
     base_delay = min(FIRST_DELAY_S * BACKOFF_FACTOR ** min(attempts, 20), MAX_DELAY_S)
-    return base_delay * (1 + JITTER * (2 * chance() - 1))
+    return base_delay * (1 + JITTER * (2 * random_part() - 1))
 
 
 # ── The number of parallel requests per target: fewer for a failing target, so that other targets are not affected.
@@ -206,12 +206,12 @@ async def _single_piece(body: bytes) -> AsyncIterator[bytes]:
 
 async def _drain(exchange: ProviderExchange) -> None:
     """Read the beginning of the body and ignore errors: only the status matters."""
-    read = 0
+    read_bytes = 0
     try:
         with suppress(EgressError, TimeoutError):
             async with asyncio.timeout(READ_S):
-                while read < READ_BYTES and (piece := await exchange.read()):
-                    read += len(piece)
+                while read_bytes < READ_BYTES and (piece := await exchange.read()):
+                    read_bytes += len(piece)
     finally:
         exchange.close()
 
@@ -280,10 +280,10 @@ class Deliverer:
     async def run_once(self) -> float:
         """Start all deliveries that are due and within the limits. Return the seconds until the next check."""
         self._wake_event.clear()
-        began = clock.monotonic()
+        began_at = clock.monotonic()
         work = await self._store.deliveries.find_due(clock.now())
         monotonic_now = clock.monotonic()
-        self._searched_s = monotonic_now - began
+        self._searched_s = monotonic_now - began_at
         soonest = POLL_S
         paces = [(queue, self._paces.setdefault(queue, TargetPace())) for queue in work.queues]
         unproven = sum(pace.running for pace in self._paces.values() if not pace.is_proven(monotonic_now))
@@ -355,12 +355,12 @@ class Deliverer:
         except Exception as fault:  # noqa: BLE001 (it is a failed attempt; the target's pace does not change)
             await self._record_response(delivery, ReceiverResponse(None, _build_fault(delivery, fault)), TargetPace())
             return
-        began = clock.monotonic()
+        began_at = clock.monotonic()
         try:
             response = await send(self._current.generation.egress, url, body, fields, clock.now())
         except Exception as fault:  # noqa: BLE001 (any failure to send is a failed attempt)
             response = ReceiverResponse(None, _send_fault(delivery, fault))
-        await self._record_response(delivery, response, pace, (clock.monotonic() - began) * 1000, cause)
+        await self._record_response(delivery, response, pace, (clock.monotonic() - began_at) * 1000, cause)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
         """Return the body and the header fields of this attempt, and the ``traceparent`` of the event's cause. Raises

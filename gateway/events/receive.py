@@ -87,8 +87,8 @@ async def receive(
     script returns a reply, or if the integration does not forward webhooks. Raises SignatureRefused, Unavailable."""
     arguments = message, provider.webhook_signature, handling.secrets
     sender = f"{integration.environment}/{integration.integration_id}"
-    small = len(message.body) <= INLINE_BYTES
-    routing = handling.script(*arguments) if small else await off_loop(sender, handling.script, *arguments)
+    is_small = len(message.body) <= INLINE_BYTES
+    routing = handling.script(*arguments) if is_small else await off_loop(sender, handling.script, *arguments)
     success = {"status": "success"}
     if routing.reply is not None:
         return WebhookResult(routing.reply)

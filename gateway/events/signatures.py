@@ -86,7 +86,7 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
         former = declared.webhook_signing_key_previous
         return [declared.webhook_signing_key, *([former] if former is not None else [])]
     stored_keys = await store.signing_keys.ensure(environment, new_signing_key, now=clock.now())
-    return [stored.key for stored in stored_keys]
+    return [stored_key.key for stored_key in stored_keys]
 
 
 class SigningKeyCache:

@@ -91,15 +91,15 @@ class WebhookKeyCache:
         if signature_format is None or signature_format.keys is None or not secrets:
             return ()
         kid = key_id_of(token_of(message, signature_format), signature_format) if signature_format.scheme == JWT else ""
-        found: Sequence[str] = ()
+        keys: Sequence[str] = ()
         for secret in secrets if signature_format.secret_fields else secrets[:1]:
             request = key_request(signature_format.keys, message, kid, signature_format.secret_fields, secret)
-            found = (await self._cached_or_fetched(egress, integration, request, kid)).find(kid)
-            if found:
+            keys = (await self._cached_or_fetched(egress, integration, request, kid)).find(kid)
+            if keys:
                 break
-        if not found:
+        if not keys:
             raise SignatureRefused("the provider has no such key")
-        return found[:MAX_KEYS]
+        return keys[:MAX_KEYS]
 
     async def _cached_or_fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
         digest = request.digest
@@ -112,23 +112,23 @@ class WebhookKeyCache:
             self._count_request(integration, is_known=cached is not None and bool(cached.find(kid)))
             task = asyncio.create_task(_fetch(egress, request))
             self._fetching[digest] = task
-            task.add_done_callback(lambda done: self._store_result(digest, done))
+            task.add_done_callback(lambda finished: self._store_result(digest, finished))
         try:
             return await asyncio.shield(task)
         except EgressError as fault:
             log.warning("webhook_keys_unavailable", integration=integration, reason=fault.message)
             raise _retry_later("The provider's keys that verify this webhook cannot be fetched") from fault
 
-    def _store_result(self, digest: str, done: "asyncio.Task[FetchedKeys]") -> None:
+    def _store_result(self, digest: str, task: "asyncio.Task[FetchedKeys]") -> None:
         self._fetching.pop(digest, None)
-        if done.cancelled() or done.exception() is not None:
+        if task.cancelled() or task.exception() is not None:
             return
-        self._cached[digest] = done.result()
+        self._cached[digest] = task.result()
         self._cached.move_to_end(digest)
         while len(self._cached) > MAX_CACHED:
             # Remove a response without keys first, because made-up key ids cause such responses.
             del self._cached[
-                next((key for key, found in self._cached.items() if not found.keys), next(iter(self._cached)))
+                next((key for key, fetched in self._cached.items() if not fetched.keys), next(iter(self._cached)))
             ]
 
     def _count_request(self, integration: str, *, is_known: bool) -> None:
@@ -146,8 +146,8 @@ class WebhookKeyCache:
         times.append(now)
 
 
-def _retry_later(what: str) -> Unavailable:
-    return Unavailable("busy", f"{what}. Send it again in {RETRY_AFTER_S} s.", retry_after_s=RETRY_AFTER_S)
+def _retry_later(reason: str) -> Unavailable:
+    return Unavailable("busy", f"{reason}. Send it again in {RETRY_AFTER_S} s.", retry_after_s=RETRY_AFTER_S)
 
 
 def key_request(
@@ -161,15 +161,15 @@ def key_request(
         raise SignatureRefused("the webhook_secret lacks a part", no_secret=True)
     values = {**dict(zip(secret_fields, parts, strict=True)), "kid": kid}
     head, mark, path = (endpoint.url or "").partition("://")
-    host, slash, rest = path.partition("/")
+    host, slash, path_below_host = path.partition("/")
     for name in _PLACEHOLDER.findall(host):
         if not _HOST_LABEL.fullmatch(values.get(name, "")):
             raise SignatureRefused("the webhook_secret has a part that cannot be part of a host name", no_secret=True)
-    for name in _PLACEHOLDER.findall(rest):
+    for name in _PLACEHOLDER.findall(path_below_host):
         text = values.get(name, "")
         if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):
             raise SignatureRefused("the token's key id cannot be part of a URL")
-    url = head + mark + _fill(host, values) + slash + _fill(rest, values)
+    url = head + mark + _fill(host, values) + slash + _fill(path_below_host, values)
     body = None
     if endpoint.body is not None:
         body = json.dumps({name: _fill(text, values) for name, text in endpoint.body.items()}).encode()
@@ -214,9 +214,9 @@ def keys_in(body: bytes) -> Mapping[str, str]:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    listed: Any = document.get("keys") if isinstance(document, Mapping) else None
+    key_list: Any = document.get("keys") if isinstance(document, Mapping) else None
     single = document.get("key") if isinstance(document, Mapping) else None
-    jwks = listed if isinstance(listed, list) else [single]
+    jwks = key_list if isinstance(key_list, list) else [single]
     return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MAX_CACHED] if _is_usable(jwk)}
 
 
