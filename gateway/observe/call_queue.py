@@ -250,25 +250,27 @@ class CallQueue:
         if self.dropped:
             log.warning("call_log_dropped", records=self.dropped)
 
-    def _log_unwritable(self, why: str, fault: Exception | None) -> None:
+    def _log_unwritable(self, reason: str, fault: Exception | None) -> None:
         """Log that the call log cannot be written. The records stay queued.
 
         It is logged once, and again only after a successful write.
         """
         if self.unwritable is None:
-            log.warning("call_log_unwritable", detail=why, effect="calls continue and are not logged", exc_info=fault)
-        self.unwritable = why
+            log.warning(
+                "call_log_unwritable", detail=reason, effect="calls continue and are not logged", exc_info=fault
+            )
+        self.unwritable = reason
 
     async def _write_lines(self) -> None:
-        remaining = len(self._lines)
-        while remaining > 0:
-            batch = [self._lines.popleft() for _ in range(min(remaining, LINES_PER_TURN))]
-            remaining -= len(batch)
+        lines_left = len(self._lines)
+        while lines_left > 0:
+            batch = [self._lines.popleft() for _ in range(min(lines_left, LINES_PER_TURN))]
+            lines_left -= len(batch)
             if logs.writes_json():
                 logs.write_lines([as_line(exchange) for exchange in batch])
             else:
                 logs.write_events([as_event(exchange) for exchange in batch])
-            if remaining:
+            if lines_left:
                 await asyncio.sleep(0)
 
     async def _write_rows(self, multiple: int = BATCH_MULTIPLE) -> None:
@@ -278,15 +280,15 @@ class CallQueue:
         would write small batches without a pause, and each batch costs a commit.
         """
         async with self._writing:
-            remaining = self.waiting
-            if remaining > multiple:
-                remaining -= remaining % multiple
-            while remaining > 0 and self._sink is not None:
-                batch = list(islice(self._rows, min(remaining, BATCH)))
+            rows_left = self.waiting
+            if rows_left > multiple:
+                rows_left -= rows_left % multiple
+            while rows_left > 0 and self._sink is not None:
+                batch = list(islice(self._rows, min(rows_left, BATCH)))
                 await self._sink.add_many(batch)
                 for _ in batch:
                     self._rows.popleft()
-                remaining -= len(batch)
+                rows_left -= len(batch)
 
 
 def _is_success(record: ExchangeRecord | Operation) -> bool:
@@ -326,10 +328,10 @@ def as_event(exchange: ExchangeRecord) -> dict[str, Any]:
 _text: Final[Callable[[str], str]] = encode_basestring
 
 
-def _timestamp(at: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     """Return the same text as `datetime.isoformat` for a time in UTC, in a third of the time."""
-    since = at - clock.EPOCH
-    return f"{_second(since.days, since.seconds)}.{since.microseconds // 1000:03d}+00:00"
+    since_epoch = moment - clock.EPOCH
+    return f"{_second(since_epoch.days, since_epoch.seconds)}.{since_epoch.microseconds // 1000:03d}+00:00"
 
 
 @lru_cache(maxsize=16)

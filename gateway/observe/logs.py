@@ -104,9 +104,9 @@ def write_lines(lines: Sequence[str]) -> None:
         _write(BatchOutput.out, piece)
 
 
-def _write(out: SurvivingStream, lines: Sequence[str]) -> None:
-    out.write("\n".join(lines) + "\n")
-    out.flush()
+def _write(stream: SurvivingStream, lines: Sequence[str]) -> None:
+    stream.write("\n".join(lines) + "\n")
+    stream.flush()
 
 
 _encode: Final = json.JSONEncoder(default=str, ensure_ascii=False, check_circular=False).encode
@@ -148,7 +148,7 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     `level`: the lowest level that is logged; None: the level in GATEWAY_LOG_LEVEL, or info without this variable.
     `terminal`: whether to write readable text instead of JSON; None: readable text if stderr is a terminal.
     """
-    out = SurvivingStream(sys.stderr)
+    stream = SurvivingStream(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
     renderer: Any = (
@@ -158,11 +158,11 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     structlog.configure(
         processors=[*steps, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", out)),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )
     foreign_steps: list[Any] = [structlog.stdlib.add_logger_name, *steps, mask_text]
-    handler = logging.StreamHandler(out)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
@@ -172,7 +172,7 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
-    BatchOutput.out, BatchOutput.readable = (out if number <= logging.INFO else None), readable
+    BatchOutput.out, BatchOutput.readable = (stream if number <= logging.INFO else None), readable
 
 
 def setup_in_host() -> None:

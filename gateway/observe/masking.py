@@ -95,15 +95,21 @@ def _mask_match(match: re.Match[str]) -> str:
     return f"{match['line'] or match['name'] or match['scheme']}{quoted[:1]}{MASK}"
 
 
-def _masked_url(rest: str) -> str:
-    """Mask user information and query of a URL. `rest`: the text after ``://``; its path can contain another URL."""
-    end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
+def _masked_url(url_after_scheme: str) -> str:
+    """Mask user information and query of a URL. `url_after_scheme`: the text after ``://``; its path can contain another URL."""
+    authority_end = min(
+        (place for mark in "?#" if (place := url_after_scheme.find(mark)) >= 0), default=len(url_after_scheme)
+    )
     masked_parts = []
-    for part in rest[:end].split("://"):
+    for part in url_after_scheme[:authority_end].split("://"):
         authority, slash, path = part.partition("/")
-        _, at, host = authority.rpartition("@")
-        masked_parts.append(f"{MASK}@{host}{slash}{path}" if at else part)
-    query = f"{rest[end]}{MASK}" if rest[end + 1 :] else rest[end:]
+        _, at_sign, host = authority.rpartition("@")
+        masked_parts.append(f"{MASK}@{host}{slash}{path}" if at_sign else part)
+    query = (
+        f"{url_after_scheme[authority_end]}{MASK}"
+        if url_after_scheme[authority_end + 1 :]
+        else url_after_scheme[authority_end:]
+    )
     return "://".join(masked_parts) + query
 
 

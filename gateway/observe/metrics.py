@@ -303,19 +303,19 @@ class Metrics:
             return
         cells = self._cells
         try:
-            responses, at = self._cells_by_integration[exchange.environment, exchange.integration_id]
+            responses, first_cell = self._cells_by_integration[exchange.environment, exchange.integration_id]
             cells[responses[exchange.method, exchange.status, exchange.error_code]] += 1.0
         except KeyError:
-            at = self._count_first_of_kind(exchange)
+            first_cell = self._count_first_of_kind(exchange)
         gateway_ms, token_ms = exchange.gateway_ms or 0.0, exchange.token_ms
-        cells[at + bisect_left(BOUNDS_MS, gateway_ms)] += 1.0
-        cells[at + BUCKETS] += gateway_ms
+        cells[first_cell + bisect_left(BOUNDS_MS, gateway_ms)] += 1.0
+        cells[first_cell + BUCKETS] += gateway_ms
         if upstream_ms:
-            cells[at + UPSTREAM + bisect_left(BOUNDS_MS, upstream_ms)] += 1.0
-            cells[at + UPSTREAM + BUCKETS] += upstream_ms
+            cells[first_cell + UPSTREAM + bisect_left(BOUNDS_MS, upstream_ms)] += 1.0
+            cells[first_cell + UPSTREAM + BUCKETS] += upstream_ms
         if token_ms:
-            cells[at + TOKEN + bisect_left(BOUNDS_MS, token_ms)] += 1.0
-            cells[at + TOKEN + BUCKETS] += token_ms
+            cells[first_cell + TOKEN + bisect_left(BOUNDS_MS, token_ms)] += 1.0
+            cells[first_cell + TOKEN + BUCKETS] += token_ms
 
     def add(self, name: str, *labels: str) -> None:
         """Add 1 to the counter `name`, one of `FAMILIES`. Requests are counted by `observe` instead."""
@@ -323,28 +323,28 @@ class Metrics:
 
     def measure(self, name: str, duration_ms: float, *labels: str) -> None:
         """Add a value to the histogram `name`, one of `FAMILIES`. Requests are measured by `observe` instead."""
-        at = self._place(checked_key((name, *labels), "histogram"), HISTOGRAM)
-        self._cells[at + bisect_left(BOUNDS_MS, duration_ms)] += 1.0
-        self._cells[at + BUCKETS] += duration_ms
+        first_cell = self._place(checked_key((name, *labels), "histogram"), HISTOGRAM)
+        self._cells[first_cell + bisect_left(BOUNDS_MS, duration_ms)] += 1.0
+        self._cells[first_cell + BUCKETS] += duration_ms
 
-    def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
-        """Call `read` at each `publish`, for gauges and for counters that other objects of this process count."""
-        self._readers.append(read)
+    def watch(self, read_samples: Callable[[], Iterable[Sample]]) -> None:
+        """Call `read_samples` at each `publish`, for gauges and for counters that other objects of this process count."""
+        self._readers.append(read_samples)
 
     def publish(self) -> None:
         """Write the watched numbers to the page, where other processes read them."""
         values: dict[Key, float] = {}
-        for read in self._readers:
-            for key, number in read():
+        for read_samples in self._readers:
+            for key, number in read_samples():
                 values[key] = values.get(key, 0.0) + number
         for key in self._first_values.keys() - values.keys():
             if FAMILIES[key[0]].kind == "gauge":
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
-            at = self._place(checked_key(key, "gauge", "counter"))
+            cell = self._place(checked_key(key, "gauge", "counter"))
             if key not in self._first_values:  # a counter continues from the number that the previous process wrote
-                self._first_values[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
-            self._cells[at] = self._first_values[key] + number
+                self._first_values[key] = self._cells[cell] if FAMILIES[key[0]].kind == "counter" else 0.0
+            self._cells[cell] = self._first_values[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
 
     def _count_first_of_kind(self, exchange: ExchangeRecord) -> int:
@@ -353,9 +353,9 @@ class Metrics:
             labels = exchange.environment, ""
         elif labels not in self._known_integrations and len(self._known_integrations) >= MAX_INTEGRATIONS:
             labels = OVER_LIMIT
-        responses, at = self._cells_by_integration.get(labels) or self._new_integration_cells(labels)
+        responses, first_cell = self._cells_by_integration.get(labels) or self._new_integration_cells(labels)
         self._add(responses, (REQUESTS, *labels), (exchange.method, exchange.status, exchange.error_code))
-        return at
+        return first_cell
 
     def _new_integration_cells(self, labels: IntegrationLabels) -> IntegrationCells:
         cells_of_integration: IntegrationCells = {}, self._place((SPLIT, *labels), len(PARTS) * HISTOGRAM)
@@ -364,20 +364,20 @@ class Metrics:
         return cells_of_integration
 
     def _add(self, responses: dict[Response, int], family: Key, response: Response) -> None:
-        at = responses.get(response)
-        if at is None:
+        cell = responses.get(response)
+        if cell is None:
             method, status, error = response = listed_values(response)
-            at = responses[response] = self._place((*family, method, status_text(status), error or ""))
-        self._cells[at] += 1.0
+            cell = responses[response] = self._place((*family, method, status_text(status), error or ""))
+        self._cells[cell] += 1.0
 
     def _place(self, key: Key, width: int = 1) -> int:
-        at = self._places.get(key)
-        if at is None:
+        cell = self._places.get(key)
+        if cell is None:
             try:
-                at = self._places[key] = self.page.place(key, width)
+                cell = self._places[key] = self.page.place(key, width)
             except PageFull:
-                at = self._spare_cell()
-        return at
+                cell = self._spare_cell()
+        return cell
 
     def _spare_cell(self) -> int:
         """Return the cell for numbers without room in the page, which is never shown."""

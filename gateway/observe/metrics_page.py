@@ -52,30 +52,30 @@ class MetricsPage:
         Only the process that owns the page may call this method. Raises PageFull.
         """
         self._read_new_entries()
-        known = self._places.get(key)
-        if known is not None:
-            return known[0]
+        cells = self._places.get(key)
+        if cells is not None:
+            return cells[0]
         line = json.dumps([width, *key]).encode() + b"\n"
-        end = self._read + len(line)
-        if end > ENTRY_BYTES or self._free + width > CELLS - SPARE_CELLS:
+        line_end = self._read + len(line)
+        if line_end > ENTRY_BYTES or self._free + width > CELLS - SPARE_CELLS:
             raise PageFull
-        self._entries[self._read : end] = line
-        self.cells[USED] = end
+        self._entries[self._read : line_end] = line
+        self.cells[USED] = line_end
         self._read_new_entries()
         return self._places[key][0]
 
     def read(self) -> Iterator[tuple[Key, list[float]]]:
         """Yield every key (the name of a metric, with label values) and its numbers."""
         self._read_new_entries()
-        for key, (at, width) in self._places.items():
-            yield key, list(self.cells[at : at + width])
+        for key, (first_cell, width) in self._places.items():
+            yield key, list(self.cells[first_cell : first_cell + width])
 
     def _read_new_entries(self) -> None:
         """Read the entries that were appended since the last call."""
-        used = int(self.cells[USED])
-        if used == self._read:
+        used_bytes = int(self.cells[USED])
+        if used_bytes == self._read:
             return
-        for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
+        for line in bytes(self._entries[self._read : used_bytes]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
             except ValueError:

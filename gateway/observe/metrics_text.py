@@ -28,13 +28,13 @@ def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
             family = FAMILIES.get(key[0])
             if family is not None and family.kind == "gauge" and not lives:
                 continue
-            before = sums.get(key)
-            if before is None:
+            sum_so_far = sums.get(key)
+            if sum_so_far is None:
                 sums[key] = numbers
             elif family is not None and family.largest:
-                sums[key] = max(before, numbers, key=lambda some: abs(some[0]))
+                sums[key] = max(sum_so_far, numbers, key=lambda some: abs(some[0]))
             else:
-                sums[key] = [a + b for a, b in zip(before, numbers, strict=True)]
+                sums[key] = [a + b for a, b in zip(sum_so_far, numbers, strict=True)]
     return sums
 
 
@@ -63,8 +63,8 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
 
 
 def _histograms_by_part(label_values: Key, numbers: Sequence[float]) -> Iterator[str]:
-    for n, part in enumerate(PARTS):
-        yield from _histogram(DURATION, (*label_values, part), numbers[n * HISTOGRAM : (n + 1) * HISTOGRAM])
+    for index, part in enumerate(PARTS):
+        yield from _histogram(DURATION, (*label_values, part), numbers[index * HISTOGRAM : (index + 1) * HISTOGRAM])
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:
@@ -73,12 +73,12 @@ def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str
     if not any(counts):
         return
     labels = _labels(name, values)
-    begin = f"{name}_bucket{labels[:-1]},le="
-    reached = 0.0
-    for bound, reached in zip(BUCKET_LABELS, accumulate(counts), strict=True):
-        yield f'{begin}"{bound}"}} {_number(reached)}'
+    line_start = f"{name}_bucket{labels[:-1]},le="
+    count_so_far = 0.0
+    for bound, count_so_far in zip(BUCKET_LABELS, accumulate(counts), strict=True):
+        yield f'{line_start}"{bound}"}} {_number(count_so_far)}'
     yield f"{name}_sum{labels} {_number(sum_ms / 1000)}"
-    yield f"{name}_count{labels} {_number(reached)}"
+    yield f"{name}_count{labels} {_number(count_so_far)}"
 
 
 def _labels(name: str, values: Iterable[str]) -> str:

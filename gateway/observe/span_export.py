@@ -55,13 +55,13 @@ class BoundedSession(requests.Session):
     def request(self, *args: Any, **options: Any) -> requests.Response:
         """Send a request and drop the response's body. Raises requests.RequestException."""
         response = super().request(*args, **{**options, "stream": True, "allow_redirects": False})
-        ends_at, kept, whole = time.monotonic() + RESPONSE_S, 0, False
+        ends_at, received_bytes, is_complete = time.monotonic() + RESPONSE_S, 0, False
         try:
-            while kept < RESPONSE_BYTES and time.monotonic() < ends_at and not whole:
+            while received_bytes < RESPONSE_BYTES and time.monotonic() < ends_at and not is_complete:
                 piece = response.raw.read1(RESPONSE_BYTES)
-                kept, whole = kept + len(piece), not piece
+                received_bytes, is_complete = received_bytes + len(piece), not piece
         finally:
-            if not whole:
+            if not is_complete:
                 response.close()
             response._content, response._content_consumed = b"", True
         return response
@@ -120,10 +120,10 @@ class SpanExport:
         if self._thread.is_alive():
             await asyncio.to_thread(self._exporter.shutdown)  # ends the exporter's pause before the next attempt
             await asyncio.to_thread(self._thread.join, 0.1)
-        remaining = sum(span_count(record) for record, _ in list(self._waiting))
-        if remaining:
-            self.dropped[NOT_EXPORTED] += remaining
-            log.warning("spans_lost", spans=remaining, detail="The collector had not accepted them at the stop.")
+        waiting_spans = sum(span_count(record) for record, _ in list(self._waiting))
+        if waiting_spans:
+            self.dropped[NOT_EXPORTED] += waiting_spans
+            log.warning("spans_lost", spans=waiting_spans, detail="The collector had not accepted them at the stop.")
 
     # ── methods that run in the thread ──────────────────────────────────────────────────────────────────────────────
 
@@ -150,11 +150,11 @@ class SpanExport:
     def _export(self, spans: list[ReadableSpan]) -> bool:
         """Export the spans; return whether the collector accepted them."""
         try:
-            accepted = self._exporter.export(spans) is SpanExportResult.SUCCESS
+            is_accepted = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
             self._log_failure(repr(fault))
-            accepted = False
-        if accepted:
+            is_accepted = False
+        if is_accepted:
             self.exported += len(spans)
             if self._complained_at is not None:
                 self._complained_at = None
@@ -162,14 +162,17 @@ class SpanExport:
         else:
             self.dropped[NOT_EXPORTED] += len(spans)
             self._log_failure("The collector does not respond, or refuses them.")
-        return accepted
+        return is_accepted
 
-    def _log_failure(self, why: str) -> None:
+    def _log_failure(self, reason: str) -> None:
         now = time.monotonic()
         if self._complained_at is None or now - self._complained_at >= LOG_INTERVAL_S:
             self._complained_at = now
             log.warning(
-                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls continue; their spans are dropped"
+                "spans_not_exported",
+                endpoint=self.origin,
+                detail=reason,
+                effect="calls continue; their spans are dropped",
             )
 
 

@@ -68,8 +68,8 @@ class SpanMaker:
         """Yield the span of the call, then a span for each request to the provider. `exchange` must have a trace."""
         call = exchange.trace
         assert call is not None
-        end = round(exchange.at.timestamp() * _NS)
-        start = end - round(exchange.duration_ms * 1_000_000)
+        ended_at = round(exchange.at.timestamp() * _NS)
+        began_at = ended_at - round(exchange.duration_ms * 1_000_000)
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
         route = _route(exchange)
         attributes: Attributes = {
@@ -102,15 +102,15 @@ class SpanMaker:
             call.span_id,
             call.parent_id,
             SpanKind.SERVER,
-            (start, end),
+            (began_at, ended_at),
             attributes,
             failed=failed,
             remote=True,
             links=[_link(refresh) for refresh in call.waited_for if refresh.exported],
         )
         for number, attempt in enumerate(call.attempts):
-            last = number + 1 == len(call.attempts)
-            yield self._attempt(exchange, call, attempt, number, start, end, last=last)
+            is_last = number + 1 == len(call.attempts)
+            yield self._attempt(exchange, call, attempt, number, began_at, ended_at, is_last=is_last)
 
     def _attempt(
         self,
@@ -118,10 +118,10 @@ class SpanMaker:
         call: CallTrace,
         attempt: AttemptTrace,
         number: int,
-        start: int,
-        end: int,
+        call_began_at: int,
+        call_ended_at: int,
         *,
-        last: bool,
+        is_last: bool,
     ) -> ReadableSpan:
         """Return the span of one request to the provider.
 
@@ -129,11 +129,11 @@ class SpanMaker:
         response's head arrived or the request failed.
         """
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
-        began = start + round((attempt.began - call.began) * _NS)
-        if attempt.ended is None or (last and attempt.error is None):
-            ended = end
+        began_at = call_began_at + round((attempt.began - call.began) * _NS)
+        if attempt.ended is None or (is_last and attempt.error is None):
+            ended_at = call_ended_at
         else:
-            ended = start + round((attempt.ended - call.began) * _NS)
+            ended_at = call_began_at + round((attempt.ended - call.began) * _NS)
         attributes: Attributes = {
             "http.request.method": method,
             "server.address": attempt.host,
@@ -143,13 +143,13 @@ class SpanMaker:
         _add(attributes, "network.peer.address", attempt.peer)
         _add(attributes, "http.response.status_code", attempt.status)
         error = attempt.error
-        if error is None and (attempt.status is None or (last and exchange.error_code == CUT)):
+        if error is None and (attempt.status is None or (is_last and exchange.error_code == CUT)):
             error = exchange.error_code or "unknown"
         elif error is None and attempt.status is not None and attempt.status >= 400:
             error = str(attempt.status)
         _add(attributes, "error.type", error)
         name = "HTTP" if method == OTHER_METHOD else method
-        times = (min(began, end), max(min(ended, end), min(began, end)))
+        times = (min(began_at, call_ended_at), max(min(ended_at, call_ended_at), min(began_at, call_ended_at)))
         return self._span(
             name, call, attempt.span_id, call.span_id, SpanKind.CLIENT, times, attributes, failed=error is not None
         )
@@ -166,8 +166,8 @@ class SpanMaker:
 
     def _refresh(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         trace, detail = operation.trace, operation.detail or {}
-        end = round(operation.at.timestamp() * _NS)
-        started = end - round(operation.duration_ms * 1_000_000)
+        ended_at = round(operation.at.timestamp() * _NS)
+        started = ended_at - round(operation.duration_ms * 1_000_000)
         attributes = self._connection_attributes(operation)
         final = bool(detail.get("final"))
         attributes["gateway.refresh.outcome"] = "renewed" if operation.error_code is None else REFRESH_OUTCOMES[final]
@@ -179,7 +179,7 @@ class SpanMaker:
             requested_at = trace.began if trace.asked is None else trace.asked
             attributes["gateway.refresh.waited_ms"] = round((requested_at - trace.began) * 1000, 3)
             if trace.ended is not None:
-                started = end - round((trace.ended - requested_at) * _NS)
+                started = ended_at - round((trace.ended - requested_at) * _NS)
         parent_id = parent.span_id if parent is not None and trace is not None and trace.under is parent else None
         return self._span(
             "token.refresh",
@@ -187,14 +187,14 @@ class SpanMaker:
             span_id,
             parent_id,
             SpanKind.CLIENT,
-            (started, end),
+            (started, ended_at),
             attributes,
             failed=operation.error_code is not None,
         )
 
     def _delivery(self, operation: Operation, parent: CallTrace | None) -> ReadableSpan:
         detail = operation.detail or {}
-        end = round(operation.at.timestamp() * _NS)
+        ended_at = round(operation.at.timestamp() * _NS)
         attributes = self._connection_attributes(operation)
         attributes["http.request.method"] = "POST"
         attributes["gateway.event.attempt"] = operation.attempts
@@ -212,7 +212,7 @@ class SpanMaker:
             new_span_id(),
             None,
             SpanKind.CLIENT,
-            (end - round(operation.duration_ms * 1_000_000), end),
+            (ended_at - round(operation.duration_ms * 1_000_000), ended_at),
             attributes,
             failed=operation.error_code is not None,
             links=links,

@@ -103,36 +103,36 @@ class Tracing:
         self._id_limit = sampling_settings.id_limit
         self.export = export
 
-    def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
+    def begin(self, traceparent: str | None, began_at: float) -> CallTrace | None:
         """Return the trace of a request whose head has arrived, or None if the request is not sampled.
 
         `traceparent`: the header's value, None without this header.
-        `began`: when the request began, in monotonic seconds.
+        `began_at`: when the request began, in monotonic seconds.
         """
         if traceparent is None:
-            return self.root(began)
+            return self.root(began_at)
         if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
             # The most frequent case if the application samples: the header need not be parsed.
             return None
         parent = parent_in(traceparent)
         if parent is None:
-            return self.root(began)
+            return self.root(began_at)
         if self._parent_based:
             if not parent.flags & SAMPLED:
                 return None
         elif int(parent.trace_id[16:], 16) >= self._id_limit:
             return None
-        return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began)
+        return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began_at)
 
-    def root(self, began: float) -> CallTrace | None:
+    def root(self, began_at: float) -> CallTrace | None:
         """Return a new trace without a parent, or None if the new trace is not sampled.
 
-        `began`: when the request began, in monotonic seconds.
+        `began_at`: when the request began, in monotonic seconds.
         """
-        low = random.getrandbits(64)
-        if low >= self._id_limit:
+        low_bits = random.getrandbits(64)
+        if low_bits >= self._id_limit:
             return None
-        return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
+        return CallTrace(f"{random.getrandbits(64):016x}{low_bits or 1:016x}", None, SAMPLED, began_at)
 
     def record_call(self, exchange: ExchangeRecord) -> None:
         """Queue the record of a finished, sampled call for export."""
