@@ -88,29 +88,29 @@ class CatalogWatch:
             state = await asyncio.to_thread(folders_state, running.config.catalog)
             if state == self.seen:
                 return
-            found = await asyncio.to_thread(read_catalog_again, running.config, running.catalog)
+            reading = await asyncio.to_thread(read_catalog_again, running.config, running.catalog)
             self.seen = state
-            before, after = running.catalog.providers.contents, found.catalog.providers.contents
-            if before != after:
+            old_contents, new_contents = running.catalog.providers.contents, reading.catalog.providers.contents
+            if old_contents != new_contents:
                 replace_generation(
-                    runtime, CheckedConfiguration(running.config, found.catalog, running.integrations.declared)
+                    runtime, CheckedConfiguration(running.config, reading.catalog, running.integrations.declared)
                 )
-            self._report(runtime.metrics, found, _differences(before, after))
+            self._report(runtime.metrics, reading, _differences(old_contents, new_contents))
 
     def _folders(self) -> tuple[Path, ...]:
         return self.app[RUNTIME].generation.config.catalog
 
     def _report(self, metrics: Metrics, reading: CatalogReading, differences: dict[str, list[str]]) -> None:
         """Log new faults, fixed files and changed entries. A fault that is still there is not logged again."""
-        new = [str(fault) for fault in reading.faults if str(fault) not in self.logged]
+        new_faults = [str(fault) for fault in reading.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, reading.faults))
         faulty = frozenset(_file_name(fault) for fault in reading.faults)
         fixed, self.faulty = self.faulty - faulty, faulty
         if not self.logs:
             return
-        for fault in new:
+        for fault in new_faults:
             log.error("fault", detail=fault)
-        if new:
+        if new_faults:
             log.error("catalog_fault", effect=ENTRY_STAYS, kept=sorted(reading.kept))
             metrics.add(CATALOG_RELOADS, "refused")
         if fixed:
@@ -130,20 +130,20 @@ def read_catalog_again(config: Config, running: Catalog) -> CatalogReading:
     """Read the catalog of `config` again. If the new version of an entry cannot be used, keep the entry of
     `running`."""
     try:
-        fresh, faults = catalog_of(config), list[Fault]()
-    except CatalogFaults as wrong:
-        fresh, faults = wrong.catalog, list(wrong.faults)
-        if any(fault.line == 0 for fault in wrong.faults):  # an unreadable folder does not delete its entries
+        new_catalog, faults = catalog_of(config), list[Fault]()
+    except CatalogFaults as refusal:
+        new_catalog, faults = refusal.catalog, list(refusal.faults)
+        if any(fault.line == 0 for fault in refusal.faults):  # an unreadable folder does not delete its entries
             return CatalogReading(running, tuple(faults), running.names_in_folders(config.catalog))
-    kept = {name for name in fresh.faulty if name in running.providers}
-    fresh = fresh.with_entries_from(kept, running)
-    for name, found in _breaking_changes(config, fresh, running):
-        kept.add(name)
-        faults += found
-    return CatalogReading(fresh.with_entries_from(kept, running), tuple(faults), frozenset(kept))
+    kept_names = {name for name in new_catalog.faulty if name in running.providers}
+    new_catalog = new_catalog.with_entries_from(kept_names, running)
+    for name, entry_faults in _breaking_changes(config, new_catalog, running):
+        kept_names.add(name)
+        faults += entry_faults
+    return CatalogReading(new_catalog.with_entries_from(kept_names, running), tuple(faults), frozenset(kept_names))
 
 
-def _breaking_changes(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
+def _breaking_changes(config: Config, new_catalog: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
     """Yield the name and the faults of each entry that is valid by itself, or was deleted, but would break a declared
     integration."""
     declared = {
@@ -151,21 +151,21 @@ def _breaking_changes(config: Config, fresh: Catalog, running: Catalog) -> Itera
         for environment in config.environments.values()
         for integration in environment.integrations.values()
     }
-    before, after = running.providers.contents, fresh.providers.contents
-    changed = {name for name in declared if name in before and before[name] != after.get(name)}
-    for name in sorted(changed):
-        _, faults, _ = integrations(config, fresh.with_entries_from(changed - {name}, running))
+    old_contents, new_contents = running.providers.contents, new_catalog.providers.contents
+    changed_names = {name for name in declared if name in old_contents and old_contents[name] != new_contents.get(name)}
+    for name in sorted(changed_names):
+        _, faults, _ = integrations(config, new_catalog.with_entries_from(changed_names - {name}, running))
         if faults:
             yield name, faults
 
 
-def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, list[str]]:
+def _differences(old_contents: dict[str, bytes], new_contents: dict[str, bytes]) -> dict[str, list[str]]:
     names = {
-        "added": [name for name in after if name not in before],
-        "changed": [name for name in after if name in before and before[name] != after[name]],
-        "removed": [name for name in before if name not in after],
+        "added": [name for name in new_contents if name not in old_contents],
+        "changed": [name for name in new_contents if name in old_contents and old_contents[name] != new_contents[name]],
+        "removed": [name for name in old_contents if name not in new_contents],
     }
-    return {kind: found for kind, found in names.items() if found}
+    return {kind: entry_names for kind, entry_names in names.items() if entry_names}
 
 
 async def _wait_for_changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
@@ -178,11 +178,11 @@ async def _wait_for_changes(folders: Sequence[Path]) -> AsyncGenerator[None]:
         return
     async with aclosing(_watch_files(existing)) as waits:
         check_at = 0.0  # yield after the first wait, because files may have changed before the watch began
-        async for changed in waits:
-            if changed or clock.monotonic() >= check_at:
+        async for has_changed in waits:
+            if has_changed or clock.monotonic() >= check_at:
                 check_at = clock.monotonic() + RECHECK_S
                 yield
-            if not changed and {folder for folder in folders if folder.exists()} != set(existing):
+            if not has_changed and {folder for folder in folders if folder.exists()} != set(existing):
                 return
 
 
@@ -194,13 +194,13 @@ async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
     """
     from watchfiles import watch  # imported here, because a gateway without catalog folders does not need watchfiles
 
-    ended, loop = Event(), asyncio.get_running_loop()
+    stop_event, loop = Event(), asyncio.get_running_loop()
     changes = watch(
         *folders,
         watch_filter=None,
         debounce=MAX_DELAY_MS,
         step=QUIET_MS,
-        stop_event=ended,
+        stop_event=stop_event,
         rust_timeout=WAIT_MS,
         yield_on_timeout=True,
         poll_delay_ms=POLL_MS,
@@ -211,12 +211,12 @@ async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
         while True:
             waiting = loop.run_in_executor(thread, next, changes, None)
             try:
-                changed = await asyncio.shield(waiting)
+                new_changes = await asyncio.shield(waiting)
             finally:
-                ended.set()
+                stop_event.set()
                 await asyncio.wait([waiting])
-                ended.clear()
-            yield bool(changed)
+                stop_event.clear()
+            yield bool(new_changes)
 
 
 async def watch_catalog(app: web.Application) -> AsyncIterator[None]:

@@ -44,21 +44,21 @@ def _database_samples(store: Store) -> Iterator[Sample]:
     for access, number in waits.accesses.items():
         yield ("gateway_database_accesses_total", access), number
         yield ("gateway_database_wait_seconds_total", access), waits.seconds[access]
-    for table, at in store.pruned_at.items():
-        yield ("gateway_prune_success_timestamp_seconds", table), at.timestamp()
+    for table, pruned_at in store.pruned_at.items():
+        yield ("gateway_prune_success_timestamp_seconds", table), pruned_at.timestamp()
     backed_up_at = store.backed_up_at()
     if backed_up_at is not None:
         yield ("gateway_backup_success_timestamp_seconds",), backed_up_at.timestamp()
 
 
 def _connection_samples(runtime: Runtime) -> Iterator[Sample]:
-    for counted in runtime.keeper.connections:
-        environment = counted.environment
-        yield ("gateway_connections", environment, counted.state), counted.connections
-        for days, number in counted.ending.items():
+    for counts in runtime.keeper.connections:
+        environment = counts.environment
+        yield ("gateway_connections", environment, counts.state), counts.connections
+        for days, number in counts.ending.items():
             yield ("gateway_connections_ending", environment, str(days)), number
-        overdue_s = 0.0 if counted.overdue_since is None else (clock.now() - counted.overdue_since).total_seconds()
-        yield ("gateway_keep_alive_overdue_seconds", environment, counted.state), max(overdue_s, 0.0)
+        overdue_s = 0.0 if counts.overdue_since is None else (clock.now() - counts.overdue_since).total_seconds()
+        yield ("gateway_keep_alive_overdue_seconds", environment, counts.state), max(overdue_s, 0.0)
 
 
 def _event_samples(runtime: Runtime) -> Iterator[Sample]:
@@ -74,8 +74,8 @@ def _pool_samples(runtime: Runtime) -> Iterator[Sample]:
     for egress in (runtime.generation.egress, *runtime.retired):
         for origin, load in egress.load():
             of_provider = sums[provider_at.get(origin, "")]
-            for n, number in enumerate(load):
-                of_provider[n] += number
+            for index, number in enumerate(load):
+                of_provider[index] += number
     for provider, (busy, idle, dialling, waiting) in sums.items():
         for state, number in (("busy", busy), ("idle", idle), ("dialling", dialling)):
             yield ("gateway_upstream_connections", provider, state), number

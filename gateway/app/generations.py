@@ -43,8 +43,8 @@ def read(config: ConfigurationSource) -> Config:
         if isinstance(config, Mapping):
             return configuration.parse(config, base=Path.cwd())
         return configuration.load(Path(config))
-    except Faults as found:
-        raise all_faults(found) from None
+    except Faults as faults:
+        raise all_faults(faults) from None
 
 
 def check_configuration(config: Config, result: CheckResult | None = None) -> CheckedConfiguration:
@@ -78,10 +78,10 @@ def build_generation(
 def next_generation(runtime: Runtime, checked: CheckedConfiguration) -> Generation:
     """Build the generation that will replace the current generation of `runtime`. Nothing changes before
     `CurrentGeneration.replace`."""
-    before = runtime.generation
-    same = checked.config.egress == before.config.egress
-    egress = before.egress if same else None
-    return build_generation(checked, runtime.minted, runtime.managed, egress, before.integrations)
+    running = runtime.generation
+    same_egress = checked.config.egress == running.config.egress
+    egress = running.egress if same_egress else None
+    return build_generation(checked, runtime.minted, runtime.managed, egress, running.integrations)
 
 
 def replace_generation(runtime: Runtime, checked: CheckedConfiguration) -> None:

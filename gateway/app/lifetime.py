@@ -141,9 +141,9 @@ def _apply_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """Copy the settings that every request reads to where they are read, now and after each reload of the configuration.
+    """Copy some settings into the objects that use them for every request, now and after each reload.
 
-    These are limits, and whether calls are stored. All other code reads settings from `current`.
+    These settings are the limits, and whether calls are stored. All other code reads settings from `current`.
     """
 
     def set_(config: Config) -> None:
@@ -199,7 +199,7 @@ async def open_runtime(
     )
     try:
         with _convert_unavailable(config):
-            since = await store.changes.log_end()  # before the integrations, so that the change feed misses no change
+            log_end = await store.changes.log_end()  # before the integrations, so that the change feed misses no change
             managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
         await store.close()
@@ -215,7 +215,7 @@ async def open_runtime(
                 await store.failover.join()
                 await reconcile(store)
             await record_configuration(store, config, "start")
-            tasks = _start_background_tasks(runtime, since)
+            tasks = _start_background_tasks(runtime, log_end)
         yield runtime
     finally:
         await _close(runtime, tasks)
@@ -245,11 +245,11 @@ async def record_configuration(store: Store, config: Config, cause: str) -> None
         log.error("configuration_not_recorded", detail=fault.message)
 
 
-def _start_background_tasks(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
+def _start_background_tasks(runtime: Runtime, log_end: LogPosition) -> list["asyncio.Task[None]"]:
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
         "follow_changes": runtime.live.feed.follow(
-            since, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
+            log_end, lambda: runtime.outcomes.deliver_stored_outcomes(runtime.serving)
         ),
         "stay_alive": store.failover.write_heartbeats(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.release, current),
@@ -274,26 +274,28 @@ async def _run_after_delay(work: Callable[[], Coroutine[Any, Any, None]]) -> Non
 
 
 async def _close(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    async with AsyncExitStack() as end:  # runs the steps in reverse order; each step runs even if another step fails
-        end.push_async_callback(runtime.store.close)
-        end.push_async_callback(runtime.store.failover.leave)
-        end.push_async_callback(runtime.retired.close)
-        end.push_async_callback(runtime.generation.egress.close)
+    async with (
+        AsyncExitStack() as closing_steps
+    ):  # runs the steps in reverse order; each step runs even if another step fails
+        closing_steps.push_async_callback(runtime.store.close)
+        closing_steps.push_async_callback(runtime.store.failover.leave)
+        closing_steps.push_async_callback(runtime.retired.close)
+        closing_steps.push_async_callback(runtime.generation.egress.close)
         if runtime.tracing is not None:
-            end.push_async_callback(runtime.tracing.close)
-        end.push_async_callback(runtime.call_queue.close)
-        end.push_async_callback(runtime.deliverer.close)
-        end.push_async_callback(runtime.minted.close)
-        end.push_async_callback(end_background, tasks)
-        end.push_async_callback(runtime.links.close)
-        end.push_async_callback(runtime.journals.close)
-        end.push_async_callback(runtime.refresher.close)
-        end.push_async_callback(runtime.deleter.close)
-        end.push_async_callback(runtime.api_integrations.close)
-        end.push_async_callback(runtime.session_connections.close)
-        end.push_async_callback(runtime.typed_credentials.close)
-        end.push_async_callback(runtime.flows.close)
-        end.push_async_callback(runtime.live.close)
+            closing_steps.push_async_callback(runtime.tracing.close)
+        closing_steps.push_async_callback(runtime.call_queue.close)
+        closing_steps.push_async_callback(runtime.deliverer.close)
+        closing_steps.push_async_callback(runtime.minted.close)
+        closing_steps.push_async_callback(end_background, tasks)
+        closing_steps.push_async_callback(runtime.links.close)
+        closing_steps.push_async_callback(runtime.journals.close)
+        closing_steps.push_async_callback(runtime.refresher.close)
+        closing_steps.push_async_callback(runtime.deleter.close)
+        closing_steps.push_async_callback(runtime.api_integrations.close)
+        closing_steps.push_async_callback(runtime.session_connections.close)
+        closing_steps.push_async_callback(runtime.typed_credentials.close)
+        closing_steps.push_async_callback(runtime.flows.close)
+        closing_steps.push_async_callback(runtime.live.close)
 
 
 async def _prune(store: Store) -> None:

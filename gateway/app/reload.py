@@ -36,11 +36,14 @@ log = structlog.get_logger(__name__)
 def read_configuration_again(running: Config, configuration: ConfigurationSource | None = None) -> Config:
     """Read the file of `running` again, or read `configuration`. A setting that needs a restart keeps its old value,
     and the change is logged. Raises Faults."""
-    new = read(_file_name(running) if configuration is None else configuration)
-    config, ignored = with_fixed(new, running)
+    new_config = read(_file_name(running) if configuration is None else configuration)
+    config, ignored = with_fixed(new_config, running)
     for place in ignored:
         log.warning(
-            "needs_a_restart", where=new.file_and_line(*place), setting=".".join(place), effect="the old value stays"
+            "needs_a_restart",
+            where=new_config.file_and_line(*place),
+            setting=".".join(place),
+            effect="the old value stays",
         )
     return config
 
@@ -77,19 +80,19 @@ async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Conf
 
 async def _reload(
     app: web.Application,
-    read: Callable[[], CheckedConfiguration],
+    read_checked: Callable[[], CheckedConfiguration],
     accept: Callable[[CheckedConfiguration], None] | None,
 ) -> bool:
-    """Apply the result of `read`. `read` runs in a thread, because reading a large catalog would stop all other work of
-    the event loop."""
+    """Apply the result of `read_checked`, which runs in a thread, because reading a large catalog would stop all other
+    work of the event loop."""
     runtime = app[RUNTIME]
     async with runtime.reloading:
         try:
-            ready = await asyncio.to_thread(read)
-            config = ready.config
-            following = next_generation(runtime, ready)
+            checked = await asyncio.to_thread(read_checked)
+            config = checked.config
+            generation = next_generation(runtime, checked)
             if accept is not None:
-                await asyncio.to_thread(accept, ready)
+                await asyncio.to_thread(accept, checked)
             # Writing to the store is the last step that can fail: data keys of new environments are wrapped with the
             # new master key, which the former configuration does not have.
             if config.store.encryption_keys != runtime.generation.config.store.encryption_keys:
@@ -101,16 +104,16 @@ async def _reload(
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
-        removed = sorted(_declared(runtime.generation.config) - _declared(config))
-        following.integrations.start_client_times()
-        runtime.current.replace(following)
+        removed_integrations = sorted(_declared(runtime.generation.config) - _declared(config))
+        generation.integrations.start_client_times()
+        runtime.current.replace(generation)
         await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
     log.info(
         "reloaded",
         environments=sorted(config.environments),
-        providers=len(ready.catalog.providers),
-        integrations_removed=removed or None,
+        providers=len(checked.catalog.providers),
+        integrations_removed=removed_integrations or None,
     )
     return True
 

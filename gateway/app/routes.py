@@ -66,8 +66,8 @@ async def respond_to_options(request: web.Request) -> web.Response:
     return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(methods)})
 
 
-def _post_routes(end: Handler) -> tuple[tuple[str, Handler], ...]:
-    return ("POST", SESSION_POST(end)), ("OPTIONS", PROGRAM(respond_to_options))
+def _post_routes(last_handler: Handler) -> tuple[tuple[str, Handler], ...]:
+    return ("POST", SESSION_POST(last_handler)), ("OPTIONS", PROGRAM(respond_to_options))
 
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
@@ -203,5 +203,5 @@ def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     resource.add_route("GET", OPEN(connect_socket.serve_connect_socket), expect_handler=no_early_continue)
     app.router.register_resource(resource)
     for method, path, handler in ROUTES:
-        for allowed in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
-            app.router.add_route(allowed, path, handler, expect_handler=no_early_continue)
+        for route_method in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
+            app.router.add_route(route_method, path, handler, expect_handler=no_early_continue)
