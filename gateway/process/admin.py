@@ -88,20 +88,20 @@ class Admin:
     async def _ready(self, request: web.Request) -> web.Response:
         """Return the response that a worker gives to /ready on the public port, from a ready worker if there is one."""
         required = "required" if request.query.get("store") == "required" else "any"
-        found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
+        report: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:
             for response in _responses(self._workers.living.values(), required):
-                found = response
+                report = response
                 if response["status"] == 200:
                     break
-        return _response(found["body"], found["status"], "not_ready" if found["status"] != 200 else None)
+        return _response(report["body"], report["status"], "not_ready" if report["status"] != 200 else None)
 
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
         self._metrics.publish()
         numbers = total(self._board.pages)
         numbers |= {key: [float(number)] for key, number in gateway_samples(self._started_at)}
         numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
-        numbers |= {(name,): numbers[ours,] for name, ours in STANDARD_NAMES.items() if (ours,) in numbers}
+        numbers |= {(name,): numbers[own_name,] for name, own_name in STANDARD_NAMES.items() if (own_name,) in numbers}
         text = await asyncio.to_thread(exposition, numbers)  # in a thread, because the text can be long
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
@@ -145,8 +145,8 @@ def gateway_samples(started_at: float) -> Iterator[Sample]:
 
 def process_samples() -> Iterator[Sample]:
     """Yield the metrics of this process that come from the operating system."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield ("gateway_process_cpu_seconds_total",), usage.ru_utime + usage.ru_stime
     if PROCESS.exists():
         yield ("gateway_process_resident_memory_bytes",), int((PROCESS / "statm").read_text().split()[1]) * PAGE_BYTES
         yield ("gateway_process_max_fds",), resource.getrlimit(resource.RLIMIT_NOFILE)[0]

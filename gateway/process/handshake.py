@@ -25,9 +25,9 @@ def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Seque
     Raises OSError.
     """
     data = frame_message(message)
-    sent = socket.send_fds(sock, [data], descriptors)
-    if sent < len(data):
-        sock.sendall(data[sent:])
+    sent_bytes = socket.send_fds(sock, [data], descriptors)
+    if sent_bytes < len(data):
+        sock.sendall(data[sent_bytes:])
 
 
 def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:

@@ -53,14 +53,14 @@ JOURNAL_CHECK_EVERY_S: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-def run(first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> int:
+def run(first_worker: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> int:
     """Run the parent until SIGTERM or SIGINT, and return the exit code.
 
     A second signal kills the workers and ends this process.
     """
     logs.setup()
     harden()
-    parent = Parent(first, memory, file, as_json=as_json)
+    parent = Parent(first_worker, memory, file, as_json=as_json)
     with asyncio.Runner() as running:
         code = running.run(parent.run())
     if parent.killed_by is not None:
@@ -73,12 +73,12 @@ def run(first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool)
 class Parent:
     """The parent process.
 
-    `first`: the worker that is already started. `killed_by`: the second stop signal; None if there was no second one.
+    `first_worker`: the worker that is already started. `killed_by`: the second stop signal; None if there was only one.
     """
 
-    def __init__(self, first: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> None:
+    def __init__(self, first_worker: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
-        self._first: SpawnedWorker | None = first
+        self._first: SpawnedWorker | None = first_worker
         self._memory = memory
         self._start = {"program": sys.argv[0], "file": file, "as_json": as_json}
         self._workers = Workers(self._spawn_worker, self._handle_message)
@@ -124,13 +124,13 @@ class Parent:
 
     def _spawn_worker(self, place: int) -> tuple[SpawnedWorker, int]:
         started, self._first = self._first or start.spawn(self._memory.descriptors), None
-        accepted = place > 0 or self._announcement
+        is_accepted = place > 0 or self._announcement
         message = {
             **self._start,
             "place": place,
             "configurations": self._memory.configurations,
             "board": self._memory.board,
-            "start_from": self._reloads.generation % 2 if accepted else None,
+            "start_from": self._reloads.generation % 2 if is_accepted else None,
         }
         with suppress(OSError):  # the worker has already ended; `reap` will notice this
             send_now(started.sock, message)

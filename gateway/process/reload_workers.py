@@ -90,17 +90,17 @@ class Reloads:
     async def _reload(self) -> None:
         next_generation = self.generation + 1
         for loader in self._workers.ready:
-            accepted = await self._request(loader, {"type": "reload", "memory": next_generation % 2})
-            if accepted is not None:
+            is_accepted = await self._request(loader, {"type": "reload", "memory": next_generation % 2})
+            if is_accepted is not None:
                 break
         else:
             return  # all workers have died; their replacements run the old configuration
-        if not accepted:
+        if not is_accepted:
             self._workers.send({"type": "nothing_new"})
             return
         self.generation = loader.generation = next_generation
-        others = [worker for worker in self._workers.ready if worker is not loader]
-        await asyncio.gather(*(self._take_over(worker) for worker in others))
+        other_workers = [worker for worker in self._workers.ready if worker is not loader]
+        await asyncio.gather(*(self._take_over(worker) for worker in other_workers))
 
     async def bring_up_to_date(self, worker: WorkerProcess) -> None:
         """Let a worker apply the accepted configuration, because it became ready only after the last reload."""
@@ -115,8 +115,8 @@ class Reloads:
         next_generation = self.generation
         if worker.generation == next_generation:
             return
-        done = await self._request(worker, {"type": "take_over", "memory": next_generation % 2})
-        if done:
+        has_taken_over = await self._request(worker, {"type": "take_over", "memory": next_generation % 2})
+        if has_taken_over:
             worker.generation = next_generation
         elif worker.code is None:
             log.error("worker_kept_old_configuration", pid=worker.pid, effect="it is replaced")

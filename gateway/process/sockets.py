@@ -81,16 +81,16 @@ def listening_sockets(server: ListenAddresses) -> Iterator[ListeningSockets]:
     The sockets are closed at the end of the context. Raises StartRefused.
     """
     with ExitStack() as stack:
-        public, named = inherited_sockets(stack)
+        public, named_sockets = inherited_sockets(stack)
         if public is None:
             public = stack.enter_context(listen(server.host, server.port, "server.port"))
         for name, host, port, key in (
             (ADMIN, server.metrics_host, server.admin_port, "server.admin_port"),
             (CONSOLE, server.console_host, server.console_port, "console.port"),
         ):
-            if name not in named and port is not None:
-                named[name] = stack.enter_context(listen(host, port, key))
-        yield ListeningSockets(public, named.get(ADMIN), named.get(CONSOLE))
+            if name not in named_sockets and port is not None:
+                named_sockets[name] = stack.enter_context(listen(host, port, key))
+        yield ListeningSockets(public, named_sockets.get(ADMIN), named_sockets.get(CONSOLE))
 
 
 def inherited_sockets(stack: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
@@ -104,18 +104,18 @@ def inherited_sockets(stack: ExitStack) -> tuple[socket.socket | None, dict[str,
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
     if meant_for != str(os.getpid()) or not count.isdecimal():
         return None, {}
-    public, named = None, dict[str, socket.socket]()
+    public, named_sockets = None, dict[str, socket.socket]()
     for number in range(int(count)):
         name = names[number] if number < len(names) else ""
         if name in (ADMIN, CONSOLE):
-            named[name] = stack.enter_context(_socket(FIRST_FD + number))
+            named_sockets[name] = stack.enter_context(_socket(FIRST_FD + number))
         elif public is None:
             public = stack.enter_context(_socket(FIRST_FD + number))
         else:
             raise StartRefused(
                 f"LISTEN_FDS passes {count} sockets. Pass one public socket; name others '{ADMIN}' or '{CONSOLE}'."
             )
-    return public, named
+    return public, named_sockets
 
 
 def listen(host: str, port: int, key: str) -> socket.socket:
@@ -154,14 +154,14 @@ class PassedSocket(socket.socket):
 
 
 def _socket(descriptor: int) -> PassedSocket:
-    refused = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
+    refusal = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
     try:
         sock = PassedSocket(fileno=descriptor)
     except OSError as fault:
-        raise StartRefused(f"{refused}: {fault.strerror}.") from fault
+        raise StartRefused(f"{refusal}: {fault.strerror}.") from fault
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:
         sock.close()
-        raise StartRefused(f"{refused}: it is not a listening TCP socket.")
+        raise StartRefused(f"{refusal}: it is not a listening TCP socket.")
     sock.set_inheritable(False)
     sock.setblocking(False)
     return sock

@@ -55,7 +55,7 @@ def serve(file: Path, *, as_json: bool) -> int:
     from gateway.process.shared_memory import SharedMemory
 
     memory = SharedMemory()
-    first = spawn(memory.descriptors)
+    first_worker = spawn(memory.descriptors)
     # SIGTERM and SIGINT stay pending too. If they killed the parent now, its worker would continue to start.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     from gateway.startup.imports import skip_client_modules
@@ -63,4 +63,4 @@ def serve(file: Path, *, as_json: bool) -> int:
     skip_client_modules()
     from gateway.process.parent import run
 
-    return run(first, memory, str(file), as_json=as_json)
+    return run(first_worker, memory, str(file), as_json=as_json)

@@ -119,8 +119,8 @@ class Workers:
 
     def pop_dead(self) -> list[WorkerProcess]:
         """Return the workers that have ended after the last call of this method."""
-        dead, self._dead = self._dead, []
-        return dead
+        dead_workers, self._dead = self._dead, []
+        return dead_workers
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
         """Schedule the replacement of a dead worker.
@@ -141,7 +141,7 @@ class Workers:
 
     async def fill_places(self) -> None:
         now = time.monotonic()
-        for place in [place for place, due in self._vacant_places.items() if due <= now]:
+        for place in [place for place, due_at in self._vacant_places.items() if due_at <= now]:
             try:
                 await self.start(place)
             except OSError as fault:  # no process, descriptor or memory is free now
