@@ -28,9 +28,9 @@ def catalog_of(config: Config | None) -> Catalog:
 
     Raises CatalogFaults, a subclass of Faults, with every error of every file.
     """
-    own = config.catalog if config else ()
-    seen = folders_state(own)
-    return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
+    folders = config.catalog if config else ()
+    state = folders_state(folders)
+    return load_catalog([resources.folder("catalog"), *folders], scripts=SCRIPTS, modes=known_modes(), seen=state)
 
 
 def known_modes() -> frozenset[str]:
@@ -65,11 +65,11 @@ def examine_catalog(config: Config, left_out: Collection[Place] = ()) -> CheckRe
     faults: list[Fault] = []
     try:
         catalog = catalog_of(config)
-    except CatalogFaults as found:
-        catalog = found.catalog
-        faults += found.faults
-    built, wrong, warnings = integrations(config, catalog, left_out)
-    return CheckResult(catalog, built, (*wrong, *faults), tuple(warnings))
+    except CatalogFaults as invalid:
+        catalog = invalid.catalog
+        faults += invalid.faults
+    built_integrations, integration_faults, warnings = integrations(config, catalog, left_out)
+    return CheckResult(catalog, built_integrations, (*integration_faults, *faults), tuple(warnings))
 
 
 def all_faults(faults: Faults) -> Faults:
@@ -105,11 +105,12 @@ def integrations(
                 continue
             if (*place, "client_id") not in left_out:
                 faults += (
-                    Fault(config.file_and_line(*at), message) for at, message in _faults(place, declared, provider)
+                    Fault(config.file_and_line(*fault_place), message)
+                    for fault_place, message in _faults(place, declared, provider)
                 )
             faulty_secret = (*place, "client_secret") in left_out
-            found = _warnings(place, declared, provider, faulty_secret=faulty_secret)
-            warnings += (Fault(config.file_and_line(*at), message) for at, message in found)
+            place_warnings = _warnings(place, declared, provider, faulty_secret=faulty_secret)
+            warnings += (Fault(config.file_and_line(*fault_place), message) for fault_place, message in place_warnings)
             built.append(declared)
     return built, faults, warnings
 
@@ -121,10 +122,10 @@ def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault
 
 def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     if provider.auth_mode not in modes():
-        missing = f"auth mode {provider.auth_mode}, which this installation does not have"
+        missing_mode = f"auth mode {provider.auth_mode}, which this installation does not have"
         yield (
             (*place, "provider"),
-            f"provider '{provider.name}' uses {missing}; use one of {', '.join(sorted(modes()))}",
+            f"provider '{provider.name}' uses {missing_mode}; use one of {', '.join(sorted(modes()))}",
         )
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     if mode.needs_client and not declared.client_id:
@@ -132,22 +133,22 @@ def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator
         console = " from its developer console" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
     if mode.needs_app and not _signs(declared, provider):
-        where = f" ({provider.docs})" if provider.docs else ""
-        needed = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
-        yield place, needed + ("; client_secret is not a private key" if declared.client_secret else "")
+        docs_link = f" ({provider.docs})" if provider.docs else ""
+        message = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{docs_link}"
+        yield place, message + ("; client_secret is not a private key" if declared.client_secret else "")
 
 
 def _warnings(
     place: Place, declared: Integration, provider: Provider, *, faulty_secret: bool
 ) -> Iterator[tuple[Place, str]]:
-    needed = refresh_scope(provider)
+    needed_scope = refresh_scope(provider)
     joined = next((scope for scope in declared.scopes or () if "," in scope), None)
     if joined is not None:
         split = ", ".join(part.strip() for part in joined.split(","))
         yield (*place, "scopes"), f"'{joined}' is read as one scope; write a list: [{split}]"
-    elif needed and declared.scopes is not None and needed not in declared.scopes:
-        lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
-        yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
+    elif needed_scope and declared.scopes is not None and needed_scope not in declared.scopes:
+        consequence = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
+        yield (*place, "scopes"), f"'{needed_scope}' is not among the scopes, so {consequence}"
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     if mode.needs_client and declared.client_id and not declared.client_secret and not faulty_secret:
         if declared.client_secret is None:
@@ -201,13 +202,16 @@ def _keys_without_effect(place: Place, declared: Integration, provider: Provider
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
-    used = {*mode.integration, *mode.optional_integration_keys}
-    known = ", ".join(sorted(used)) or "none of these keys"
+    used_keys = {*mode.integration, *mode.optional_integration_keys}
+    used_text = ", ".join(sorted(used_keys)) or "none of these keys"
     if provider.webhook_signature is not None:
-        used.add("client_secret")  # some providers sign their webhooks with the client secret
+        used_keys.add("client_secret")  # some providers sign their webhooks with the client secret
     for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):
-        if getattr(declared, key) and key not in used:
-            yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
+        if getattr(declared, key) and key not in used_keys:
+            yield (
+                (*place, key),
+                f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {used_text}",
+            )
 
 
 def _signs(declared: Integration, provider: Provider) -> bool:

@@ -27,21 +27,21 @@ class ManagedIntegrations:
 
     def learn(self, integrations: Iterable[Integration]) -> None:
         """Replace all API-managed integrations of this process by `integrations`."""
-        new = _by_key(integrations)
+        new_integrations = _by_key(integrations)
         self.changes += 1
         self._integrations.clear()
-        self._integrations.update(new)
+        self._integrations.update(new_integrations)
 
     def put(self, environment: str, integration_id: str, integration: Integration | None) -> bool:
         """Replace the API-managed integration with that key; None removes it. Return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
-        before = self._integrations.get(key)
+        former = self._integrations.get(key)
         if integration is None:
             self._integrations.pop(key, None)
         else:
             self._integrations[key] = integration
-        return before != integration
+        return former != integration
 
     def items(self) -> Iterable[tuple[Key, Integration]]:
         return self._integrations.items()
@@ -68,7 +68,7 @@ class Integrations:
         self._client_since: dict[Key, datetime] = {}
         if previous is not None:
             for key, integration in self._declared.items():
-                if (before := previous._declared.get(key)) is not None and _client_of(before) == _client_of(
+                if (former := previous._declared.get(key)) is not None and _client_of(former) == _client_of(
                     integration
                 ):
                     self._client_since[key] = previous._client_since[key]
@@ -91,8 +91,8 @@ class Integrations:
         The time is that of the start, of a reload, or of a write through the API.
         """
         key = environment, integration_id
-        if (since := self._client_since.get(key)) is not None:
-            return since + clock.offset.value
+        if (stored_time := self._client_since.get(key)) is not None:
+            return stored_time + clock.offset.value
         managed = self._managed.get(key)
         return managed.managed_row.updated_at if managed is not None and managed.managed_row is not None else None
 
