@@ -103,7 +103,9 @@ class Keyring:
         decoded = [key_bytes(key, number) for number, key in enumerate(keys, start=1)]
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
-        self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
+        self.weaknesses = {
+            number: weakness_text for number, key in enumerate(decoded) if (weakness_text := weakness(key)) is not None
+        }
         """For each weak key: its index in the list (from 0), and the reason why the key cannot be random."""
 
     @property
@@ -119,13 +121,13 @@ class Keyring:
         key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
         return self._wrap_key(key_id, environment, data_key), data_key
 
-    def wrap_again(self, stored: WrappedKey) -> WrappedKey:
+    def wrap_again(self, wrapped_key: WrappedKey) -> WrappedKey:
         """Return the stored data key, wrapped under the first master key.
 
         Raises UnknownKey if the keyring does not have the data key's present master key, and VaultError if the row was
         changed.
         """
-        return self._wrap_key(stored.id, stored.environment, self.unwrap(stored))
+        return self._wrap_key(wrapped_key.id, wrapped_key.environment, self.unwrap(wrapped_key))
 
     def _wrap_key(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
         nonce = os.urandom(NONCE_BYTES)
@@ -133,23 +135,27 @@ class Keyring:
         wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, bound_to)
         return WrappedKey(key_id, environment, self.first_id, wrapped)
 
-    def unwrap(self, stored: WrappedKey) -> bytes:
-        """Return the data key in `stored`, unencrypted.
+    def unwrap(self, wrapped_key: WrappedKey) -> bytes:
+        """Return the data key in `wrapped_key`, unencrypted.
 
         Raises UnknownKey if the keyring does not have the data key's master key, and VaultError if the row was changed.
         """
-        master = self._keys.get(stored.master_key_id)
+        master = self._keys.get(wrapped_key.master_key_id)
         if master is None:
             raise UnknownKey(
-                f"Data key {stored.id} needs master key {stored.master_key_id}, which is not in store.encryption_keys."
+                f"Data key {wrapped_key.id} needs master key {wrapped_key.master_key_id}, which is not in store.encryption_keys."
             )
-        nonce, body = stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:]
+        nonce, body = wrapped_key.wrapped[:NONCE_BYTES], wrapped_key.wrapped[NONCE_BYTES:]
         if len(body) != KEY_BYTES + TAG_BYTES:
-            raise VaultError(f"Data key {stored.id} has the wrong length.")
+            raise VaultError(f"Data key {wrapped_key.id} has the wrong length.")
         try:
-            return master.decrypt(nonce, body, _data_key_binding(stored.master_key_id, stored.environment, stored.id))
+            return master.decrypt(
+                nonce, body, _data_key_binding(wrapped_key.master_key_id, wrapped_key.environment, wrapped_key.id)
+            )
         except InvalidTag:
-            raise VaultError(f"Data key {stored.id} was changed after it was stored, or belongs elsewhere.") from None
+            raise VaultError(
+                f"Data key {wrapped_key.id} was changed after it was stored, or belongs elsewhere."
+            ) from None
 
 
 def weakness(key: bytes) -> str | None:
@@ -230,11 +236,11 @@ class Vault:
         The key becomes its environment's sealing key, unless the present sealing key still has an allowance. Otherwise
         an operation that has reserved an allowance of the present key could get a key without an allowance.
         """
-        known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
+        data_key = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
         present = self._sealing.get(environment)
         if present is None or present.allowance <= 0:
-            self._sealing[environment] = known
-        return known
+            self._sealing[environment] = data_key
+        return data_key
 
     def use_sealing_key(self, key: DataKey) -> None:
         """Make `key` its environment's sealing key. The key must have an allowance, and must have been added before."""
@@ -312,8 +318,8 @@ def _stored_bytes(sealed: Sealed) -> bytes:
 
 def _binding(key: DataKey, place: Sealed) -> bytes:
     """Return the associated data that binds a ciphertext to its place."""
-    where = (place.environment, place.table, place.row, place.column, place.version)
-    return associated_data("value", key.id, *where)
+    place_parts = (place.environment, place.table, place.row, place.column, place.version)
+    return associated_data("value", key.id, *place_parts)
 
 
 # ── Tokens: texts that a caller keeps and sends back. Sealing prevents the caller from reading or changing a token.
