@@ -44,12 +44,12 @@ def open_records(folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord
     for path in all_files(folder):
         is_writer_alive = not is_dead(path)  # check before reading: a dead writer adds no record after this check
         try:
-            found = read(path)
+            records_of_file = read(path)
         except OSError as fault:
             if not skip_damaged or fault.errno in SHORTAGES:
                 raise
             continue
-        records += [OpenRecord(is_writer_alive, about, sealed) for about, sealed in found]
+        records += [OpenRecord(is_writer_alive, members, sealed) for members, sealed in records_of_file]
     return records
 
 
@@ -66,16 +66,16 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
         for kind, payload in records(path):
             head, _, sealed = payload.partition(b"\n")
             try:
-                about = json.loads(head)
+                members = json.loads(head)
             except ValueError:
                 continue
-            if not isinstance(about, dict):
+            if not isinstance(members, dict):
                 continue
-            if kind in (BEGUN, REPLY) and about.keys() == HEAD_KEYS:
-                calls[about["attempt"], about["step"]] = about, sealed
+            if kind in (BEGUN, REPLY) and members.keys() == HEAD_KEYS:
+                calls[members["attempt"], members["step"]] = members, sealed
             elif kind == RELEASED:
                 for attempt, step in list(calls):
-                    if attempt == about.get("attempt") and about.get("step", step) == step:
+                    if attempt == members.get("attempt") and members.get("step", step) == step:
                         del calls[attempt, step]
     return list(calls.values())
 

@@ -246,16 +246,16 @@ def call_name(call: ProviderCall) -> str:
     return f"{call.method} {call.url}"
 
 
-def open_reply(key: bytes, about: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
+def open_reply(key: bytes, members: Mapping[str, Any], sealed: bytes) -> RecordedReply | None:
     """Return the reply that `Entry.seal_reply` sealed; None if `sealed` is incomplete or was changed.
 
-    `about`: the parsed head of the record that has the reply.
+    `members`: the parsed head of the record that has the reply.
     """
-    head = json.dumps(about).encode() + b"\n"
+    head = json.dumps(members).encode() + b"\n"
     try:
         value = json.loads(AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], head))
     except (InvalidTag, ValueError):
         return None
     asked_at = datetime.fromisoformat(value["asked_at"])
     reply = Reply(value["status"], CIMultiDict(value["headers"]), base64.b64decode(value["body"]), asked_at)
-    return RecordedReply(about["attempt"], about["step"], value["call"], reply)
+    return RecordedReply(members["attempt"], members["step"], value["call"], reply)

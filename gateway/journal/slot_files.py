@@ -42,26 +42,26 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     Return an empty list if the file was removed in the meantime, or if it is another user's file. Raises OSError if the
     file cannot be read now.
     """
-    found = []
+    records = []
     try:
         for record in _records(path):
             head, newline, sealed = record.partition(b"\n")
             try:
-                about = json.loads(head) if newline else None
+                members = json.loads(head) if newline else None
             except ValueError:
                 continue
-            if isinstance(about, dict) and about.keys() in KEYS:
-                found.append((about, sealed))
+            if isinstance(members, dict) and members.keys() in KEYS:
+                records.append((members, sealed))
     except SKIPPED_ERRORS:
         pass
-    return found
+    return records
 
 
 def _records(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        at = 0
+        position = 0
         while head := file.read(HEAD.size):
             if len(head) == HEAD.size and head.startswith(MAGIC):
                 yield file.read(HEAD.unpack(head)[1])
-            at += SLOT_BYTES
-            file.seek(at)
+            position += SLOT_BYTES
+            file.seek(position)

@@ -64,27 +64,32 @@ class JournalWriter:
         self._mark_open(entry.attempt, segment, step)
         return segment
 
-    async def reply(self, entry: Entry, step: int, first: Segment, call: ProviderCall, reply: Reply) -> bool:
-        """Write `reply` to the journal, and return whether this succeeded. `first`: the file that `begin` returned.
+    async def reply(self, entry: Entry, step: int, first_segment: Segment, call: ProviderCall, reply: Reply) -> bool:
+        """Write `reply` to the journal, and return whether this succeeded.
 
-        If this file has no space, was removed or cannot be written, another file gets the reply. After `SYNC_AFTER_S`
-        seconds, the record is synced to the disk, unless it has been released.
+        `first_segment`: the file that `begin` returned. If this file has no space, was removed or cannot be written,
+        another file gets the reply. After `SYNC_AFTER_S` seconds, the record is synced to the disk, unless it has been
+        released.
         """
         head = entry.head(step)
         payload = head + b"\n" + entry.seal_reply(head, call, reply)
-        first.reserved -= RESERVED_BYTES
-        if first.closed:
+        first_segment.reserved -= RESERVED_BYTES
+        if first_segment.closed:
             return False
-        segment = first
-        if not first.has_room(len(payload)) or first.removed or not self._append_reply(first, payload):
+        segment = first_segment
+        if (
+            not first_segment.has_room(len(payload))
+            or first_segment.removed
+            or not self._append_reply(first_segment, payload)
+        ):
             another = await self._segment_with_room(len(payload))
             if another is None or not self._append_reply(another, payload):
                 return False
             segment = another
-        if segment is not first:
+        if segment is not first_segment:
             self._mark_open(entry.attempt, segment, step)
-            self._segments_by_attempt[entry.attempt].remove((first, step))
-            self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+            self._segments_by_attempt[entry.attempt].remove((first_segment, step))
+            self._write_release(first_segment, entry.attempt, step, {"attempt": entry.attempt, "step": step})
         asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
         return True
 
@@ -96,17 +101,17 @@ class JournalWriter:
             return False
         return True
 
-    def release_call(self, entry: Entry, step: int, first: Segment) -> None:
+    def release_call(self, entry: Entry, step: int, first_segment: Segment) -> None:
         """Release a call that has no reply to record, because the call was refused, failed, or was not sent.
 
-        `first`: the file that `begin` returned.
+        `first_segment`: the file that `begin` returned.
         """
-        first.reserved -= RESERVED_BYTES
+        first_segment.reserved -= RESERVED_BYTES
         segments = self._segments_by_attempt[entry.attempt]
-        segments.remove((first, step))
+        segments.remove((first_segment, step))
         if not segments:
             del self._segments_by_attempt[entry.attempt]
-        self._write_release(first, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+        self._write_release(first_segment, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def release(self, attempt: str) -> None:
         """Release the records of `attempt`, because the database has their content or nobody needs them.
@@ -146,7 +151,7 @@ class JournalWriter:
                 return None
             self._number += 1
             try:
-                new = await asyncio.to_thread(
+                new_segment = await asyncio.to_thread(
                     Segment, self.folder, f"{self._name}-{self._number}", max(SEGMENT_BYTES, 2 * size)
                 )
             except OSError as fault:
@@ -155,8 +160,8 @@ class JournalWriter:
                 return None
             if self.fault is not None:
                 log.info("refresh_journal_writable", folder=str(self.folder))
-            self._active, self.fault = new, None
-            return new
+            self._active, self.fault = new_segment, None
+            return new_segment
 
     def _has_room(self, size: int) -> bool:
         return self._active is not None and self._active.has_room(size) and not self._active.removed
