@@ -117,7 +117,10 @@ class MintedKey(KeyTerms):
 
 
 class ReplacedKey(NamedTuple):
-    """A key that a new key replaced. `before`: its record until then. `ends_at`: when it ends since then."""
+    """A key that a new key replaced.
+
+    `before`: the key's record before the replacement. `ends_at`: the end of the key since the replacement.
+    """
 
     before: MintedKey
     ends_at: datetime | None

@@ -204,10 +204,10 @@ def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
             return [shorten(inner) for inner in value]
         return value if isinstance(value, int | float | bool) or value is None else str(value)[:MAX_TEXT_CHARS]
 
-    shown: dict[str, Any] = shorten(masked(dict(detail)))
-    if length > MAX_DETAIL_CHARS or len(canonical_json(shown)) > MAX_DETAIL_CHARS:
-        return {"too_long": sorted(shown)[:50]}
-    return shown
+    masked_detail: dict[str, Any] = shorten(masked(dict(detail)))
+    if length > MAX_DETAIL_CHARS or len(canonical_json(masked_detail)) > MAX_DETAIL_CHARS:
+        return {"too_long": sorted(masked_detail)[:50]}
+    return masked_detail
 
 
 class AuditColumns(NamedTuple):
@@ -229,7 +229,7 @@ def columns_of(body: str) -> AuditColumns:
     try:
         members = json.loads(body)
         actor, target = members.get("actor", {}), members.get("object", {})
-        found = AuditColumns(
+        columns = AuditColumns(
             datetime.fromisoformat(members["at"]),
             members.get("environment", ""),
             members["action"],
@@ -238,15 +238,15 @@ def columns_of(body: str) -> AuditColumns:
             target.get("connection", ""),
             members.get("end_user", ""),
         )
-        texts = found.environment + found.action + found.integration_id + found.connection_id + found.end_user
+        texts = columns.environment + columns.action + columns.integration_id + columns.connection_id + columns.end_user
     except (KeyError, AttributeError, TypeError, RecursionError) as fault:
         raise ValueError("not a record of the audit") from fault
-    number = found.key_id
-    if found.at.tzinfo is None or b"\0" in texts.encode():
+    number = columns.key_id
+    if columns.at.tzinfo is None or b"\0" in texts.encode():
         raise ValueError("not a record of the audit")
     if number is not None and (type(number) is not int or not 0 <= number < 2**63):
         raise ValueError("not a record of the audit")
-    return found
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +310,8 @@ class CredentialUseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CredentialUseFilter:
-    """A search for uses of credentials. It covers whole hours: all that overlap the time from `since` up to but not
-    including `until`.
+    """A search for uses of credentials. It covers whole hours: every hour that overlaps the time from `since` up to but
+    not including `until`.
 
     `key_ids`: only uses with these keys; empty: uses with any key.
     """

@@ -133,8 +133,8 @@ class FlowOptions:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "FlowOptions":
-        known = {field_.name for field_ in fields(cls)}
-        return cls(**{name: value for name, value in stored["asked"].items() if name in known})
+        field_names = {field_.name for field_ in fields(cls)}
+        return cls(**{name: value for name, value in stored["asked"].items() if name in field_names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +185,10 @@ class PendingAuthorization:
     def as_json(self) -> dict[str, Any]:
         """Return the data as one flat object. All releases store this format, because nodes of two releases can finish
         each other's flows."""
-        stored = {
+        members = {
             field_.name: getattr(self, field_.name) for field_ in fields(self) if field_.name not in {"began", "choice"}
         }
-        stored |= {
+        members |= {
             "kept": dict(self.kept),
             "config": dict(self.config),
             "given": list(self.given),
@@ -196,21 +196,21 @@ class PendingAuthorization:
             "end_user": asdict(self.end_user) if self.end_user else None,
         }
         if self.began is not None:
-            stored["began"] = self.began
+            members["began"] = self.began
         if self.choice is not None:
-            stored |= {
+            members |= {
                 "held": dict(self.choice.held),
                 "told": dict(self.choice.provider_config),
                 "sites": [asdict(site) for site in self.choice.sites],
             }
-        return stored
+        return members
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
         """Read a stored record. A member that an earlier release did not store gets the value which that release
         implied."""
-        known = {field_.name for field_ in fields(cls)} - {"choice"}
-        values = {name: value for name, value in stored.items() if name in known}
+        field_names = {field_.name for field_ in fields(cls)} - {"choice"}
+        values = {name: value for name, value in stored.items() if name in field_names}
         values["given"] = tuple(stored.get("given", stored["config"]))
         values["end_user"] = EndUser(**stored["end_user"]) if stored.get("end_user") else None
         if "sites" in stored:

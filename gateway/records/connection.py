@@ -44,11 +44,11 @@ def id_fault(text: str, pattern: str) -> str | None:
     if _FORMS[pattern].fullmatch(text):
         return None
     marks = _MARKS[pattern]
-    wrong = next((char for char in text if char not in _PLAIN + marks), None)
-    if wrong is None:
+    invalid_character = next((char for char in text if char not in _PLAIN + marks), None)
+    if invalid_character is None:
         return "is empty"
-    shown = f"'{wrong}'" if wrong.isprintable() else f"U+{ord(wrong):04X}"
-    return f"holds {shown}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
+    character_text = f"'{invalid_character}'" if invalid_character.isprintable() else f"U+{ord(invalid_character):04X}"
+    return f"holds {character_text}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
 
 
 # ── The parts of a connection.

@@ -16,9 +16,9 @@ KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 class Operation(NamedTuple):
     """One operation. An operation never contains a query, a header or a body.
 
-    `kind`: one of these. ``call``: a request to ``/proxy``; `path` is the caller's path after ``/proxy``. ``refresh``:
-    a refresh of a connection's token. ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to
-    deliver an event. ``webhook``: a webhook that a provider sent.
+    `kind`: the kind of the operation. ``call``: a request to ``/proxy``; `path` is the caller's path after ``/proxy``.
+    ``refresh``: a refresh of a connection's token. ``authorization``: an end user's attempt to connect. ``delivery``:
+    one attempt to deliver an event. ``webhook``: a webhook that a provider sent.
 
     `request_id`: the id of the request that caused the operation, so that all operations of a request can be found.
     `trace_id`: 32 hex digits. `key_id`: the id of the minted key. `rule`: the rule of the key that allowed the call, or

@@ -55,9 +55,9 @@ class Reply:
 def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
     """Return `text` with each of `secrets` masked, in all spellings in which a provider could repeat a secret:
     unchanged, percent-encoded or in base64."""
-    found = {spelt for secret in secrets if len(secret) >= MIN_SECRET_CHARS for spelt in _spellings(secret)}
-    for spelt in sorted(found, key=len, reverse=True):
-        text = text.replace(spelt, MASK)
+    spellings = {spelling for secret in secrets if len(secret) >= MIN_SECRET_CHARS for spelling in _spellings(secret)}
+    for spelling in sorted(spellings, key=len, reverse=True):
+        text = text.replace(spelling, MASK)
     return text
 
 

@@ -84,20 +84,20 @@ class CallTiming:
     def waiting_for_token(self) -> Iterator[None]:
         """Add the time of the block to `token_s`. A surrounding `waiting_for_upstream` block does not count this
         time."""
-        began = clock.monotonic()
+        began_at = clock.monotonic()
         try:
             yield
         finally:
-            self.token_s += clock.monotonic() - began
+            self.token_s += clock.monotonic() - began_at
 
     @contextmanager
     def waiting_for_upstream(self) -> Iterator[None]:
         """Add the block's time to `upstream_s`, minus the time spent waiting for a token."""
-        began, token_s = clock.monotonic(), self.token_s
+        began_at, token_s = clock.monotonic(), self.token_s
         try:
             yield
         finally:
-            self.upstream_s += clock.monotonic() - began - (self.token_s - token_s)
+            self.upstream_s += clock.monotonic() - began_at - (self.token_s - token_s)
 
     def gateway_s(self, now: float) -> float:
         """Return the gateway's own seconds until the head of the response, or until `now` if none was sent."""

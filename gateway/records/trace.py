@@ -37,8 +37,8 @@ def trace_id_in(traceparent: str | None) -> str | None:
     """Return the trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None if it is malformed."""
     if traceparent is None or len(traceparent) < _VERSION_00_CHARS or traceparent[2] != "-" or traceparent[35] != "-":
         return None
-    found = traceparent[3:35]
-    return found if set(found) <= _HEX and found.strip("0") else None
+    trace_id = traceparent[3:35]
+    return trace_id if set(trace_id) <= _HEX and trace_id.strip("0") else None
 
 
 def parent_in(traceparent: str | None) -> TraceParent | None:
@@ -117,9 +117,9 @@ class CallTrace:
     waited_for: "list[RefreshTrace]" = field(default_factory=list)
     mcp: McpTrace | None = None
 
-    def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
-        """Add a request to the provider, which is sent now. `began`: its start in monotonic seconds; None: now."""
-        trace = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
+    def attempt(self, host: str, port: int, began_at: float | None = None) -> AttemptTrace:
+        """Add a request to the provider, which is sent now. `began_at`: its start in monotonic seconds; None: now."""
+        trace = AttemptTrace(host, port, clock.monotonic() if began_at is None else began_at, new_span_id())
         self.attempts.append(trace)
         return trace
 
@@ -144,14 +144,14 @@ class RefreshTrace:
     ended: float | None = None
     exported: bool = False
 
-    def add_waiter(self, by: CallTrace | None) -> None:
-        """Record that the call `by` waits for this refresh too."""
-        if by is None or by is self.under:
+    def add_waiter(self, waiting_call: CallTrace | None) -> None:
+        """Record that the call `waiting_call` waits for this refresh too."""
+        if waiting_call is None or waiting_call is self.under:
             return
         if self.under is None:
-            self.under = by
+            self.under = waiting_call
         else:
-            by.waited_for.append(self)
+            waiting_call.waited_for.append(self)
 
     def end(self) -> None:
         """End the span. Call this method before the outcome is recorded. A second outcome of the refresh gets another

@@ -49,9 +49,9 @@ class Traffic:
 def quantile_ms(times: Sequence[int], share: float) -> int | None:
     """Return the upper bound, in milliseconds, of the class that contains the quantile. `share`: the quantile, from 0
     to 1. Return None if there are no calls, or if the class has no upper bound."""
-    whole, reached = sum(times), 0
-    for ends, count in zip(TIMES_MS, times, strict=False):
-        reached += count
-        if whole and reached >= share * whole:
-            return ends
+    total, count_so_far = sum(times), 0
+    for upper_bound_ms, count in zip(TIMES_MS, times, strict=False):
+        count_so_far += count
+        if total and count_so_far >= share * total:
+            return upper_bound_ms
     return None
