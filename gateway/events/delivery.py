@@ -52,8 +52,8 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverResponse:
-    """The response of a receiver. `status`: None without a response. `fault`: why there is none that can be read.
-    `wait_s`: the header Retry-After in seconds; None: no such header."""
+    """The response of a receiver. `status`: None without a response. `fault`: why no response could be read.
+    `wait_s`: the header Retry-After in seconds; None without this header."""
 
     status: int | None
     fault: str | None = None

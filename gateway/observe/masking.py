@@ -81,7 +81,7 @@ def mask_text(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def masked_text(text: str) -> str:
-    """Return `text` with every part masked that looks like a secret.
+    """Return `text` with every part that looks like a secret masked.
 
     Such parts are credentials, cookies, and the query and the user information of a URL.
     """
@@ -96,7 +96,8 @@ def _mask_match(match: re.Match[str]) -> str:
 
 
 def _masked_url(url_after_scheme: str) -> str:
-    """Mask user information and query of a URL. `url_after_scheme`: the text after ``://``; its path can contain another URL."""
+    """Mask user information and query of a URL. `url_after_scheme`: the text after ``://``; its path can contain
+    another URL."""
     authority_end = min(
         (place for mark in "?#" if (place := url_after_scheme.find(mark)) >= 0), default=len(url_after_scheme)
     )

@@ -142,9 +142,9 @@ class Tracing:
     def record_operation(self, operation: Operation) -> None:
         """Queue the record of a finished refresh or delivery for export; ignore other operations.
 
-        The span belongs to the trace of the call that started the operation. Otherwise it begins a new trace, which is
-        sampled as any other; but a refresh that an unsampled call started never has a span, and a delivery always has
-        one if a sampled request caused its event.
+        The span belongs to the trace of the call that started the operation. If no call started the operation, the span
+        begins a new trace, which is sampled as any other. A refresh that an unsampled call started never has a span. A
+        delivery always has a span if a sampled request caused its event.
         """
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return
