@@ -120,13 +120,13 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         from gateway.store.sqlite.sqlite_restore import restore as put_back
 
         with progress("copying") as step:
-            done = run_as_operator(partial(put_back, source.absolute(), path, keyring, exactly=exactly, step=step))
+            result = run_as_operator(partial(put_back, source.absolute(), path, keyring, exactly=exactly, step=step))
     if as_json:
-        print(json.dumps({"ok": True, **_report(done)}))
+        print(json.dumps({"ok": True, **_report(result)}))
         return
-    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "as of an unknown time"
-    print(f"{path}: {counted(done.connections, 'connection')} {moment}")
-    for line in _warnings(done):
+    moment = f"as of {result.at:%Y-%m-%d %H:%M:%S} UTC" if result.at else "as of an unknown time"
+    print(f"{path}: {counted(result.connections, 'connection')} {moment}")
+    for line in _warnings(result):
         print(line, file=sys.stderr)
 
 
@@ -149,15 +149,15 @@ def _report(restored: "RestoreResult") -> dict[str, object]:
     }
 
 
-def _warnings(done: "RestoreResult") -> list[str]:
+def _warnings(result: "RestoreResult") -> list[str]:
     """Return the warnings about connections, tokens and keys that the restore loses or brings back."""
-    warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
-    if done.taken_over:
+    warnings = [f"The replaced database is kept as {result.kept}."] if result.kept else []
+    if result.taken_over:
         warnings.append(
-            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed after the backup. The restore copied them from "
+            f"Tokens of {counted(result.taken_over, 'connection')} were refreshed after the backup. The restore copied them from "
             "the replaced database."
         )
-    elif done.taken_over is None:
+    elif result.taken_over is None:
         warnings.append(
             "Tokens refreshed after the backup are not in the restored database: if a provider rotates refresh tokens, the "
             "next refresh fails and the end user must reconnect (see `gateway connections why`)."
@@ -165,18 +165,18 @@ def _warnings(done: "RestoreResult") -> list[str]:
         warnings.append(
             "Minted keys that were revoked after the backup work again. List them with `gateway keys list`, and revoke them."
         )
-    if done.removed_count:
+    if result.removed_count:
         warnings.append(
-            f"Created after the backup, and only in the replaced database: {counted(done.removed_count, 'connection')}."
+            f"Created after the backup, and only in the replaced database: {counted(result.removed_count, 'connection')}."
         )
-    if done.restored_count:
+    if result.restored_count:
         warnings.append(
-            f"Deleted after the backup and restored by it: {counted(done.restored_count, 'connection')}. Delete again with "
+            f"Deleted after the backup and restored by it: {counted(result.restored_count, 'connection')}. Delete again with "
             "`gateway connections delete`:"
         )
         warnings += [
-            f"  {ref.integration_id}/{ref.connection_id} in environment '{ref.environment}'" for ref in done.restored
+            f"  {ref.integration_id}/{ref.connection_id} in environment '{ref.environment}'" for ref in result.restored
         ]
-        if done.restored_count > len(done.restored):
-            warnings.append(f"  and {done.restored_count - len(done.restored):,} more")
+        if result.restored_count > len(result.restored):
+            warnings.append(f"  and {result.restored_count - len(result.restored):,} more")
     return warnings

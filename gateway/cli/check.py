@@ -93,12 +93,12 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
 
     guard = Guard(config.egress.allow)
     if is_unverified_remote(config.store.url):
-        where = config.file_and_line("store", "url")
-        yield Fault(where, "store.url does not verify the database server's certificate: add ?sslmode=verify-full")
+        location = config.file_and_line("store", "url")
+        yield Fault(location, "store.url does not verify the database server's certificate: add ?sslmode=verify-full")
     yield from _server_warnings(config)
-    for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
-        where = config.file_and_line("store", "encryption_keys", str(number))
-        yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE_KEY_ADVICE}")
+    for number, weakness in Keyring(config.store.encryption_keys).weaknesses.items():
+        location = config.file_and_line("store", "encryption_keys", str(number))
+        yield Fault(location, f"encryption key {number + 1} {weakness}: {REPLACE_KEY_ADVICE}")
     for environment in config.environments.values():
         yield from _environment_warnings(config, environment, guard)
         for key, integration in environment.integrations.items():
@@ -118,12 +118,12 @@ def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fau
             config.file_and_line("environments"),
             "no environment is declared, so every call is refused: add one under environments",
         )
-    for index, allowed in enumerate(config.egress.allow):
-        if allowed.network.prefixlen == 0:
-            where = config.file_and_line("egress", "allow", str(index))
+    for index, network in enumerate(config.egress.allow):
+        if network.network.prefixlen == 0:
+            location = config.file_and_line("egress", "allow", str(index))
             yield Fault(
-                where,
-                f"{allowed.network} lets providers direct calls to any private address; allow only the networks you need",
+                location,
+                f"{network.network} lets providers direct calls to any private address; allow only the networks you need",
             )
 
 
@@ -164,8 +164,8 @@ def _environment_warnings(config: "Config", environment: "EnvironmentConfig", gu
     for key in ("webhook_url", "webhook_url_secondary"):
         url = getattr(environment, key)
         parts = urlsplit(url or "")
-        if url and (refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port)):
-            yield Fault(config.file_and_line(*place, key), f"events cannot be sent to this URL: {refused}")
+        if url and (refusal := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port)):
+            yield Fault(config.file_and_line(*place, key), f"events cannot be sent to this URL: {refusal}")
         elif parts.scheme == "http" and _may_be_public(parts.hostname or ""):
             yield Fault(
                 config.file_and_line(*place, key),
@@ -178,9 +178,9 @@ def _integration_warnings(
 ) -> Iterator[Fault]:
     for index, origin in enumerate(integration.allowed_origins):
         parts = urlsplit(origin)
-        if refused := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port):
-            where = config.file_and_line(*place, "allowed_origins", str(index))
-            yield Fault(where, f"{origin} cannot be called: {refused}")
+        if refusal := _egress_refusal(guard, parts.scheme, parts.hostname or "", parts.port):
+            location = config.file_and_line(*place, "allowed_origins", str(index))
+            yield Fault(location, f"{origin} cannot be called: {refusal}")
 
 
 def _webhook_warnings(
@@ -191,14 +191,16 @@ def _webhook_warnings(
     provider = catalog.get(integration.provider)
     if provider is None or not integration.forward_webhooks:
         return
-    own = tuple(secret for secret in (integration.webhook_secret, integration.webhook_secret_previous) if secret)
-    secrets = verification_secrets(provider, own, integration.client_secret)
+    own_secrets = tuple(
+        secret for secret in (integration.webhook_secret, integration.webhook_secret_previous) if secret
+    )
+    secrets = verification_secrets(provider, own_secrets, integration.client_secret)
     if integration.allow_unsigned_webhooks:
-        where = config.file_and_line(*place, "allow_unsigned_webhooks")
+        location = config.file_and_line(*place, "allow_unsigned_webhooks")
         if secrets:
-            yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
+            yield Fault(location, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
         else:
-            yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook URL can forge events")
+            yield Fault(location, "allow_unsigned_webhooks: anybody who knows the webhook URL can forge events")
     elif accepts_webhooks(provider) and not secrets:
         yield Fault(
             config.file_and_line(*place),
@@ -234,9 +236,9 @@ def _provider_url_warnings(
             continue
         host = "".join(map(str, url.host))
         port = int(str(url.port)) if url.port else None
-        if refused := _egress_refusal(guard, url.scheme, host.strip("[]"), port):
+        if refusal := _egress_refusal(guard, url.scheme, host.strip("[]"), port):
             yield Fault(
-                config.file_and_line(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}"
+                config.file_and_line(*place), f"the {key} of provider '{provider.name}' cannot be called: {refusal}"
             )
 
 
@@ -303,17 +305,17 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
     from gateway.config import Faults, load
     from gateway.integrations.declared import examine_catalog
 
-    known: list[ReportedFault] = []
+    read_faults: list[ReportedFault] = []
     left_out: Collection[tuple[str, ...]] = ()
     try:
         config = load(file)
     except Faults as error:
-        known = [*error.faults]
+        read_faults = [*error.faults]
         if error.readable is None:
-            return None, known, ()
+            return None, read_faults, ()
         config, left_out = error.readable.config, error.readable.left_out
     examination = examine_catalog(config, left_out)
-    faults = [*known, *start_faults(config), *examination.faults]
+    faults = [*read_faults, *start_faults(config), *examination.faults]
     if faults:
         return None, faults, examination.warnings
     return config, (), [*examination.warnings, *configuration_warnings(config, examination.catalog)]
@@ -353,5 +355,5 @@ def _report(
 
 def _without_password(url: str) -> str:
     """Return the store's URL without user, password and query."""
-    scheme, _, rest = url.partition("://")
-    return url if scheme == "sqlite" else f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    scheme, _, after_scheme = url.partition("://")
+    return url if scheme == "sqlite" else f"{scheme}://{after_scheme.rpartition('@')[2].partition('?')[0]}"

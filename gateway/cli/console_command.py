@@ -38,11 +38,11 @@ def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bo
 
     async def work(store: "Store", config: "Config") -> int:
         if sign_out_all:
-            ended = await store.console_sessions.end_all()
+            ended_count = await store.console_sessions.end_all()
             print(
-                json.dumps({"ended": ended})
+                json.dumps({"ended": ended_count})
                 if as_json
-                else f"{counted(ended, 'session or link', 'sessions and links')} ended"
+                else f"{counted(ended_count, 'session or link', 'sessions and links')} ended"
             )
             return 0
         return await _print_link(store, config, name, viewer=viewer, as_json=as_json)

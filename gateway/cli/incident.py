@@ -85,17 +85,17 @@ def incident(
             until=moments.get("until"),
         )
         incident = await report(runtime, subject, max_connections=MAX_ROWS, max_keys=MAX_KEYS)
-        done: list[str] = []
+        actions: list[str] = []
         if revoke_keys or delete_connections:
-            done = await revoke_all(
+            actions = await revoke_all(
                 runtime, subject, incident, "gateway incident", keys=revoke_keys, connections=delete_connections
             )
         if as_json:
-            print(json.dumps({**incident, "ended": done}, ensure_ascii=False))
+            print(json.dumps({**incident, "ended": actions}, ensure_ascii=False))
             return 0
-        _print_report(incident, done)
+        _print_report(incident, actions)
         if revoke_keys or delete_connections:
-            if not done:
+            if not actions:
                 print("\nNothing was left to revoke or delete with these options.", file=sys.stderr)
         elif incident["connections"]:
             print(
@@ -114,9 +114,9 @@ def _print_report(incident: Mapping[str, Any], actions_done: Sequence[str]) -> N
         f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {incident['since']} to {incident['until']}"
     )
     if incident["refused_calls"]:
-        least = "at least " if incident["more_refused"] else ""
-        refused = counted(incident["refused_calls"], "call")
-        print(f"{least}{refused} refused: not allowed for the key, or for an unknown connection")
+        at_least = "at least " if incident["more_refused"] else ""
+        refused_text = counted(incident["refused_calls"], "call")
+        print(f"{at_least}{refused_text} refused: not allowed for the key, or for an unknown connection")
     print(
         f"{counted(incident['keys_in_all'], 'key')}, {counted(len(incident['records']), 'record')} of the audit trail"
     )

@@ -46,22 +46,22 @@ def write_private(contents: Mapping[Path, str], *, replaceable: Path | Literal[F
     existing = [path for path in contents if os.path.lexists(path) and path != replaceable]
     if existing:
         raise FilesExist(existing)
-    written: list[Path] = []
+    written_files: list[Path] = []
     try:
         for path, content in contents.items():
             target = path.with_name(f".{path.name}.new") if path == replaceable else path
             if path == replaceable:
                 target.unlink(missing_ok=True)
             _create(target, content)
-            written.append(target)
+            written_files.append(target)
             if path == replaceable:
                 target.replace(path)
-                written.pop()
+                written_files.pop()
     except FileExistsError as error:
-        _delete_written(written)
+        _delete_written(written_files)
         raise FilesExist([Path(error.filename)]) from None
     except OSError:
-        _delete_written(written)
+        _delete_written(written_files)
         raise
 
 
@@ -152,8 +152,8 @@ def _integrations_text(provider: "Provider | None") -> str:
     from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
     from gateway.pages.guide_steps import declaration
 
-    whole = declaration(provider, AUTH_MODES.get(provider.auth_mode, ModeFormat("")))
-    return "".join(f"{line}\n" for line in whole.splitlines()[2:])
+    declaration_text = declaration(provider, AUTH_MODES.get(provider.auth_mode, ModeFormat("")))
+    return "".join(f"{line}\n" for line in declaration_text.splitlines()[2:])
 
 
 def variables(text: str) -> list[str]:
@@ -306,26 +306,28 @@ def _refusal(paths: list[Path]) -> str:
 
 
 def _report(
-    folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept: dict[str, bool]
+    folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept_files: dict[str, bool]
 ) -> str:
 
     typed = program()
     path = shlex.quote(str(file))
-    keys = "\n".join(f"  {folder / name}{'  (kept)' if is_kept else ''}" for name, is_kept in kept.items())
+    keys = "\n".join(f"  {folder / name}{'  (kept_files)' if is_kept else ''}" for name, is_kept in kept_files.items())
     page = (provider.setup_guide_url or provider.docs) if provider else None
-    where = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
-    needed = variables(text)
+    console_place = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
+    variable_names = variables(text)
     if provider is None:
         declare = f"Declare an integration in {file}; `{typed} catalog list` shows the providers."
-    elif needed:
-        declare = f"Set these environment variables to the values from {provider.display_name}: {', '.join(needed)}."
+    elif variable_names:
+        declare = (
+            f"Set these environment variables to the values from {provider.display_name}: {', '.join(variable_names)}."
+        )
     else:
         declare = f"{provider.display_name} needs no client ID or secret: its users enter their own credentials."
     return f"""Written (readable only by you):
   {file}
 {keys}
 
-Register this callback URL {where}:
+Register this callback URL {console_place}:
 
 {answers.public_url}/oauth/callback
 

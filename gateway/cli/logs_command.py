@@ -91,8 +91,8 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
 
     now = clock.now()
     moments = {name: parse_time_or_age(options[name], now) for name in ("since", "until") if options[name]}
-    for name, found in moments.items():
-        if found is None:
+    for name, moment in moments.items():
+        if moment is None:
             raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
     status = status_range(options["status"]) if options["status"] else None
     if options["status"] and status is None:
@@ -118,10 +118,10 @@ async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[s
     )
     if options["end_user"] is None:
         return filters
-    reached = await matching_connections(runtime.store, filters, end_user_id=options["end_user"])
-    if reached is None:
+    reached_connections = await matching_connections(runtime.store, filters, end_user_id=options["end_user"])
+    if reached_connections is None:
         raise click.UsageError(TOO_MANY_MATCHES)
-    return replace(filters, connections=reached)
+    return replace(filters, connections=reached_connections)
 
 
 async def _print(runtime: "Runtime", operation_filter: "OperationFilter", *, as_json: bool) -> int:
@@ -150,28 +150,28 @@ async def follow_log(runtime: "Runtime", operation_filter: "OperationFilter", *,
     from gateway import clock
     from gateway.api.logs_endpoints import operation_json
 
-    seen: dict[int, None] = {}
-    after = 0
+    seen_ids: dict[int, None] = {}
+    last_id = 0
     page = await runtime.store.call_log.find(operation_filter)
     # Rows with ids below the first page are older than the rows to print.
     floor = 0 if page.following is None else page.following - 1
     while True:
         for operation in reversed(page.operations):
-            if operation.id in seen:
+            if operation.id in seen_ids:
                 continue
-            seen[operation.id] = None
-            after = max(after, operation.id)
+            seen_ids[operation.id] = None
+            last_id = max(last_id, operation.id)
             print(
                 json.dumps(operation_json(operation), ensure_ascii=False)
                 if as_json
                 else one_line("  ".join(_cells(operation))),
                 flush=True,
             )
-        for old in list(seen)[:-MAX_REMEMBERED]:
-            del seen[old]
+        for old_id in list(seen_ids)[:-MAX_REMEMBERED]:
+            del seen_ids[old_id]
         await clock.sleep(POLL_S)
         page = await runtime.store.call_log.find(
-            replace(operation_filter, after=max(floor, after - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
+            replace(operation_filter, after=max(floor, last_id - MAX_ID_LAG), before=None, limit=MAX_REMEMBERED)
         )
 
 
@@ -182,17 +182,17 @@ def _cells(stored: "StoredOperation") -> Sequence[str]:
     )
     key = "" if operation.key_id is None else str(operation.key_id)
     ms = f"{operation.duration_ms:.0f}"
-    at = f"{operation.at:%m-%d %H:%M:%S}.{operation.at.microsecond // 1000:03}"
+    time_text = f"{operation.at:%m-%d %H:%M:%S}.{operation.at.microsecond // 1000:03}"
     detail = operation.detail or {}
-    what = operation.path or detail.get("what", "") or operation.host
+    target = operation.path or detail.get("what", "") or operation.host
     status = f"{operation.status or ''}{' dry run' if detail.get('dry_run') else ''}"
     return (
-        at,
+        time_text,
         operation.kind,
         subject,
         key,
         operation.method,
-        what,
+        target,
         status,
         ms,
         operation.error_code or "",

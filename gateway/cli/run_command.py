@@ -67,12 +67,12 @@ def load_configuration(file: Path, *, needs_integrations: bool = False) -> "tupl
 
     try:
         return load(file), frozenset()
-    except Faults as found:
-        if needs_integrations or found.readable is None or not found.readable.lacks_only_integration_values:
+    except Faults as faults:
+        if needs_integrations or faults.readable is None or not faults.readable.lacks_only_integration_values:
             raise
-        for fault in found.faults:
+        for fault in faults.faults:
             print(f"gateway: {fault} (this command works without it)", file=sys.stderr)
-        return found.readable.config, found.readable.left_out
+        return faults.readable.config, faults.readable.left_out
 
 
 async def run_on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
@@ -177,8 +177,8 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     _set_operator()
     config, left_out = await asyncio.to_thread(partial(_load_and_check, file, **options))
-    checked = check_configuration(config, examine_catalog(config, left_out))
-    async with open_runtime(checked) as runtime:
+    checked_configuration = check_configuration(config, examine_catalog(config, left_out))
+    async with open_runtime(checked_configuration) as runtime:
         return await work(runtime)
 
 
@@ -193,9 +193,9 @@ def select_environment(runtime: "Runtime", name: str | None) -> str:
     if name is None and len(names) == 1:
         return names[0]
     if name not in names:
-        wrong = "" if name is None else f"There is no environment '{name}'. "
+        unknown_name = "" if name is None else f"There is no environment '{name}'. "
         choice = "|".join(names) or "(gateway.yaml has none)"
-        raise click.UsageError(f"{wrong}Name the environment: --environment {choice}.")
+        raise click.UsageError(f"{unknown_name}Name the environment: --environment {choice}.")
     return name
 
 
@@ -213,8 +213,8 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
         return
     if await runtime.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
         return
-    known = [integration.integration_id for integration in runtime.generation.integrations.list_in(environment)]
-    hint = did_you_mean(integration, known) or f"; its integrations: {', '.join(known) or 'none'}"
+    known_ids = [integration.integration_id for integration in runtime.generation.integrations.list_in(environment)]
+    hint = did_you_mean(integration, known_ids) or f"; its integrations: {', '.join(known_ids) or 'none'}"
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 
 

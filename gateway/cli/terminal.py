@@ -75,9 +75,9 @@ def progress(label: str) -> Iterator[Step]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(label, total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total or None)
+    with Progress(*columns, console=console, transient=True) as progress_bar:
+        bar = progress_bar.add_task(label, total=None)
+        yield lambda done, total: progress_bar.update(bar, completed=done, total=total or None)
 
 
 def _lines(label: str) -> Step:
@@ -226,5 +226,5 @@ def hint_at_init(file: Path) -> None:
 def fault_json(fault: ReportedFault) -> dict[str, Any]:
     """Return a fault as JSON: `where`, `message`, and `file` and `line` if the fault has a place in a file."""
     file, _, line = fault.where.rpartition(":")
-    shown = {"where": fault.where, "message": fault.message}
-    return {**shown, "file": file, "line": int(line)} if file and line.isdigit() else shown
+    fault_object = {"where": fault.where, "message": fault.message}
+    return {**fault_object, "file": file, "line": int(line)} if file and line.isdigit() else fault_object

@@ -29,39 +29,39 @@ def main(descriptor: int) -> int:
 
     sock = socket.socket(fileno=descriptor)
     try:
-        start, _ = receive_now(sock)
+        start_message, _ = receive_now(sock)
     except (EOFError, OSError):
         return 0  # the parent has ended
-    sys.argv[0] = start["program"]
+    sys.argv[0] = start_message["program"]
     from gateway.cli.terminal import exit_on_faults
 
-    file = Path(start["file"])
-    with exit_on_faults(start["as_json"], file):
-        config = _load_configuration(file, start)
+    file = Path(start_message["file"])
+    with exit_on_faults(start_message["as_json"], file):
+        config = _load_configuration(file, start_message)
         from gateway.startup.imports import skip_unused_modules
 
         skip_unused_modules()
         # This import comes last, because it is slow, and faults must be reported first.
         from gateway.server.serving_worker import serve
 
-        return serve(config, sock, start)
+        return serve(config, sock, start_message)
 
 
-def _load_configuration(file: Path, start: "Message") -> "Config | None":
+def _load_configuration(file: Path, start_message: "Message") -> "Config | None":
     """Return the configuration in `file`.
 
     Return None if the worker gets the configuration of the other workers instead. Raises Faults.
     """
-    if start["start_from"] is not None:
+    if start_message["start_from"] is not None:
         return None
     from gateway.config import Faults, load
 
     try:
         config = load(file)
-    except Faults as found:
+    except Faults as faults:
         from gateway.integrations.declared import all_faults
 
-        raise all_faults(found) from None
+        raise all_faults(faults) from None
     from gateway.store.preflight import check_database
 
     # A wrong key is reported here, because the next imports take seconds without Python's bytecode cache.

@@ -80,7 +80,7 @@ def parse_time(text: str | None, option: str) -> datetime | None:
 
     if text is None:
         return None
-    found = parse_time_or_age(text, clock.now())
-    if found is None:
+    time = parse_time_or_age(text, clock.now())
+    if time is None:
         raise click.UsageError(f"--{option} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-    return found
+    return time

@@ -54,12 +54,18 @@ def uses(
         from gateway.api.audit_endpoints import credential_uses_json
         from gateway.records.audit import CredentialUseFilter
 
-        end = parse_time(until, "until") or clock.now()
-        begin = parse_time(since, "since") or end - timedelta(days=1)
-        if end <= begin:
+        until_time = parse_time(until, "until") or clock.now()
+        since_time = parse_time(since, "since") or until_time - timedelta(days=1)
+        if until_time <= since_time:
             raise click.UsageError("--until must be later than --since.")
         filters = CredentialUseFilter(
-            select_environment(runtime, environment), begin, end, single_or_any_set(key), integration, connection, limit
+            select_environment(runtime, environment),
+            since_time,
+            until_time,
+            single_or_any_set(key),
+            integration,
+            connection,
+            limit,
         )
         uses = credential_uses_json(filters, await runtime.store.uses.find(filters))
         if as_json:

@@ -75,7 +75,7 @@ def export(file: Path, after: int | None, **options: Any) -> None:
 def _row(record: "ChainedRecord") -> tuple[str, ...]:
     members = record.as_json()
     target = members.get("object", {})
-    of = "/".join(target[name] for name in ("integration", "connection") if name in target)
+    target_name = "/".join(target[name] for name in ("integration", "connection") if name in target)
     key = f"key {target['key_id']}" if "key_id" in target else ""
     detail = " ".join(f"{name}={value}" for name, value in members.get("detail", {}).items())
     return (
@@ -84,7 +84,7 @@ def _row(record: "ChainedRecord") -> tuple[str, ...]:
         record.columns.action,
         actor_text(members.get("actor", {})),
         members.get("address", ""),
-        of or key or members.get("end_user", ""),
+        target_name or key or members.get("end_user", ""),
         members.get("outcome", ""),
         detail[:MAX_DETAIL_CHARS],
     )

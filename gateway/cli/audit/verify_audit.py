@@ -42,14 +42,14 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
     """
     from gateway.store.audit.audit_chain import checkpoints_in
 
-    given: list[Checkpoint] = []
+    all_checkpoints: list[Checkpoint] = []
     for path in files:
         checkpoints = checkpoints_in(path.read_text(errors="replace"))
         if not checkpoints:
             raise click.UsageError(
                 f"{path} has no checkpoint. Give the file of audit.checkpoint_file, or a log of the gateway."
             )
-        given += checkpoints
+        all_checkpoints += checkpoints
 
     async def work(store: "Store", _config: "Config") -> int:
         from gateway import clock
@@ -65,11 +65,11 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
                 raise click.ClickException(
                     f"The key that signs checkpoints cannot be decrypted: {fault} Give --public-key."
                 ) from None
-        verdict = await verify_chain(store.audit, given, trusted)
+        verdict = await verify_chain(store.audit, all_checkpoints, trusted)
         if as_json:
             print(json.dumps(_report(verdict), indent=2))
         else:
-            _print(verdict, outside=len(given))
+            _print(verdict, outside=len(all_checkpoints))
         return 0 if verdict.ok else 1
 
     run_on_store(file, work, as_json=as_json)

@@ -18,8 +18,8 @@ DEFAULT_URL = "http://127.0.0.1:3003"
 def lint_folders(folders: Sequence[Path]) -> list[CatalogFault]:
     """Return the faults and warnings of the entries in `folders`."""
     shipped = resources.folder("catalog")
-    below = [] if shipped in folders else [shipped]
-    return lint(folders, scripts=SCRIPTS, modes=known_modes(), base_folders=below)
+    base_folders = [] if shipped in folders else [shipped]
+    return lint(folders, scripts=SCRIPTS, modes=known_modes(), base_folders=base_folders)
 
 
 def external_names() -> ExternalNames:

@@ -40,8 +40,8 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
 
     try:
         entries = convert_catalog(file, external_names(), shipped_values())
-    except (UnreadableFile, NotACatalog) as wrong:
-        print(wrong.fault, file=sys.stderr)
+    except (UnreadableFile, NotACatalog) as fault:
+        print(fault.fault, file=sys.stderr)
         sys.exit(1)
     usable = [entry for entry in entries if entry.values is not None]
     existing = [] if folder is None else write(usable, folder, source=file.name, force=force)
@@ -71,16 +71,18 @@ def _lines(entries: Sequence["ConvertedEntry"], *, changes: bool) -> Iterator[st
                 yield f"{note.where}: {entry.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
 
 
-def _summary(entries: Sequence["ConvertedEntry"], folder: Path | None, written: int) -> str:
+def _summary(entries: Sequence["ConvertedEntry"], folder: Path | None, written_count: int) -> str:
     usable = [entry for entry in entries if entry.values is not None]
     kinds = Counter(note.kind for entry in entries for note in entry.notes)
-    whole = sum(not any(note.kind == "lost" for note in entry.notes) for entry in usable)
-    share = f"{len(usable)} of {counted(len(entries), 'entry', 'entries')} can be used, {whole} of them completely"
-    refused = counted(len(entries) - len(usable), "entry", "entries")
-    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} written in another way, {refused} refused"
-    end = (
+    complete_count = sum(not any(note.kind == "lost" for note in entry.notes) for entry in usable)
+    share = (
+        f"{len(usable)} of {counted(len(entries), 'entry', 'entries')} can be used, {complete_count} of them completely"
+    )
+    refused_text = counted(len(entries) - len(usable), "entry", "entries")
+    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} written in another way, {refused_text} refused"
+    ending = (
         "nothing was written; to write them, use --out DIR"
         if folder is None
-        else f"{counted(written, 'file')} written to {folder}; add it under `catalog:` in gateway.yaml"
+        else f"{counted(written_count, 'file')} written to {folder}; add it under `catalog:` in gateway.yaml"
     )
-    return f"{share}; {notes}; {end}"
+    return f"{share}; {notes}; {ending}"

@@ -56,10 +56,10 @@ def _lines(findings: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
     If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `every` is set.
     """
     alike = Counter(finding.message for finding in findings if finding.level == "warning")
-    many = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
+    frequent_messages = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
     for finding in findings:
-        if finding.message not in many:
+        if finding.message not in frequent_messages:
             yield f"{finding.where}: {'' if finding.level == 'fault' else f'{finding.level}: '}{finding.message}"
-    for message in sorted(many):
+    for message in sorted(frequent_messages):
         places = [finding.where for finding in findings if finding.message == message]
         yield f"warning: {message}; in {len(places)} places, listed by --all: {', '.join(places[:MAX_PLACES])} …"

@@ -34,9 +34,9 @@ def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_js
     for name in names or catalog.providers:
         provider = catalog.providers[name]
         page = provider.docs or provider.setup_guide_url or provider.homepage
-        for group, field, found in open_fields(provider.evidence):
-            if level in {None, found}:
-                rows.append({"provider": name, "group": group, "field": field, "level": found, "page": page})
+        for group, field, field_level in open_fields(provider.evidence):
+            if level in {None, field_level}:
+                rows.append({"provider": name, "group": group, "field": field, "level": field_level, "page": page})
     if as_json:
         print(json.dumps({"data": rows}, indent=2))
         return

@@ -44,8 +44,8 @@ def rehearse(name: str, pairs: tuple[str, ...], file: Path | None, as_json: bool
             raise click.BadParameter("write NAME=VALUE", param_hint="--set") from None
         try:
             report = asyncio.run(run(provider, values))
-        except NoSample as missing:
-            print(f"{catalog.file_and_line(name, *missing.place)}: {missing}", file=sys.stderr)
+        except NoSample as fault:
+            print(f"{catalog.file_and_line(name, *fault.place)}: {fault}", file=sys.stderr)
             sys.exit(1)
     if as_json:
         print(json.dumps(_report(name, report, catalog), indent=2))

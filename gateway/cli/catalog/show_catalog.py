@@ -42,8 +42,8 @@ def list_providers(
         catalog, public_url = catalog_and_url(file)
     listing = Listing(catalog, public_url)
     if category is not None:
-        every = json.loads(listing.page(Query()).content)["data"]
-        _refuse_unknown("--category", category, (name for provider in every for name in provider["categories"]))
+        all_rows = json.loads(listing.page(Query()).content)["data"]
+        _refuse_unknown("--category", category, (name for provider in all_rows for name in provider["categories"]))
     if auth_mode is not None:
         _refuse_unknown("--auth-mode", auth_mode, known_modes())
     search = " ".join((*words, search)).strip()
@@ -53,8 +53,8 @@ def list_providers(
         print(json.dumps({"data": providers}, indent=2))
         return
     if not providers and search:
-        own = ". Search with other words, or write your own entry (docs/catalog.md)."
-        print(f"gateway: no provider matches '{search}'{catalog.suggestion(search) or own}", file=sys.stderr)
+        advice = ". Search with other words, or write your own entry (docs/catalog.md)."
+        print(f"gateway: no provider matches '{search}'{catalog.suggestion(search) or advice}", file=sys.stderr)
     columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
     _print_table(
         columns,
@@ -65,13 +65,13 @@ def list_providers(
     )
 
 
-def _refuse_unknown(option: str, given: str, known_values: Iterable[str]) -> None:
-    """Raise BadParameter, with the most similar value, if no entry can have the value `given`."""
+def _refuse_unknown(option: str, value: str, known_values: Iterable[str]) -> None:
+    """Raise BadParameter, with the most similar value, if no entry can have the value `value`."""
 
     words = sorted(set(known_values))
-    if given.casefold() not in {word.casefold() for word in words}:
-        hint = did_you_mean(given, words) or f"; choose one of {', '.join(words)}"
-        raise click.BadParameter(f"'{given}' does not exist{hint}", param_hint=option)
+    if value.casefold() not in {word.casefold() for word in words}:
+        hint = did_you_mean(value, words) or f"; choose one of {', '.join(words)}"
+        raise click.BadParameter(f"'{value}' does not exist{hint}", param_hint=option)
 
 
 # ── ``gateway catalog show NAME``: shows one provider, as GET /providers/<name> does.
@@ -107,8 +107,8 @@ def find_provider(catalog: "Catalog", name: str, file: Path | None) -> "Provider
     provider = catalog.get(name)
     if provider is None:
         has_config = file is None and Path("gateway.yaml").exists()
-        own = "; -c gateway.yaml adds your own catalog folders" if has_config else ""
-        hint = catalog.suggestion(name) or f"{own}; to list all, run `gateway catalog list`"
+        folder_hint = "; -c gateway.yaml adds your own catalog folders" if has_config else ""
+        hint = catalog.suggestion(name) or f"{folder_hint}; to list all, run `gateway catalog list`"
         raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider
 
@@ -163,28 +163,35 @@ def operations(
     if risk is not None:
         _refuse_unknown("--risk", risk, RISKS)
     try:
-        known = catalog.operations(name)
-    except UnreadableFile as wrong:
-        raise click.ClickException(str(wrong.fault)) from wrong
-    if known is None:
+        provider_operations = catalog.operations(name)
+    except UnreadableFile as fault:
+        raise click.ClickException(str(fault.fault)) from fault
+    if provider_operations is None:
         raise click.ClickException(f"the catalog has no operations of '{name}'; its API can still be called")
-    matching = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
-    scopes = scopes_json(known, matching, granted)
+    matches = provider_operations.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
+    scopes = scopes_json(provider_operations, matches, granted)
     if as_json:
-        shown = [] if only_scopes else [api_operation_json(operation, known.prefix) for operation in matching]
+        operation_rows = (
+            [] if only_scopes else [api_operation_json(operation, provider_operations.prefix) for operation in matches]
+        )
         print(
             json.dumps(
-                {**({} if only_scopes else {"data": shown}), "source": provenance(known), "scopes": scopes}, indent=2
+                {
+                    **({} if only_scopes else {"data": operation_rows}),
+                    "source": provenance(provider_operations),
+                    "scopes": scopes,
+                },
+                indent=2,
             )
         )
         return
     if only_scopes:
         _print_scopes(scopes)
         return
-    _print_operations(known, matching)
+    _print_operations(provider_operations, matches)
 
 
-def _print_operations(provider_operations: "ProviderOperations", matching: Sequence["ApiOperation"]) -> None:
+def _print_operations(provider_operations: "ProviderOperations", matches: Sequence["ApiOperation"]) -> None:
     _print_table(
         ("ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"),
         (
@@ -198,11 +205,11 @@ def _print_operations(provider_operations: "ProviderOperations", matching: Seque
                 " ".join(operation.scopes),
                 operation.summary,
             )
-            for operation in matching
+            for operation in matches
         ),
     )
     print(
-        f"{len(matching)} of {len(provider_operations.operations)}; * starters. {_provenance(provider_operations.header)}",
+        f"{len(matches)} of {len(provider_operations.operations)}; * starters. {_provenance(provider_operations.header)}",
         file=sys.stderr,
     )
 

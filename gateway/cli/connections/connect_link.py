@@ -78,14 +78,16 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
             token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, session_request)
         else:
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
-            again = validated(body, connect_endpoints.Reconnect, "invalid_body")
-            token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
-        shown = connect_endpoints.connect_session_json(runtime.generation, token, session)
+            reconnect_body = validated(body, connect_endpoints.Reconnect, "invalid_body")
+            token, session = await connect_endpoints.reconnect_session(
+                runtime, runtime.generation, caller, reconnect_body
+            )
+        session_json = connect_endpoints.connect_session_json(runtime.generation, token, session)
         if as_json:
-            print(json.dumps(shown, indent=2))
+            print(json.dumps(session_json, indent=2))
         else:
-            print(shown["connect_link"])
-            print(f"\n{_link_terms(session)}\nTo get the result: GET {shown['poll_url']}", file=sys.stderr)
+            print(session_json["connect_link"])
+            print(f"\n{_link_terms(session)}\nTo get the result: GET {session_json['poll_url']}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)

@@ -125,13 +125,15 @@ class DeletionReport:
         else:
             self.deleted += 1
         outcomes = deleted.revocation if deleted else ()
-        ended = [{"token": outcome.token, "outcome": outcome.outcome, "detail": outcome.detail} for outcome in outcomes]
+        token_rows = [
+            {"token": outcome.token, "outcome": outcome.outcome, "detail": outcome.detail} for outcome in outcomes
+        ]
         self.still_valid += sum(outcome.may_still_work for outcome in outcomes)
-        for row in ended or [{"token": None, "outcome": None, "detail": None}]:
-            whole = {**place, "deleted": deleted is not None, **row}
-            self.rows.append(whole)
+        for row in token_rows or [{"token": None, "outcome": None, "detail": None}]:
+            result_row = {**place, "deleted": deleted is not None, **row}
+            self.rows.append(result_row)
             if self._out is not None:
-                self._csv.writerow({**whole, "deleted": "yes" if whole["deleted"] else "no"})
+                self._csv.writerow({**result_row, "deleted": "yes" if result_row["deleted"] else "no"})
                 self._out.flush()
 
     def close(self) -> None:
@@ -162,8 +164,8 @@ def _cell(value: Any) -> str:
 
 def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
     """Ask the user to confirm. Raises Abort if the answer is no, and UsageError if stdin is not a terminal."""
-    what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
-    end = "keep their tokens at the provider" if keep_tokens else "revoke their tokens at the provider"
+    description = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
+    token_action = "keep their tokens at the provider" if keep_tokens else "revoke their tokens at the provider"
     if not sys.stdin.isatty():
-        raise click.UsageError(f"This would delete {what}. To do it, add --yes.")
-    click.confirm(f"Delete {what} and {end}?", abort=True, err=True)
+        raise click.UsageError(f"This would delete {description}. To do it, add --yes.")
+    click.confirm(f"Delete {description} and {token_action}?", abort=True, err=True)

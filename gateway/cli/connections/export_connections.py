@@ -68,8 +68,8 @@ def export(
         name = select_environment(runtime, environment)
         for integration in only:
             await check_integration(runtime, name, integration)
-        with _complete_file(target) as out:
-            counts = await _write_bundle(runtime, out, name, only, passphrase)
+        with _complete_file(target) as bundle:
+            counts = await _write_bundle(runtime, bundle, name, only, passphrase)
         _print_counts(target, counts, plain=plain, as_json=as_json)
         return 0
 
@@ -77,7 +77,11 @@ def export(
 
 
 async def _write_bundle(
-    runtime: "Runtime", out: IO[bytes], environment: str, only: tuple[str, ...], passphrase: "Secret | None"
+    runtime: "Runtime",
+    bundle: IO[bytes],
+    environment: str,
+    connection_ids: tuple[str, ...],
+    passphrase: "Secret | None",
 ) -> "Counts":
     from gateway import clock
     from gateway.cli.terminal import progress
@@ -88,16 +92,16 @@ async def _write_bundle(
     integrations = [
         integration
         for integration in runtime.generation.integrations.list_in(environment)
-        if not only or integration.integration_id in only
+        if not connection_ids or integration.integration_id in connection_ids
     ]
-    writer = SealedWriter(out, passphrase) if passphrase is not None else None
+    writer = SealedWriter(bundle, passphrase) if passphrase is not None else None
     with progress("exporting") as step:
         try:
             counts = await write_lines(
                 runtime,
-                writer or out,
+                writer or bundle,
                 integrations,
-                _connections(runtime, environment, only),
+                _connections(runtime, environment, connection_ids),
                 environment=environment,
                 now=clock.now(),
                 step=lambda done: step(done, 0),
@@ -109,28 +113,30 @@ async def _write_bundle(
     return counts
 
 
-async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ...]) -> "AsyncIterator[Connection]":
+async def _connections(
+    runtime: "Runtime", environment: str, connection_ids: tuple[str, ...]
+) -> "AsyncIterator[Connection]":
     from gateway import clock
     from gateway.records.audit import AuditAction
 
-    some: list[Connection] = []
+    batch: list[Connection] = []
 
     async def record_exports() -> None:
         """Record the exports before the credentials are written.
 
         If recording fails, nothing is exported: every exported credential has an audit record.
         """
-        await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
+        await runtime.store.connections.record_read(batch, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
-    async for connection in pages(runtime, environment, integration_ids=only):
-        some.append(connection)
-        if len(some) == RECORDS_PER_WRITE:
+    async for connection in pages(runtime, environment, integration_ids=connection_ids):
+        batch.append(connection)
+        if len(batch) == RECORDS_PER_WRITE:
             await record_exports()
-            for passed in some:
+            for passed in batch:
                 yield passed
-            some = []
+            batch = []
     await record_exports()
-    for passed in some:
+    for passed in batch:
         yield passed
 
 
@@ -142,14 +148,14 @@ def _complete_file(target: Path) -> Iterator[IO[bytes]]:
     """
     half = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        out = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+        new_file = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None
     try:
-        with out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
+        with new_file:
+            yield new_file
+            new_file.flush()
+            os.fsync(new_file.fileno())
         half.replace(target)
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None

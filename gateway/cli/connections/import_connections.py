@@ -34,10 +34,10 @@ def warn_about_test_refresh(runtime: "Runtime", environment: str) -> None:
     from gateway.moving.importer import rotating
 
     keys = rotating(runtime, environment)
-    which = f" Integrations known to rotate them: {', '.join(keys)}." if keys else ""
+    known_text = f" Integrations known to rotate them: {', '.join(keys)}." if keys else ""
     print(
         "gateway: --test-refresh refreshes every connection. If refresh tokens rotate, the old system's tokens stop working."
-        f"{which}",
+        f"{known_text}",
         file=sys.stderr,
     )
 
@@ -54,11 +54,15 @@ def print_import_result(intake: "Importer", *, as_json: bool) -> int:
             file=sys.stderr,
         )
     if as_json:
-        made = {
+        integrations_result = {
             "made": [integration.key for integration in intake.integrations if integration.created],
             "faults": {fault.key: fault.fault for fault in faults},
         }
-        print(json.dumps({"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": made}, indent=2))
+        print(
+            json.dumps(
+                {"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": integrations_result}, indent=2
+            )
+        )
         return code
     for integration in intake.integrations:
         word = "would be created" if dry else "created"
@@ -292,10 +296,10 @@ async def print_preview(runtime: "Runtime", peer: PeerSource, options: "ImportOp
     try:
         async with session_for(4) as session:
             calls = PeerCalls(session, peer.url, peer.key, plain_http=peer.plain_http)
-            seen = await preview(runtime, Peer(calls), options, peer.only)
+            preview_result = await preview(runtime, Peer(calls), options, peer.only)
     except SourceRefused as fault:
         raise click.ClickException(str(fault)) from None
-    return print_move_preview(seen, as_json=as_json)
+    return print_move_preview(preview_result, as_json=as_json)
 
 
 @click.command("import")
@@ -431,8 +435,8 @@ async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None
     except asyncio.CancelledError:  # Ctrl-C
         imported_text = _imported_text(intake)
         if imported_text:
-            again = "To continue, run the command again: by default, connections that exist are skipped."
-            print(f"gateway: Interrupted. {imported_text} {again}", file=sys.stderr)
+            continue_hint = "To continue, run the command again: by default, connections that exist are skipped."
+            print(f"gateway: Interrupted. {imported_text} {continue_hint}", file=sys.stderr)
         raise
 
 
@@ -447,19 +451,19 @@ def _check(source: str | None, peer_url: str | None, preview: bool, test_refresh
 
 
 def _peer_source(
-    peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
+    peer_url: str, key_env: str | None, key_file: Path | None, plain_http: bool, connection_ids: tuple[str, ...]
 ) -> PeerSource:
     """Return the API to import from. Raises UsageError if the key is missing or cannot be read."""
     key = secret_inputs.read_secret("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Give the key of the other gateway with --key-env NAME or --key-file FILE.")
-    return PeerSource(peer_url, key, plain_http, only)
+    return PeerSource(peer_url, key, plain_http, connection_ids)
 
 
-def _parse_pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
+def _parse_pairs(arguments: tuple[str, ...], option: str) -> Mapping[str, str]:
     """Return the pairs ``there=here`` as a mapping. `option`: the option's name in errors. Raises UsageError."""
     pairs: dict[str, str] = {}
-    for renamed in given:
+    for renamed in arguments:
         source_key, sign, target_key = renamed.partition("=")
         if not (source_key and sign and target_key):
             raise click.UsageError(

@@ -102,8 +102,8 @@ def _help_text(results: list[dict[str, Any]], file: Path) -> str:
 
     from gateway.cli.terminal import configuration_option, program
 
-    first = next(row for row in results if row["outcome"] == "failed")
-    integration, connection = quote(str(first["integration"])), quote(str(first["connection_id"]))
+    first_failed = next(row for row in results if row["outcome"] == "failed")
+    integration, connection = quote(str(first_failed["integration"])), quote(str(first_failed["connection_id"]))
     option = configuration_option(file)
-    why = f"`{program()} connections why{option} --integration {integration} {connection}` shows what to do"
-    return f"; {why}, and `{program()} doctor{option} {integration}` checks whether its provider can be reached"
+    command = f"`{program()} connections why{option} --integration {integration} {connection}` shows what to do"
+    return f"; {command}, and `{program()} doctor{option} {integration}` checks whether its provider can be reached"

@@ -36,19 +36,21 @@ async def find_connection(
 
     if integration is not None:
         await check_integration(runtime, environment, integration)
-    of = (integration,) if integration is not None else ()
-    filters = ListFilter(connection_id=connection_id, integration_ids=of, limit=MAX_LISTED)
+    integration_ids = (integration,) if integration is not None else ()
+    filters = ListFilter(connection_id=connection_id, integration_ids=integration_ids, limit=MAX_LISTED)
     connections = await runtime.store.connections.list(environment, filters)
     if len(connections) == 1:
         return connections[0]
     if connections:
         _print_several(connection_id, [connection.ref.integration_id for connection in connections])
     else:
-        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=MAX_COMPARED))
-        near = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in some))
-        where = f"integration '{integration}'" if integration is not None else "any integration"
+        candidates = await runtime.store.connections.list(
+            environment, ListFilter(integration_ids=integration_ids, limit=MAX_COMPARED)
+        )
+        near = did_you_mean(connection_id, dict.fromkeys(connection.ref.connection_id for connection in candidates))
+        place = f"integration '{integration}'" if integration is not None else "any integration"
         print(
-            f"gateway: there is no connection '{connection_id}' in {where} of environment '{environment}'{near}",
+            f"gateway: there is no connection '{connection_id}' in {place} of environment '{environment}'{near}",
             file=sys.stderr,
         )
     return None
@@ -115,21 +117,21 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            shown, following = await _find_lacking(runtime, name, filters, limit)
+            listed, next_cursor = await _find_lacking(runtime, name, filters, limit)
         else:
-            found = await runtime.store.connections.list(name, filters)
-            shown = found[:limit]
-            following = cursor_after(shown[-1]) if len(found) > limit else None
+            connections = await runtime.store.connections.list(name, filters)
+            listed = connections[:limit]
+            next_cursor = cursor_after(listed[-1]) if len(connections) > limit else None
         if as_json:
-            body: dict[str, Any] = {"connections": [listed_connection_json(connection) for connection in shown]}
-            print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
+            body: dict[str, Any] = {"connections": [listed_connection_json(connection) for connection in listed]}
+            print(json.dumps(body | ({"next_cursor": next_cursor} if next_cursor else {}), indent=2))
             return 0
         table(
             ("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"),
-            [_row(connection) for connection in shown],
+            [_row(connection) for connection in listed],
         )
-        if following:
-            print(f"There are more: --cursor {following}", file=sys.stderr)
+        if next_cursor:
+            print(f"There are more: --cursor {next_cursor}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json, needs_integrations=False)
@@ -144,15 +146,15 @@ async def _find_lacking(
     """
     from gateway.connections.lacking_scopes import find_lacking
 
-    shown: list[Connection] = []
+    lacking: list[Connection] = []
     while True:
-        some = await find_lacking(
-            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(shown))
+        page = await find_lacking(
+            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(lacking))
         )
-        shown += some.rows
-        if some.cursor is None or len(shown) == limit:
-            return shown, some.cursor
-        list_filter = replace(list_filter, cursor=some.cursor)
+        lacking += page.rows
+        if page.cursor is None or len(lacking) == limit:
+            return lacking, page.cursor
+        list_filter = replace(list_filter, cursor=page.cursor)
 
 
 def state(connection: "Connection") -> str:
@@ -187,12 +189,12 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
         row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        shown = _connection_json(runtime, row)
+        connection_json = _connection_json(runtime, row)
         if as_json:
-            print(json.dumps(shown, indent=2))
+            print(json.dumps(connection_json, indent=2))
             return 0
-        width = max(map(len, shown))
-        for name, value in shown.items():
+        width = max(map(len, connection_json))
+        for name, value in connection_json.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             print(f"{name:<{width}}  {one_line(text)}")
         return 0
@@ -203,11 +205,11 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
 def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import full_connection_json, timestamp_with_offset
 
-    shown = dict(full_connection_json(runtime.store, row, credentials=False))
-    del shown["credentials"]
+    connection_json = dict(full_connection_json(runtime.store, row, credentials=False))
+    del connection_json["credentials"]
     failure = row.failure
     return {
-        **shown,
+        **connection_json,
         "state_reason": row.state_reason,
         "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
         "expires_at": timestamp_with_offset(row.expires_at) if row.expires_at else None,

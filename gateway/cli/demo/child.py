@@ -39,12 +39,12 @@ class Child:
         Raises DemoFailed if the process is not ready in time. If the process has ended, the error has the last lines of
         the log.
         """
-        ended = asyncio.create_task(self._process.wait())
-        first: set[asyncio.Future[Any]] = {self._ready, ended}
+        process_end = asyncio.create_task(self._process.wait())
+        awaited: set[asyncio.Future[Any]] = {self._ready, process_end}
         try:
-            await asyncio.wait(first, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended.cancel()
+            process_end.cancel()
         if self._ready.done():
             return self._ready.result()
         if self._process.returncode is not None:
@@ -78,14 +78,14 @@ class Child:
 
         Without copying, a full pipe would block the process.
         """
-        output, seen = self._process.stdout, b""
+        output, received = self._process.stdout, b""
         assert output is not None
         while piece := await output.read(65536):
             sink.write(piece)
             sink.flush()
             if not self._ready.done():
-                seen += piece
-                if match := _READY_LINE.search(seen):
+                received += piece
+                if match := _READY_LINE.search(received):
                     self._ready.set_result(match[1].decode())
 
     def _last_lines(self) -> list[str]:

@@ -49,14 +49,16 @@ class Customer:
         An existing connection that does not work is authorized again. If it still does not work, it is deleted, and a
         new connection is created. Each authorization goes through the real OAuth flow.
         """
-        for known in await self._connection_ids():
-            if found := await self._connection_if_working(known) or await self._reconnect(known):
-                return found
-            await self._call("DELETE", f"/connections/{quote(known, safe='')}?provider_config_key={INTEGRATION}")
+        for connection_id in await self._connection_ids():
+            if working := await self._connection_if_working(connection_id) or await self._reconnect(connection_id):
+                return working
+            await self._call(
+                "DELETE", f"/connections/{quote(connection_id, safe='')}?provider_config_key={INTEGRATION}"
+            )
         await self._authorize({"connect_session_token": (await self._session())["token"], "params[subdomain]": _SITE})
         for made in await self._connection_ids():
-            if found := await self._connection_if_working(made):
-                return found
+            if working := await self._connection_if_working(made):
+                return working
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 
     async def connect_link(self) -> str:
@@ -71,10 +73,10 @@ class Customer:
             words += ["-H", f"{name}: {value}"]
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
-    async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
+    async def agent_key(self, connected: DemoConnection, kept_key: Secret) -> Secret:
         """Return a key with which an agent can use the demo user's issues.
 
-        `kept`: the key of an earlier start, which is returned if it is for this connection; otherwise a new key
+        `kept_key`: the key of an earlier start, which is returned if it is for this connection; otherwise a new key
         replaces it.
         """
         site = connected.path.partition("/search")[0]
@@ -84,12 +86,12 @@ class Customer:
             f"POST {site}/issue as create_issue",
         ]
         limits = {"connections": [f"{INTEGRATION}/{connected.connection_id}"], "rules": rules}
-        for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
-            if known["display_name"] != AGENT_KEY_NAME:
+        for listed_key in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
+            if listed_key["display_name"] != AGENT_KEY_NAME:
                 continue
-            if known["limits"] == [limits] and kept.reveal().endswith(known["last_four"]):
-                return kept
-            await self._call("DELETE", f"/environment/api-keys/{known['id']}")
+            if listed_key["limits"] == [limits] and kept_key.reveal().endswith(listed_key["last_four"]):
+                return kept_key
+            await self._call("DELETE", f"/environment/api-keys/{listed_key['id']}")
         scopes = ["environment:proxy", "environment:connect_sessions:write"]
         body = {
             "display_name": AGENT_KEY_NAME,
@@ -128,12 +130,14 @@ class Customer:
         """Log in and consent at the sandbox, as the demo user would."""
         try:
             async with browser() as session:
-                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _FORM_INPUTS)
+                landing = await visit(
+                    session, f"{self._url}/oauth/connect/{INTEGRATION}?{urlencode(query)}", _FORM_INPUTS
+                )
         except (ClientError, VisitUnfinished) as fault:
             raise DemoFailed(f"the authorization did not finish: {fault}") from fault
-        if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):
-            url = end.url.partition("?")[0]
-            raise DemoFailed(f"the authorization ended at {url} with {end.status}: {_page_text(end)}")
+        if landing.status != 200 or not landing.url.startswith(f"{self._url}/oauth/callback"):
+            url = landing.url.partition("?")[0]
+            raise DemoFailed(f"the authorization ended at {url} with {landing.status}: {_page_text(landing)}")
 
     async def _session(self) -> dict[str, Any]:
         body = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
@@ -170,9 +174,9 @@ class Customer:
         `dead_is`: the result for a status in `_UNUSABLE_STATUSES`; without this argument, such a status raises
         DemoFailed.
         """
-        sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
+        headers_sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
         try:
-            async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
+            async with self._http.request(method, self._url + path, json=body, headers=headers_sent) as response:
                 if response.ok:
                     return await response.json()
                 if dead_is is not ... and response.status in _UNUSABLE_STATUSES:

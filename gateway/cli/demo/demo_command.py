@@ -40,8 +40,8 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
     from gateway.cli.demo.demo_folder import DemoFolder
     from gateway.cli.demo.demo_run import run
 
-    def announce(ready: "DemoReady") -> None:
-        text = json.dumps(dataclasses.asdict(ready)) if as_json else banner(ready, state)
+    def announce(demo: "DemoReady") -> None:
+        text = json.dumps(dataclasses.asdict(demo)) if as_json else banner(demo, state)
         print(text, flush=True)
 
     if not as_json:
@@ -52,30 +52,30 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
         raise click.ClickException(str(failed)) from failed
 
 
-def banner(ready: "DemoReady", state: Path) -> str:
+def banner(demo: "DemoReady", state: Path) -> str:
     """Return the text for the terminal. Each command and each link has its own line, which makes copying easy."""
     file = f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
-    where = "" if state == Path(".gateway") else file  # `try` finds the default folder by itself
-    look = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{file}`):
+    target = "" if state == Path(".gateway") else file  # `try` finds the default folder by itself
+    hint = f"""Open the console (the link works once, within ten minutes; for a new one, run `{program()} console{file}`):
 
-{ready.console_link}
+{demo.console_link}
 
 """
     return f"""
-The gateway runs on {ready.url}, in front of a fake Jira.
+The gateway runs on {demo.url}, in front of a fake Jira.
 A demo user has connected through OAuth. Read two of her issues through the gateway:
 
-{ready.curl}
+{demo.curl}
 
-Show such a call in full, also as Python and Node. In another terminal, in this folder: {program()} try{where}
+Show such a call in full, also as Python and Node. In another terminal, in this folder: {program()} try{target}
 
 Connect another account in a browser (log in as demo@example.com, password demo; the link is valid for 30 minutes):
 
-{ready.connect_link}
+{demo.connect_link}
 
 Give an agent her issues as MCP tools (this command is for Claude Code; other clients: docs/agents.md):
 
-{ready.mcp_add}
+{demo.mcp_add}
 
-{look if ready.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C stops both.
+{hint if demo.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C stops both.
 """

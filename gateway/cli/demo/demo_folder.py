@@ -79,9 +79,9 @@ class DemoFolder:
         self._write("sandbox_port", str(sandbox_port))
 
     def _write(self, name: str, text: str) -> None:
-        fresh = self.path / f".{name}.new"
-        fresh.write_text(f"{text}\n")
-        fresh.replace(self.path / name)
+        new_file = self.path / f".{name}.new"
+        new_file.write_text(f"{text}\n")
+        new_file.replace(self.path / name)
 
     def secret_key(self) -> Secret:
         """Return the application's secret key, read as the configuration reads it."""
@@ -116,9 +116,9 @@ class DemoFolder:
         if SHIPPED_ORIGIN not in shipped:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
         (self.path / "catalog").mkdir(mode=0o700, exist_ok=True)
-        fresh = self.path / "catalog" / ".sandbox.yaml.new"
-        fresh.write_text("# Written by `gateway demo` at every start.\n" + shipped.replace(SHIPPED_ORIGIN, origin))
-        fresh.replace(self.path / "catalog" / "sandbox.yaml")
+        new_file = self.path / "catalog" / ".sandbox.yaml.new"
+        new_file.write_text("# Written by `gateway demo` at every start.\n" + shipped.replace(SHIPPED_ORIGIN, origin))
+        new_file.replace(self.path / "catalog" / "sandbox.yaml")
 
     def _lock(self) -> IO[str]:
         """Return the locked lock file. Raises DemoFailed.
@@ -136,9 +136,9 @@ class DemoFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            where = f" on {self.url_file.read_text().strip()}" if self.url_file.exists() else ""
+            running_at = f" on {self.url_file.read_text().strip()}" if self.url_file.exists() else ""
             raise DemoFailed(
-                f"the demo of {self.path} already runs{where}; end it with Ctrl-C in its terminal, or choose another folder "
+                f"the demo of {self.path} already runs{running_at}; end it with Ctrl-C in its terminal, or choose another folder "
                 "with --state, and other ports with --port and --sandbox-port (0 picks a free port)"
             ) from None
         return lock
@@ -153,9 +153,9 @@ class DemoFolder:
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
-        for name, usual in (("port", DEFAULT_PORT), ("sandbox_port", DEFAULT_SANDBOX_PORT)):
+        for name, default in (("port", DEFAULT_PORT), ("sandbox_port", DEFAULT_SANDBOX_PORT)):
             # The default ports stay in these files until `write_ports` writes the actual ports.
-            _write_if_missing(self.path / name, f"{usual}\n")
+            _write_if_missing(self.path / name, f"{default}\n")
         _write_if_missing(self.configuration, _CONFIGURATION)
 
 

@@ -92,17 +92,17 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
         raise DemoFailed(f"--port and --sandbox-port are both {port}; they must differ")
     with folder.lock():
         async with _run_both_processes(folder, port, sandbox_port) as (url, sandbox, gateway):
-            ends = [asyncio.create_task(child.wait_for_end()) for child in (sandbox, gateway)]
+            child_ends = [asyncio.create_task(child.wait_for_end()) for child in (sandbox, gateway)]
             try:
-                announce(await _wait_until_ready(url, folder, ends))
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                raise _error_of_ended(ends)
+                announce(await _wait_until_ready(url, folder, child_ends))
+                await asyncio.wait(child_ends, return_when=asyncio.FIRST_COMPLETED)
+                raise _error_of_ended(child_ends)
             finally:
-                for end in ends:
-                    end.cancel()
+                for child_end in child_ends:
+                    child_end.cancel()
 
 
-async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoReady:
+async def _wait_until_ready(url: str, folder: DemoFolder, child_ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoReady:
     """Return the result of `_ready`.
 
     If a child process ends meanwhile, raise the error of the child, because it explains more than the failed call.
@@ -110,14 +110,14 @@ async def _wait_until_ready(url: str, folder: DemoFolder, ends: Sequence[asyncio
     try:
         return await _ready(url, folder)
     except DemoFailed:
-        await asyncio.wait(ends, timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
-        if any(end.done() for end in ends):
-            raise _error_of_ended(ends) from None
+        await asyncio.wait(child_ends, timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        if any(child_end.done() for child_end in child_ends):
+            raise _error_of_ended(child_ends) from None
         raise
 
 
-def _error_of_ended(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
-    return next(end.result() for end in ends if end.done())
+def _error_of_ended(child_ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
+    return next(child_end.result() for child_end in child_ends if child_end.done())
 
 
 @asynccontextmanager
@@ -171,9 +171,9 @@ async def _ready(url: str, folder: DemoFolder) -> DemoReady:
     async with customer.session() as http:
         caller = customer.Customer(http, url, key)
         connected = await caller.connection()
-        kept = folder.agent_key()
-        agent_key = await caller.agent_key(connected, kept)
-        if kept and agent_key != kept:
+        kept_key = folder.agent_key()
+        agent_key = await caller.agent_key(connected, kept_key)
+        if kept_key and agent_key != kept_key:
             print(NEW_AGENT_KEY, file=sys.stderr, flush=True)
         folder.save_agent_key(agent_key)
         return DemoReady(

@@ -95,26 +95,35 @@ async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[Doc
 
     async with asyncio.TaskGroup() as group:
         at_disk = [
-            group.create_task(asyncio.to_thread(_list_findings, look, gateway)) for look in (check_files, check_store)
+            group.create_task(asyncio.to_thread(_list_findings, check, gateway)) for check in (check_files, check_store)
         ]
         declared = group.create_task(asyncio.to_thread(_list_findings, check_integrations, gateway))
         journaled = group.create_task(_collect(check_journal(gateway)))
         network = (
             []
             if offline
-            else [group.create_task(_collect(look(gateway))) for look in (check_inbound, check_running, check_outbound)]
+            else [
+                group.create_task(_collect(check(gateway))) for check in (check_inbound, check_running, check_outbound)
+            ]
         )
-    (reached, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
+    (reached_findings, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
     local_findings: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
     if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
         local_findings = [finding for finding in local_findings if (finding.check, finding.level) != ("store", "ok")]
-    return [*local_findings, *running_gateway, *reached, *check_clocks(gateway), *declared.result(), *providers]
+    return [
+        *local_findings,
+        *running_gateway,
+        *reached_findings,
+        *check_clocks(gateway),
+        *declared.result(),
+        *providers,
+    ]
 
 
 def _list_findings(
-    look: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", gateway: "ExaminedGateway"
+    check: "Callable[[ExaminedGateway], Iterator[DoctorFinding]]", gateway: "ExaminedGateway"
 ) -> "list[DoctorFinding]":
-    return list(look(gateway))
+    return list(check(gateway))
 
 
 async def _collect(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]":
@@ -142,20 +151,20 @@ def _unknown_integration(config: "Config", integration: str) -> "DoctorFinding":
 
     keys = [key for environment in config.environments.values() for key in environment.integrations]
     hint = did_you_mean(integration, keys) or f"; declared integrations: {', '.join(sorted(set(keys))) or 'none'}"
-    where = config.file_and_line("environments")
+    location = config.file_and_line("environments")
     return DoctorFinding(
         "fail",
         "configuration",
         f"no environment has an integration '{integration}'{hint}",
-        where,
+        location,
         "name a declared integration",
     )
 
 
 def _report(findings: "Collection[DoctorFinding]", config: "Config | None") -> dict[str, Any]:
-    more = {"callback_url": config.callback_url, "public_url": config.server.public_url} if config else {}
+    urls = {"callback_url": config.callback_url, "public_url": config.server.public_url} if config else {}
     healthy = not any(finding.level == "fail" for finding in findings)
-    return {"ok": healthy, **more, "findings": [finding.as_json() for finding in findings]}
+    return {"ok": healthy, **urls, "findings": [finding.as_json() for finding in findings]}
 
 
 def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":

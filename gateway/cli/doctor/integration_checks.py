@@ -23,10 +23,8 @@ def check_redirect(examined: ExaminedGateway, integration: DeclaredIntegration) 
     if mode is None or not mode.redirects:
         return
     page = integration.provider.setup_guide_url or integration.provider.docs
-    at = f" ({page})" if page else ""
-    advice = (
-        f"register exactly this callback URL at {integration.provider.display_name}{at}: {examined.config.callback_url}"
-    )
+    link = f" ({page})" if page else ""
+    advice = f"register exactly this callback URL at {integration.provider.display_name}{link}: {examined.config.callback_url}"
     yield ok("redirect", advice, integration=integration.name)
 
 
@@ -36,17 +34,19 @@ def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     `gateway check` warns if this scope is missing.
     """
     scopes = integration.config.scopes if integration.config.scopes is not None else integration.provider.default_scopes
-    needed = integration.provider.refresh.requires_scope if integration.provider.refresh else None
-    if needed and scopes and needed in scopes:
+    needed_scope = integration.provider.refresh.requires_scope if integration.provider.refresh else None
+    if needed_scope and scopes and needed_scope in scopes:
         yield ok(
-            "scopes", f"'{needed}' is requested; tokens cannot be refreshed without it", integration=integration.name
+            "scopes",
+            f"'{needed_scope}' is requested; tokens cannot be refreshed without it",
+            integration=integration.name,
         )
 
 
 def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report client IDs and secrets that look like copying mistakes. Their values are never shown."""
-    client, found = client_values(integration.config), client_mistakes(integration.config)
-    for key, trouble in found:
+    client, mistakes = client_values(integration.config), client_mistakes(integration.config)
+    for key, trouble in mistakes:
         yield DoctorFinding(
             "fail",
             "client",
@@ -55,7 +55,7 @@ def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) ->
             f"copy {key} again from {integration.provider.display_name}'s developer console",
             integration.name,
         )
-    if client and not found:
+    if client and not mistakes:
         yield ok("client", f"the format of {' and '.join(client)} looks right", integration=integration.name)
 
 
@@ -65,16 +65,16 @@ def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     The check of the configuration reports their faults.
     """
     shipped = resources.folder("catalog").absolute()
-    seen = {integration.provider.name: integration for integration in examined.integrations}
+    integration_by_provider = {integration.provider.name: integration for integration in examined.integrations}
     fine = []
-    for name, integration in seen.items():
-        found = []
+    for name, integration in integration_by_provider.items():
+        findings = []
         if not Path(examined.catalog.file_and_line(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
-            found = list(warnings(integration.provider))
-        for place, message in found:
-            where = examined.catalog.file_and_line(name, *place)
-            yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", integration.name)
-        if not found:
+            findings = list(warnings(integration.provider))
+        for place, message in findings:
+            location = examined.catalog.file_and_line(name, *place)
+            yield DoctorFinding("warn", "catalog", message, location, "see `gateway catalog lint`", integration.name)
+        if not findings:
             fine.append(name)
     if fine:
         yield ok("catalog", f"the entries of {', '.join(sorted(fine))} have no warnings")

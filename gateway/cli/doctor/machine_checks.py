@@ -45,15 +45,15 @@ def check_files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
 def _check_free_space(examined: ExaminedGateway, database: Path) -> DoctorFinding:
     folder = database.parent
     try:
-        free = shutil.disk_usage(folder).free
+        free_bytes = shutil.disk_usage(folder).free
     except OSError as fault:
         return DoctorFinding("warn", "disk", f"the free space of {folder} is unknown: {fault.strerror}", str(folder))
-    message = f"{free >> 20:,} MiB are free in {folder}"
-    if free >= WARN_BELOW_BYTES:
+    message = f"{free_bytes >> 20:,} MiB are free in {folder}"
+    if free_bytes >= WARN_BELOW_BYTES:
         return ok("disk", message)
-    level: Level = "fail" if free < FAIL_BELOW_BYTES else "warn"
-    where = examined.file_and_line("store", "url")
-    return DoctorFinding(level, "disk", message, where, "free space, or set store.url to a file on another disk")
+    level: Level = "fail" if free_bytes < FAIL_BELOW_BYTES else "warn"
+    location = examined.file_and_line("store", "url")
+    return DoctorFinding(level, "disk", message, location, "free space, or set store.url to a file on another disk")
 
 
 # ── The store: whether the gateway can reach it, its revision, and whether the encryption keys match. These checks do
@@ -69,15 +69,15 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """
     by_name = {integration.name: integration for integration in examined.integrations}
     try:
-        found = connections_ending_with_token(examined.config.store)
+        ending = connections_ending_with_token(examined.config.store)
     except StoreRefused:  # for example, another process locks the file; `check_store` reports such faults
         return
-    for environment, key, number, first in found:
+    for environment, key, number, first_id in ending:
         integration = by_name.get(f"{environment}/{key}")
         if integration is None:
             continue
         has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
-        message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
+        message = f"{counted(number, 'connection')} {has} with its access token, the next on {first_id} UTC"
         scopes = (
             integration.config.scopes
             if integration.config.scopes is not None
@@ -93,22 +93,25 @@ def check_connections(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """Warn about connections that no call can use: their integration was removed, renamed, or has another provider."""
     environments = examined.config.environments
     try:
-        found = connections_without_stored_integration(examined.config.store)
+        orphaned = connections_without_stored_integration(examined.config.store)
     except StoreRefused:  # as in `check_refresh_tokens`
         return
-    for environment, key, provider, number in found:
+    for environment, key, provider, number in orphaned:
         place: tuple[str, ...] = ("environments",)
         if environment not in environments:
-            why, fix = f"environment '{environment}' is not declared", f"declare environment '{environment}' again"
+            reason, fix = f"environment '{environment}' is not declared", f"declare environment '{environment}' again"
         elif (declared := environments[environment].integrations.get(key)) is None:
             place = (*place, environment, "integrations")
-            why, fix = f"integration '{key}' is not declared", f"declare '{key}' with provider '{provider}' again"
+            reason, fix = f"integration '{key}' is not declared", f"declare '{key}' with provider '{provider}' again"
         elif declared.provider != provider:
             place = (*place, environment, "integrations", key)
-            why, fix = f"integration '{key}' uses provider '{declared.provider}'", f"set provider: '{provider}' again"
+            reason, fix = (
+                f"integration '{key}' uses provider '{declared.provider}'",
+                f"set provider: '{provider}' again",
+            )
         else:
             continue
-        message = f"{counted(number, 'connection')} of provider '{provider}' cannot be used: {why}"
+        message = f"{counted(number, 'connection')} of provider '{provider}' cannot be used: {reason}"
         yield DoctorFinding("warn", "connections", message, examined.file_and_line(*place), fix, f"{environment}/{key}")
 
 
@@ -181,14 +184,14 @@ RISK = "a token may be lost if a process is killed while refreshing it"
 
 async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Check that this user can write the refresh journal on this machine. No file is left behind."""
-    url, where = examined.config.store.url, examined.file_and_line("store", "url")
+    url, location = examined.config.store.url, examined.file_and_line("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
         yield DoctorFinding(
             "warn",
             JOURNAL,
             f"{RISK}: there is no folder for the refresh journal",
-            where,
+            location,
             NO_FOLDER.partition(": ")[2],
         )
         return
@@ -200,7 +203,7 @@ async def check_journal(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
     except OSError as fault:
         detail = f"{RISK}: the refresh journal cannot be written in {folder} ({fault.strerror})"
         fix = "free space and give the service's user write permission for that folder, or set store.url to another folder"
-        yield DoctorFinding("warn", JOURNAL, detail, where, fix)
+        yield DoctorFinding("warn", JOURNAL, detail, location, fix)
         return
     if not exists:
         with contextlib.suppress(OSError):  # removing the folder fails if a gateway has started to use it

@@ -50,10 +50,10 @@ def skew_s(date: str, asked_at: datetime, responded: datetime) -> float | None:
     """
     try:
         date_there = parsedate_to_datetime(date)
-        early, late = (asked_at - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
+        earliest_s, latest_s = (asked_at - date_there).total_seconds() - 1, (responded - date_there).total_seconds()
     except (ValueError, TypeError):
         return None
-    return 0.0 if early <= 0 <= late else (early if early > 0 else late)
+    return 0.0 if earliest_s <= 0 <= latest_s else (earliest_s if earliest_s > 0 else latest_s)
 
 
 def check_clocks(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
@@ -112,14 +112,14 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
                 tasks[environment.webhook_url] = group.create_task(receiver)
     for integration in examined.integrations:
         results = [(origin, tasks[origin.url].result()) for origin in origins(integration)]
-        bad = [
-            _unreachable_finding(examined, integration, origin, found)
-            for origin, found in results
-            if isinstance(found, EgressError)
+        unreachable = [
+            _unreachable_finding(examined, integration, origin, outbound_finding)
+            for origin, outbound_finding in results
+            if isinstance(outbound_finding, EgressError)
         ]
-        for finding in bad:
+        for finding in unreachable:
             yield finding
-        if results and not bad:
+        if results and not unreachable:
             hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in results))
             yield ok("provider", f"{hosts} can be reached", integration=integration.name)
     for environment in examined.config.environments.values():
@@ -130,7 +130,7 @@ async def check_outbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindi
 
 def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
     """Yield the origins of the entry. An origin with a part that end users fill in is skipped."""
-    provider, seen = integration.provider, set()
+    provider, seen_origins = integration.provider, set()
     for field in URL_FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
         if not isinstance(template, str):
@@ -144,8 +144,8 @@ def origins(integration: DeclaredIntegration) -> Iterator[Origin]:
         ):
             port = f":{url_template.port}" if url_template.port else ""
             url = f"{url_template.scheme}://{''.join(map(str, url_template.host))}{port}"
-            if url not in seen:
-                seen.add(url)
+            if url not in seen_origins:
+                seen_origins.add(url)
                 yield Origin(url, field)
 
 
@@ -160,13 +160,13 @@ async def _request_head(examined: ExaminedGateway, origin: str, *, has_clock: bo
     Any status shows that the origin can be reached.
     `has_clock`: compare our clock with the Date header of the response.
     """
-    began = clock.now()
+    began_at = clock.now()
     try:
         response = await examined.egress.fetch("HEAD", f"{origin}/", timeout_s=RESPONSE_TIMEOUT_S)
     except EgressError as fault:
         return fault
     date = response.headers.get("Date")
-    skew = skew_s(date, began, clock.now()) if date and has_clock else None
+    skew = skew_s(date, began_at, clock.now()) if date and has_clock else None
     if skew is not None:
         examined.skews_s.append((urlsplit(origin).netloc, skew))
     return str(response.status)
@@ -186,9 +186,9 @@ def _unreachable_finding(
             integration.name,
         )
     shipped = examined.catalog.file_and_line(integration.provider.name, *origin.field.split("."))
-    where = examined.file_and_line(*integration.place, "provider")
+    location = examined.file_and_line(*integration.place, "provider")
     fix = f"check DNS, the firewall and egress.proxy of this machine, and the URL in {shipped}"
-    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, integration.name)
+    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", location, fix, integration.name)
 
 
 WEBHOOK_FIX: Final = {
@@ -202,9 +202,9 @@ WEBHOOK_FIX: Final = {
 def _webhook_finding(examined: ExaminedGateway, environment: str, url: str, result: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
     if isinstance(result, EgressError):
-        where = examined.file_and_line("environments", environment, "webhook_url")
+        location = examined.file_and_line("environments", environment, "webhook_url")
         return DoctorFinding(
-            "fail", "webhook", result.message, where, WEBHOOK_FIX.get(result.kind, "correct webhook_url")
+            "fail", "webhook", result.message, location, WEBHOOK_FIX.get(result.kind, "correct webhook_url")
         )
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
@@ -263,17 +263,19 @@ async def check_inbound(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
 
 
 def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public: HealthResponse) -> DoctorFinding:
-    url, where = examined.config.server.public_url, examined.file_and_line("server", "public_url")
+    url, location = examined.config.server.public_url, examined.file_and_line("server", "public_url")
     if public.is_another_gateway:
         fix = "correct server.public_url or the reverse proxy, or stop the other gateway"
-        what = "its encryption keys are not those of this configuration"
-        return DoctorFinding("fail", "public URL", f"{url} reaches another gateway: {what}", where, fix)
+        problem = "its encryption keys are not those of this configuration"
+        return DoctorFinding("fail", "public URL", f"{url} reaches another gateway: {problem}", location, fix)
     if public.is_gateway:
         return ok("public URL", f"{url} reaches a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     if not local.is_gateway and (public.is_refused or loopback):
-        start = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
-        return DoctorFinding("warn", "public URL", f"{url} cannot be checked while no gateway runs here", where, start)
+        start_hint = f"start `{program()} serve{configuration_option(examined.config.path)}`, then run doctor again"
+        return DoctorFinding(
+            "warn", "public URL", f"{url} cannot be checked while no gateway runs here", location, start_hint
+        )
     proxy_hint = (
         ""
         if local.is_gateway
@@ -282,30 +284,32 @@ def _public_url_finding(examined: ExaminedGateway, local: HealthResponse, public
     fix = "correct server.public_url, or DNS, certificate, load balancer or firewall; if this network cannot reach its own "
     fix += "public IP address, run doctor from elsewhere"
     return DoctorFinding(
-        "fail", "public URL", f"{url} does not reach a gateway: it {public.problem}{proxy_hint}", where, fix
+        "fail", "public URL", f"{url} does not reach a gateway: it {public.problem}{proxy_hint}", location, fix
     )
 
 
 async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
     """Request ``GET /health`` and return the result. Errors are returned as results, and not raised."""
-    began = clock.now()
+    began_at = clock.now()
     try:
         async with examined.http.get(f"{base}/health", allow_redirects=False) as response:
             date = response.headers.get("Date")
             if date is not None and base.startswith("https:"):
-                skew = skew_s(date, began, clock.now())
+                skew = skew_s(date, began_at, clock.now())
                 examined.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
             if 300 <= response.status < 400:
-                to = urlsplit(response.headers.get("Location", "")).netloc
-                return HealthResponse(problem=f"responds with a redirect{f' to {to}' if to else ''}")
+                redirect_host = urlsplit(response.headers.get("Location", "")).netloc
+                return HealthResponse(
+                    problem=f"responds with a redirect{f' redirect_host {redirect_host}' if redirect_host else ''}"
+                )
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await response.json(content_type=None)
             if response.status == 200 and body == HEALTHY_BODY:
                 instance_id = response.headers.get(INSTANCE_HEADER)
-                known = {instance(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
+                own_instances = {instance(id_) for id_ in Keyring(examined.config.store.encryption_keys).ids}
                 return HealthResponse(
-                    is_gateway=True, is_another_gateway=instance_id is not None and instance_id not in known
+                    is_gateway=True, is_another_gateway=instance_id is not None and instance_id not in own_instances
                 )
             return HealthResponse(problem=f"responds to GET /health with {response.status}, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
@@ -352,16 +356,16 @@ async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as response:
                 text = await response.text()
-    where = examined.file_and_line("store", "url")
+    location = examined.file_and_line("store", "url")
     if reported.get("store") == "away":
-        yield _lost_store_finding(examined, where)
+        yield _lost_store_finding(examined, location)
     if reported.get("journal") == "unwritable":
         detail = f"{RISK}: the running gateway cannot write the refresh journal"
-        yield DoctorFinding("warn", JOURNAL, detail, where, "see refresh_journal_unwritable in its log")
+        yield DoctorFinding("warn", JOURNAL, detail, location, "see refresh_journal_unwritable in its log")
     if times := sum(map(int, UNREADABLE_METRIC.findall(text))):
         detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the running gateway failed for this reason"
         fix = "see stored_secret_unreadable in its log; run `gateway restore`, or let these end users authorize again"
-        yield DoctorFinding("fail", "store", detail, where, fix)
+        yield DoctorFinding("fail", "store", detail, location, fix)
     for environment, integration, times in REJECTED_METRIC.findall(text):
         if not int(times):
             continue
@@ -373,15 +377,15 @@ async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFindin
         yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")
 
 
-def _lost_store_finding(examined: ExaminedGateway, where: str) -> DoctorFinding:
+def _lost_store_finding(examined: ExaminedGateway, location: str) -> DoctorFinding:
     url = examined.config.store.url
     if not url.startswith(SQLITE):
         detail, fix = "the running gateway does not reach its database", "see store_unavailable in its log"
-        return DoctorFinding("fail", "store", detail, where, fix)
+        return DoctorFinding("fail", "store", detail, location, fix)
     path = sqlite_path(url)
     detail = f"the running gateway has lost its database: {path} was "
     if path.exists():
         detail, fix = f"{detail}replaced by another file", "restart the gateway"
     else:
         detail, fix = f"{detail}moved or removed", "put it back, or stop the gateway and run `gateway restore`"
-    return DoctorFinding("fail", "store", detail, where, fix)
+    return DoctorFinding("fail", "store", detail, location, fix)

@@ -69,7 +69,7 @@ def replay(
 
 def _moment(text: str, now: datetime) -> datetime:
     """Return the time that a span such as ``2h`` or a date means. Raises UsageError."""
-    found = parse_time_or_age(text, now)
-    if found is None:
+    moment = parse_time_or_age(text, now)
+    if moment is None:
         raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
-    return found
+    return moment

@@ -102,23 +102,25 @@ def list_events(
             cursor=cursor,
         )
         deliveries = await runtime.store.event_log.list(filters)
-        _print_deliveries(deliveries[:limit], more=len(deliveries) > limit, as_json=as_json)
+        _print_deliveries(deliveries[:limit], has_more=len(deliveries) > limit, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json, needs_integrations=False)
 
 
-def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool) -> None:
-    """Print a line for each delivery. `more`: whether the next page has further deliveries."""
-    following = shown[-1].id if more else None
+def _print_deliveries(deliveries: "Sequence[Delivery]", *, has_more: bool, as_json: bool) -> None:
+    """Print a line for each delivery. `has_more`: whether the next page has further deliveries."""
+    next_id = deliveries[-1].id if has_more else None
     if as_json:
         print(
-            json.dumps({"events": [delivery_json(delivery) for delivery in shown], "next_cursor": following}, indent=2)
+            json.dumps(
+                {"events": [delivery_json(delivery) for delivery in deliveries], "next_cursor": next_id}, indent=2
+            )
         )
         return
     rows = []
-    for delivery in shown:
-        last = delivery.detail or str(delivery.status or "")
+    for delivery in deliveries:
+        last_result = delivery.detail or str(delivery.status or "")
         subject_cells = (
             delivery.message_id,
             _shown_time(delivery.at),
@@ -126,10 +128,12 @@ def _print_deliveries(shown: "Sequence[Delivery]", *, more: bool, as_json: bool)
             delivery.connection_id or "",
             delivery.target,
         )
-        rows.append((*subject_cells, delivery.state.value, str(delivery.attempts), _shown_time(delivery.due_at), last))
+        rows.append(
+            (*subject_cells, delivery.state.value, str(delivery.attempts), _shown_time(delivery.due_at), last_result)
+        )
     table(COLUMNS, rows)
-    if following is not None:
-        print(f"there are more: --cursor {following}", file=sys.stderr)
+    if next_id is not None:
+        print(f"there are more: --cursor {next_id}", file=sys.stderr)
 
 
 # ── ``gateway events show``: prints one event with its body, and the state of its delivery to each URL.
@@ -174,12 +178,14 @@ async def _event_json(runtime: "Runtime", deliveries: "list[Delivery]") -> dict[
 
 
 def _text(report: dict[str, Any]) -> str:
-    first = report["deliveries"][0]
-    lines = [f"{first['id']}  {first['event']}  {first['at']}", ""]
+    first_delivery = report["deliveries"][0]
+    lines = [f"{first_delivery['id']}  {first_delivery['event']}  {first_delivery['at']}", ""]
     for delivery in report["deliveries"]:
-        last = f", {delivery['detail'] or delivery['status']}" if delivery["detail"] or delivery["status"] else ""
+        last_result = (
+            f", {delivery['detail'] or delivery['status']}" if delivery["detail"] or delivery["status"] else ""
+        )
         coming = f", next attempt {delivery['next_attempt_at']}" if delivery["next_attempt_at"] else ""
         lines.append(
-            f"  {delivery['target']}: {delivery['state']} after {counted(delivery['attempts'], 'attempt')}{last}{coming}"
+            f"  {delivery['target']}: {delivery['state']} after {counted(delivery['attempts'], 'attempt')}{last_result}{coming}"
         )
     return "\n".join([*lines, "", report["body"]])

@@ -55,18 +55,16 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
 def advice(uses: Sequence[EncryptionKeyUse]) -> str:
     """Return the operator's next step, in one line."""
     removable = [str(key.place) for key in uses if key.is_removable]
-    needed = [key for key in uses if key.place > 1 and key.data_keys]
-    if needed:
+    needed_keys = [key for key in uses if key.place > 1 and key.data_keys]
+    if needed_keys:
         return (
             "Run `gateway keys rotate` to encrypt everything again with key 1. Until then, keep all keys in the list."
         )
     if removable:
-        which, them = (
+        subject, pronoun = (
             (f"key {removable[0]} is", "it") if len(removable) == 1 else (f"keys {', '.join(removable)} are", "them")
         )
-        return (
-            f"Encryption {which} no longer needed: remove {them} from store.encryption_keys on every node, then reload."
-        )
+        return f"Encryption {subject} no longer needed: remove {pronoun} from store.encryption_keys on every node, then reload."
     return "Every key in store.encryption_keys is needed."
 
 
@@ -201,10 +199,10 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
             return await _rewrap_data_keys(store, config, as_json=as_json)
         from gateway.cli.terminal import progress
 
-        began = time.monotonic()
+        began_at = time.monotonic()
         with progress("encrypting") as step:
-            done = await store.rotation.rotate(step, fresh=data_keys)
-        return await _report(store, config, done, time.monotonic() - began, as_json=as_json)
+            result = await store.rotation.rotate(step, fresh=data_keys)
+        return await _report(store, config, result, time.monotonic() - began_at, as_json=as_json)
 
     run_on_store(file, work, as_json=as_json)
 
@@ -251,18 +249,20 @@ async def _report(store: "Store", config: "Config", rotated: "RotationResult", t
         }
         print(json.dumps({**report, "status": status_json(config, counts)}, indent=2))
     else:
-        made = f"data keys: {rotated.new_keys} made, {rotated.removed_keys} removed"
+        data_keys_text = f"data keys: {rotated.new_keys} made, {rotated.removed_keys} removed"
         sealed = counted(rotated.sealed, "value")
-        print(f"{sealed} encrypted again in {took_s:.1f} s; {rotated.left:,} left with another data key; {made}.")
+        print(
+            f"{sealed} encrypted again in {took_s:.1f} s; {rotated.left:,} left with another data key; {data_keys_text}."
+        )
         if not rotated.sealed and not rotated.new_keys:
             print(
                 "Everything was already encrypted with the first encryption key. To encrypt it again, use --data-keys."
             )
         if rotated.kept_keys:
-            which, them = ("key is", "it") if rotated.kept_keys == 1 else ("keys are", "them")
+            subject, pronoun = ("key is", "it") if rotated.kept_keys == 1 else ("keys are", "them")
             print(
-                f"{rotated.kept_keys} former data {which} kept for refreshes that are in progress or that another machine may "
-                f"still finish; a later rotation removes {them}."
+                f"{rotated.kept_keys} former data {subject} kept for refreshes that are in progress or that another machine may "
+                f"still finish; a later rotation removes {pronoun}."
             )
         print(advice(key_uses(config.store, counts)))
     for value in rotated.damaged:

@@ -155,14 +155,14 @@ async def _withdraw(runtime: "Runtime", key: "MintedKey", fault: OSError) -> cli
     """Revoke a key that could not be printed, because nobody has it. Return the error to raise."""
     from gateway.errors import GatewayError
 
-    why = f"the key could not be printed ({fault.strerror})"
+    reason = f"the key could not be printed ({fault.strerror})"
     try:
         await runtime.issuer.withdraw(key, "gateway keys create")
     except GatewayError as error:
-        return click.ClickException(f"{why} nor revoked ({error.message}): run `gateway keys revoke {key.id}`")
-    kept = "" if key.replaced is None else f", and key {key.replaced.before.id} is not replaced"
+        return click.ClickException(f"{reason} nor revoked ({error.message}): run `gateway keys revoke {key.id}`")
+    kept_key_text = "" if key.replaced is None else f", and key {key.replaced.before.id} is not replaced"
     return click.ClickException(
-        f"{why}, so it is revoked{kept}: send the output to another place, and create a key again"
+        f"{reason}, so it is revoked{kept_key_text}: send the output to another place, and create a key again"
     )
 
 
@@ -191,8 +191,8 @@ def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: l
         print("Use it as the base URL of any client. A key that the client sends itself is dropped.", file=sys.stderr)
 
 
-def _expiry_text(at: datetime | None) -> str:
-    return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
+def _expiry_text(expires_at: datetime | None) -> str:
+    return "" if expires_at is None else f", until {expires_at:%Y-%m-%d %H:%M} UTC"
 
 
 # ── ``gateway keys list``: prints one line for each key, newest first.
@@ -246,8 +246,8 @@ def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
     )
 
 
-def _time_text(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M}" if at else ""
+def _time_text(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}" if moment else ""
 
 
 # ── ``gateway keys revoke``: revokes keys on every node.
@@ -269,21 +269,21 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
 
         name = select_environment(runtime, environment)
         revoked: dict[int, int] = {}
-        missing: list[int] = []
+        missing_ids: list[int] = []
         for key_id in ids:
             try:
                 revoked[key_id] = await runtime.issuer.revoke(name, key_id, "gateway keys revoke")
             except NotFound:
-                missing.append(key_id)
+                missing_ids.append(key_id)
         if as_json:
             report = [{"id": key_id, "revoked": count} for key_id, count in revoked.items()]
-            print(json.dumps({"keys": report, "not_found": missing}, indent=2))
+            print(json.dumps({"keys": report, "not_found": missing_ids}, indent=2))
         else:
             for key_id, count in revoked.items():
                 print(f"key {key_id}: {_revocation_text(count)}")
-        for key_id in missing:
+        for key_id in missing_ids:
             print(f"gateway: there is no key {key_id} in environment '{name}'", file=sys.stderr)
-        return 1 if missing else 0
+        return 1 if missing_ids else 0
 
     run(file, work, as_json=as_json, needs_integrations=False)
 

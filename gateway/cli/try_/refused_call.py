@@ -53,8 +53,12 @@ def explain_refusal(client: Client, fault: CallFailed, call_path: ConnectionPath
     if fault.payload:
         error["payload"] = dict(fault.payload)
     error |= {"hints": advice.lines, "request_id": fault.request_id}
-    more: dict[str, Any] = {"known": advice.known, "did_you_mean": advice.near, "connect_url": advice.connect_url}
-    error |= {name: value for name, value in more.items() if value is not None}
+    advice_members: dict[str, Any] = {
+        "known": advice.known,
+        "did_you_mean": advice.near,
+        "connect_url": advice.connect_url,
+    }
+    error |= {name: value for name, value in advice_members.items() if value is not None}
     request = [f"request id {fault.request_id}"] if fault.request_id else []
     return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *advice.lines, *request, report=error)
 
@@ -90,8 +94,8 @@ def _add_hints(
             target,
         )
     elif fault.code == "unknown_connection" and call_path is not None:
-        some = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
-        ids = [connection["connection_id"] for connection in some]
+        candidates = islice(client.list_connections(integrations=[call_path.integration]), MAX_COMPARED)
+        ids = [connection["connection_id"] for connection in candidates]
         _add_known_names(
             advice, fault, call_path.connection, ids, f"connections of '{call_path.integration}', newest first", target
         )

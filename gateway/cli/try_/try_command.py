@@ -75,14 +75,14 @@ def build_call(url: str, typed: TriedCall, call_path: ConnectionPath) -> SentCal
 
 
 @contextmanager
-def send(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[Stream]:
-    headers = {**sent.headers, **({"Gateway-Dry-Run": "true"} if dry else {})}
-    options: dict[str, Any] = {} if sent.body is None else {"data": sent.body.content}
+def send(client: Client, sent_call: SentCall, *, dry: bool = False) -> Iterator[Stream]:
+    headers = {**sent_call.headers, **({"Gateway-Dry-Run": "true"} if dry else {})}
+    options: dict[str, Any] = {} if sent_call.body is None else {"data": sent_call.body.content}
     with client.stream(
-        sent.method,
-        sent.target,
-        provider_config_key=sent.integration,
-        connection_id=sent.connection,
+        sent_call.method,
+        sent_call.target,
+        provider_config_key=sent_call.integration,
+        connection_id=sent_call.connection,
         headers=headers,
         **options,
     ) as response:
@@ -209,21 +209,21 @@ def _make_call(client: "Client", target: "Target", typed: "TriedCall") -> int:
         call_path = ConnectionPath(typed.integration, typed.connection, typed.path or "/")
     try:
         call_path = resolve(client, typed.integration, typed.connection, typed.path)
-        sent = build_call(target.url, typed, call_path)
+        sent_call = build_call(target.url, typed, call_path)
         if typed.path is None and not typed.as_json and call_path.connection != UNKNOWN:
             print(
-                f"Calling {call_path.integration} as {call_path.connection}: {sent.method} {sent.target}\n",
+                f"Calling {call_path.integration} as {call_path.connection}: {sent_call.method} {sent_call.target}\n",
                 file=sys.stderr,
             )
         if typed.dry:
-            return _dry(_dry_run_request(client, sent, target), sent, target, typed)
-        began = time.perf_counter()
-        with send(client, sent) as response:
-            head_s = time.perf_counter() - began
+            return _dry(_dry_run_request(client, sent_call, target), sent_call, target, typed)
+        began_at = time.perf_counter()
+        with send(client, sent_call) as response:
+            head_s = time.perf_counter() - began_at
             check_response_is_from_gateway(response, target)
             # The dry run follows the call. If a token must be refreshed, the call itself then waits for the refresh,
             # and the call's timing shows the wait.
-            return _report(response, _dry_run_request(client, sent, target), sent, target, typed, head_s)
+            return _report(response, _dry_run_request(client, sent_call, target), sent_call, target, typed, head_s)
     except CallFailed as fault:
         raise explain_refusal(client, fault, call_path, target) from fault
 
@@ -258,25 +258,25 @@ def _report(
     if not typed.as_json:
         click.echo(f"{try_output.request_text(request, dry=False)}\n")
         click.echo(f"{try_output.response_head(response.status, response.reason, headers)}\n")
-    live = not typed.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
-    began = time.perf_counter()
-    content, whole = read_response(
-        response, None if typed.everything or typed.as_json or live else MAX_BODY_BYTES, live=live
+    is_live = not typed.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
+    began_at = time.perf_counter()
+    content, is_whole = read_response(
+        response, None if typed.everything or typed.as_json or is_live else MAX_BODY_BYTES, live=is_live
     )
-    total_s = head_s + time.perf_counter() - began
+    total_s = head_s + time.perf_counter() - began_at
     spent = try_output.timing_parts(response.headers.getall("Server-Timing", []), total_s * 1000)
     if typed.as_json:
         report = {"request": request, "status": response.status, "reason": response.reason, "headers": headers}
         report |= {
             "body": decoded_body(content),
-            "complete": whole,
+            "complete": is_whole,
             "timing_ms": spent,
             "snippets": _snippets(sent_call, typed),
         }
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        if not live:
-            click.echo(try_output.response_body(content, kind, everything=typed.everything, whole=whole))
+        if not is_live:
+            click.echo(try_output.response_body(content, kind, everything=typed.everything, whole=is_whole))
         click.echo(f"\n{try_output.timing_text(spent)}")
         _print_snippets(sent_call, target, typed)
     return PROVIDER_ERROR if response.status >= 400 else 0
@@ -303,8 +303,8 @@ def _exit_with_failure(failed: "TrialFailed", as_json: bool) -> NoReturn:
     """
     if as_json:
         print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False), flush=True)
-    first, *hints = failed.lines
-    print(f"gateway: {first}", file=sys.stderr)
+    first_line, *hints = failed.lines
+    print(f"gateway: {first_line}", file=sys.stderr)
     for hint in hints:
         print(hint, file=sys.stderr)
     sys.exit(REFUSED)

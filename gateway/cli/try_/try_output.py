@@ -36,20 +36,20 @@ def timing_parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
         for match in _METRIC.finditer(field):
             if match[1] in PARTS and match[2].count(".") <= 1:
                 durations[match[1]] = float(match[2])
-    rest = max(0.0, total_ms - sum(durations.values()))
-    return {**durations, "transfer": round(rest, 2), "total": round(total_ms, 2)}
+    rest_ms = max(0.0, total_ms - sum(durations.values()))
+    return {**durations, "transfer": round(rest_ms, 2), "total": round(total_ms, 2)}
 
 
 def timing_chart(durations: dict[str, float]) -> Sequence[str]:
     """Return a line with a bar for each part. Each bar starts where the previous bar ends."""
     total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
-    lines, at = [], 0.0
+    lines, start = [], 0.0
     for name, ms in durations.items():
         if name == "total":
             continue
         label = PARTS.get(name, name)
-        lines.append(f"{label:<9}{ms:>9.1f} ms  {bar(at / total, ms / total)}".rstrip())
-        at += ms
+        lines.append(f"{label:<9}{ms:>9.1f} ms  {bar(start / total, ms / total)}".rstrip())
+        start += ms
     return [*lines, f"{'total':<9}{durations['total']:>9.1f} ms"]
 
 
@@ -118,14 +118,14 @@ def response_body(content: bytes, content_type: str, *, everything: bool, whole:
     lines = without_control_characters(text).split("\n")
     if everything:
         return "\n".join(lines)
-    shown = [line if len(line) <= MAX_COLUMNS else line[:MAX_COLUMNS] + " …" for line in lines[:MAX_LINES]]
-    hidden = len(lines) - len(shown)
+    shown_lines = [line if len(line) <= MAX_COLUMNS else line[:MAX_COLUMNS] + " …" for line in lines[:MAX_LINES]]
+    hidden = len(lines) - len(shown_lines)
     if hidden or not whole:
-        more = f"{hidden:,} more lines" if whole else "there is more"
-        shown.append(click.style(f"… {more}; --all shows everything", fg="cyan"))
+        remainder = f"{hidden:,} more lines" if whole else "there is more"
+        shown_lines.append(click.style(f"… {remainder}; --all shows everything", fg="cyan"))
     elif any(len(line) > MAX_COLUMNS for line in lines):
-        shown.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
-    return "\n".join(shown)
+        shown_lines.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
+    return "\n".join(shown_lines)
 
 
 def timing_text(durations: dict[str, float]) -> str:

@@ -97,14 +97,14 @@ class SentCall:
 
 
 def curl(sent_call: SentCall) -> str:
-    first = f'-H "Authorization: Bearer ${VARIABLE}"'
+    key_header = f'-H "Authorization: Bearer ${VARIABLE}"'
     parts = [
-        f"curl {first}"
+        f"curl {key_header}"
         if sent_call.method == "GET" and sent_call.body is None
-        else f"curl -X {sent_call.method} {first}"
+        else f"curl -X {sent_call.method} {key_header}"
     ]
     if sent_call.method == "HEAD":
-        parts = [f"curl --head {first}"]
+        parts = [f"curl --head {key_header}"]
     parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent_call.all_headers.items()]
     if sent_call.body is not None:
         file, text = sent_call.body.file, sent_call.body.text
@@ -118,15 +118,15 @@ def curl(sent_call: SentCall) -> str:
 
 def python(sent_call: SentCall) -> str:
     """Return the call as Python code that uses gateway.client."""
-    known = sent_call.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
-    arguments = [_py(sent_call.target)] if known else [_py(sent_call.method), _py(sent_call.target)]
+    has_method = sent_call.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
+    arguments = [_py(sent_call.target)] if has_method else [_py(sent_call.method), _py(sent_call.target)]
     arguments += (
         [f"headers={{{', '.join(f'{_py(name)}: {_py(value)}' for name, value in sent_call.headers.items())}}}"]
         if sent_call.headers
         else []
     )
     arguments += [f"data={_read_in_python(sent_call.body)}"] if sent_call.body is not None else []
-    call = f"client.{sent_call.method.lower() if known else 'request'}({', '.join(arguments)})"
+    call = f"client.{sent_call.method.lower() if has_method else 'request'}({', '.join(arguments)})"
     return f"""import os
 from gateway.client import Client
 

@@ -49,14 +49,14 @@ def find_target(file: Path | None, url: str | None, key: str | None, environment
     """
     if url is not None and key is not None:
         return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
-    found = file or _local_configuration()
-    if found is None:
+    config_file = file or _local_configuration()
+    if config_file is None:
         raise TrialFailed(
             f"no gateway found: this folder has neither {OWN_CONFIGURATION} nor a folder {DEMO_FOLDER}/ of `{program()} demo`",
             f"start one with `{program()} demo` (or `make run`), and run the command again in the same folder;",
             "or name the configuration of a running gateway with -c FILE, or give --url and --key",
         )
-    return _configured_target(found, url, key, environment)
+    return _configured_target(config_file, url, key, environment)
 
 
 def _local_configuration() -> Path | None:
@@ -78,8 +78,8 @@ def _configured_target(file: Path, url: str | None, key: str | None, environment
     config = _read(file)
     demo = DemoFolder(file.parent.absolute())
     by_demo = demo.url_file.is_file()
-    start = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
-    found = (
+    start_command = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
+    gateway_url = (
         url
         or (demo.url_file.read_text().strip() if by_demo else None)
         or local_url(config.server.host, config.server.port)
@@ -88,7 +88,7 @@ def _configured_target(file: Path, url: str | None, key: str | None, environment
     beside = file.parent / "secret_key"
     holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
     key_from = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
-    return Target(found.rstrip("/"), secret, start, key_from, beside if holds_it else None, file)
+    return Target(gateway_url.rstrip("/"), secret, start_command, key_from, beside if holds_it else None, file)
 
 
 def _read(file: Path) -> "Config":
@@ -157,19 +157,19 @@ def resolve(client: Client, integration: str | None, connection: str | None, pat
 
 
 def _newest_connection(client: Client, integration: str | None) -> tuple[str, str]:
-    known = [integration["unique_key"] for integration in client.list_integrations()]
-    if integration is not None and integration not in known:
+    known_ids = [integration["unique_key"] for integration in client.list_integrations()]
+    if integration is not None and integration not in known_ids:
         return integration, UNKNOWN  # the gateway will refuse the call, and `refused_call` will explain why
     filters = {} if integration is None else {"integrations": [integration]}
     for connection in client.list_connections(**filters):  # type: ignore[arg-type]
         return connection["provider_config_key"], connection["connection_id"]
-    of = f"integration '{integration}'" if integration else "this environment"
-    if not known:
+    scope = f"integration '{integration}'" if integration else "this environment"
+    if not known_ids:
         raise TrialFailed("no integration is configured", "declare one in gateway.yaml, under environments")
-    offered = [integration] if integration else known
+    offered = [integration] if integration else known_ids
     link = client.create_connect_session(end_user={"id": "gateway-try"}, allowed_integrations=offered)["connect_link"]
     raise TrialFailed(
-        f"{of} has no connection yet", "open this link to create a connection (valid for 30 minutes):", link
+        f"{scope} has no connection yet", "open this link to create a connection (valid for 30 minutes):", link
     )
 
 
@@ -187,9 +187,9 @@ def _path_below_base(client: Client, integration: str, url: str) -> str:
     Raises TrialFailed if `url` does not begin with the base URL.
     """
     base = str(_proxy_settings(client, integration).get("base_url", ""))
-    rest = url.removeprefix(base)
-    if rest != url and rest[:1] in ("", "/", "?"):
-        return rest or "/"
+    path = url.removeprefix(base)
+    if path != url and path[:1] in ("", "/", "?"):
+        return path or "/"
     raise TrialFailed(
         f"PATH must be below the provider's base URL, which is {base or 'unknown'} for '{integration}'",
         "for another URL that the entry or the integration allows, give -H 'Base-Url-Override: https://…' and the path",
@@ -198,9 +198,9 @@ def _path_below_base(client: Client, integration: str, url: str) -> str:
 
 def _proxy_settings(client: Client, integration: str) -> Mapping[str, Any]:
     """Return the proxy settings of the integration's provider; empty if the integration is unknown."""
-    for listed in client.list_integrations():
-        if listed["unique_key"] == integration:
-            proxy: Mapping[str, Any] = client.get_provider(listed["provider"])["proxy"]
+    for listed_integration in client.list_integrations():
+        if listed_integration["unique_key"] == integration:
+            proxy: Mapping[str, Any] = client.get_provider(listed_integration["provider"])["proxy"]
             return proxy
     return {}
 
@@ -210,8 +210,10 @@ def _fill_settings(client: Client, call_path: ConnectionPath) -> str:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in config:
-            known = ", ".join(sorted(config)) or "none"
-            raise TrialFailed(f"the connection has no setting '{match[1]}' for {match[0]}; its settings: {known}")
+            known_settings = ", ".join(sorted(config)) or "none"
+            raise TrialFailed(
+                f"the connection has no setting '{match[1]}' for {match[0]}; its settings: {known_settings}"
+            )
         return str(config[match[1]])
 
     return _SETTING.sub(value, call_path.path)
