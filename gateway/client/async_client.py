@@ -265,8 +265,10 @@ class AsyncClient:
         `force_refresh`: whether to refresh the token in any case. `refresh_token`: whether to return the refresh token.
         `history`: whether to return the history of the connection.
         """
-        key, named = self._key_and_connection_id(provider_config_key, connection_id)
-        call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
+        key, resolved_id = self._key_and_connection_id(provider_config_key, connection_id)
+        call = calls.connection(
+            key, resolved_id, force_refresh=force_refresh, refresh_token=refresh_token, history=history
+        )
         return await self._json(call)
 
     async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
@@ -449,19 +451,19 @@ class AsyncClient:
     async def _data(self, call: ApiCall) -> Json:
         return (await self._json(call))["data"]  # type: ignore[no-any-return]
 
-    def _key(self, given: str | None) -> str:
-        key = given or self._defaults.get("provider_config_key")
+    def _key(self, call_key: str | None) -> str:
+        key = call_key or self._defaults.get("provider_config_key")
         if not key:
             raise ValueError("provider_config_key is missing: give it to the call, or to the client for all calls")
         return key
 
     def _key_and_connection_id(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
-        named: Options = {**self._defaults}
+        options: Options = {**self._defaults}
         if key is not None:
-            named["provider_config_key"] = key
+            options["provider_config_key"] = key
         if connection_id is not None:
-            named["connection_id"] = connection_id
-        headers = header_fields(named)
+            options["connection_id"] = connection_id
+        headers = header_fields(options)
         return headers["Provider-Config-Key"], headers["Connection-Id"]
 
     def _metadata_call(

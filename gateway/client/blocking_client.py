@@ -97,10 +97,10 @@ async def _cancel_others() -> None:
 
     Without the cancellation, the callers of these tasks would wait forever after the loop has stopped.
     """
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in other_tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*other_tasks, return_exceptions=True)
 
 
 # ── The client, and its streams and pages.
@@ -271,7 +271,7 @@ class Client:
 
         The result can be iterated over only once. `AsyncClient.paginate` describes the arguments.
         """
-        asked = self._client.paginate(
+        listing = self._client.paginate(
             endpoint,
             pages=pages,
             limit=limit,
@@ -283,7 +283,7 @@ class Client:
             loads=loads,
             **options,
         )
-        return Pages(asked, self._loop)
+        return Pages(listing, self._loop)
 
     def get_connection(
         self,

@@ -76,10 +76,10 @@ class GatewayError(CallFailed):
     def retry_at(self) -> datetime | None:
         """The earliest time to call again, with a time zone; None if the gateway states no time."""
         try:
-            when = datetime.fromisoformat(str(self.payload.get("retry_at")))
+            moment = datetime.fromisoformat(str(self.payload.get("retry_at")))
         except ValueError:
             return None
-        return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class PagingBroken(GatewayError):
@@ -171,10 +171,10 @@ def retry_after_seconds(retry_after: str) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text)
     try:
-        when = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except ValueError:
         return None
-    return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
+    return max(0.0, (date - datetime.now(date.tzinfo)).total_seconds())
 
 
 # ── The gateway's base URL and secret key, and the message if the gateway cannot be reached.
@@ -240,8 +240,8 @@ def _cause_and_step(fault: Exception) -> tuple[str, str]:
     if isinstance(fault, TimeoutError):
         return "nothing was received in time (silence_s)", "increase silence_s, or look into the gateway's log"
     if isinstance(fault, aiohttp.ClientResponseError):
-        first = fault.message.partition("\n")[0].rstrip(": ")  # the following lines quote the received bytes
-        return f"it sent something other than a valid HTTP response ({first})", "check host and port"
+        first_line = fault.message.partition("\n")[0].rstrip(": ")  # the following lines quote the received bytes
+        return f"it sent something other than a valid HTTP response ({first_line})", "check host and port"
     return _cause_text(fault), check_it_runs
 
 

@@ -111,8 +111,8 @@ class AsyncPages:
             await self._wait_after(fault)
 
     def _headers(self) -> dict[str, str]:
-        remaining = None if self._pages is None else self._pages - self._pages_before
-        headers = {"Gateway-Paginate": paginate_header(remaining, self._limit, self._way)}
+        pages_left = None if self._pages is None else self._pages - self._pages_before
+        headers = {"Gateway-Paginate": paginate_header(pages_left, self._limit, self._way)}
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
     async def _batches_in(self, response: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:

@@ -115,5 +115,5 @@ def _verify(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]
     )
 
 
-def _equal(received: object, wanted: str) -> bool:
-    return isinstance(received, str) and hmac.compare_digest(received.encode(), wanted.encode())
+def _equal(received: object, expected: str) -> bool:
+    return isinstance(received, str) and hmac.compare_digest(received.encode(), expected.encode())
