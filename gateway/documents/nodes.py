@@ -95,8 +95,10 @@ def read_yaml(text: str) -> Node | None:
     try:
         return composer.compose(text)
     except yaml.reader.ReaderError as error:
-        at = error.position if isinstance(error.position, int) else 0
-        raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
+        position = error.position if isinstance(error.position, int) else 0
+        raise UnreadableText(
+            text.count("\n", 0, position) + 1, "a control character, which YAML does not allow"
+        ) from None
     except yaml.MarkedYAMLError as error:
         raise UnreadableText(*yaml_fault(error, text, composer.quote_over_lines)) from None
 

@@ -107,11 +107,11 @@ def keys_at(shape: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     In pydantic's paths, the value of `type` follows the name of a field that can have several models. Return no keys if
     several models are possible at `path`.
     """
-    for step, following in zip(path, (*path[1:], None), strict=False):
+    for step, next_step in zip(path, (*path[1:], None), strict=False):
         field = shape.model_fields.get(str(step))
         shapes = set(_shapes_in(field.annotation)) if field else set()
         if len(shapes) > 1:
-            shapes = {model for model in shapes if "type" in model.model_fields and following in _types(model)}
+            shapes = {model for model in shapes if "type" in model.model_fields and next_step in _types(model)}
             if len(shapes) != 1:
                 return []
         shape = next(iter(shapes), shape)

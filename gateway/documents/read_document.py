@@ -112,9 +112,9 @@ class _Converter:
         if isinstance(node, Sequence):
             values = []
             for index, item in enumerate(node.items):
-                at = (*place, str(index))
-                self.lines[at] = item.line
-                values.append(self.value(item, at))
+                item_place = (*place, str(index))
+                self.lines[item_place] = item.line
+                values.append(self.value(item, item_place))
             return values
         if not node.text.isascii() and not _is_unicode(node.text):
             message = r"half a surrogate pair (\ud800 to \udfff), which is not a character"
@@ -129,9 +129,9 @@ class _Converter:
         for key, inner in self._entries(node, place, merging=()):
             if key.text in values:
                 continue
-            at = (*place, key.text)
-            self.lines[at] = key.line
-            values[key.text] = self.value(inner, at)
+            value_place = (*place, key.text)
+            self.lines[value_place] = key.line
+            values[key.text] = self.value(inner, value_place)
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
@@ -141,17 +141,17 @@ class _Converter:
         is a fault.
         `merging`: the mappings that are being merged now, to detect a mapping that merges itself.
         """
-        seen: dict[str, int] = {}
+        line_by_key: dict[str, int] = {}
         bases: list[Node] = []
         for key, inner in node.entries:
             if not isinstance(key, Scalar) or not key.text:
                 self.faults.append(TextFault(place, "a key must be plain text", key.line))
                 continue
-            if key.text in seen:
-                message = f"{key.text!r} is given twice, first in line {seen[key.text]}; keep one"
+            if key.text in line_by_key:
+                message = f"{key.text!r} is given twice, first in line {line_by_key[key.text]}; keep one"
                 self.faults.append(TextFault(place, message, key.line))
                 continue
-            seen[key.text] = key.line
+            line_by_key[key.text] = key.line
             if self._dialect.merges and key.plain and key.text == "<<":
                 bases += inner.items if isinstance(inner, Sequence) else [inner]
             else:

@@ -38,8 +38,8 @@ def yaml_fault(error: yaml.MarkedYAMLError, text: str, quote_over_lines: Callabl
     if "tab character" in problem or lines[number - 1][column : column + 1] == "\t":
         return number, "not YAML: a tab; indent with spaces, not tabs"
     for near in range(number, max(0, number - 2), -1):
-        if found := _LOOKS_LIKE_SPACE.match(lines[near - 1]):
-            code = f"U+{ord(found[1]):04X}"
+        if unusual_space := _LOOKS_LIKE_SPACE.match(lines[near - 1]):
+            code = f"U+{ord(unusual_space[1]):04X}"
             return near, f"not YAML: a character that only looks like a space ({code}); indent with spaces"
     if "mapping values" in problem:
         return _stray_colon(lines, number)
@@ -56,12 +56,14 @@ _NOT_KEY_AND_VALUE: Final = "the line is not 'key: value'; write a colon and a s
 
 def _stray_colon(lines: list[str], number: int) -> tuple[int, str]:
     """Return line and message for a key at a place where a mapping cannot begin."""
-    above = next((n for n in range(number - 1, 0, -1) if lines[n - 1].strip() and lines[n - 1].lstrip()[0] != "#"), 0)
-    before = lines[above - 1] if above else ""
-    if above and not _KEY_AND_COLON.search(before) and not before.lstrip().startswith("- "):
-        return above, f"not YAML: {_NOT_KEY_AND_VALUE}"
-    if above and _indent(lines[number - 1]) > _indent(before) and not before.rstrip().endswith(":"):
-        deeper = f"the line is indented deeper than line {above}, which has a value already"
+    line_above = next(
+        (n for n in range(number - 1, 0, -1) if lines[n - 1].strip() and lines[n - 1].lstrip()[0] != "#"), 0
+    )
+    text_above = lines[line_above - 1] if line_above else ""
+    if line_above and not _KEY_AND_COLON.search(text_above) and not text_above.lstrip().startswith("- "):
+        return line_above, f"not YAML: {_NOT_KEY_AND_VALUE}"
+    if line_above and _indent(lines[number - 1]) > _indent(text_above) and not text_above.rstrip().endswith(":"):
+        deeper = f"the line is indented deeper than line {line_above}, which has a value already"
         return number, f"not YAML: {deeper}; {_SAME_COLUMN}"
     return number, "not YAML: a second ': ' in one line; quote a value that contains ': '"
 
