@@ -45,7 +45,7 @@ class Counts:
 
 async def write_lines(
     runtime: Runtime,
-    out: BundleSink,
+    sink: BundleSink,
     integrations: list[Integration],
     connections: AsyncIterator[Connection],
     *,
@@ -53,7 +53,7 @@ async def write_lines(
     now: datetime,
     step: Callable[[int], None],
 ) -> Counts:
-    """Write all lines of a bundle to `out`, with only one connection at a time in memory. Return the counts.
+    """Write all lines of a bundle to `sink`, with only one connection at a time in memory. Return the counts.
 
     `step`: called after each connection with the number of connections so far. Raises VaultError if a credential cannot
     be decrypted.
@@ -61,7 +61,7 @@ async def write_lines(
     counts = Counts()
 
     def line(kind: str, record: dict[str, Any]) -> None:
-        out.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        sink.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     line("bundle", {"version": VERSION, "environment": environment, "made_at": iso(now)})
     for integration in integrations:
@@ -77,17 +77,17 @@ async def write_lines(
 
 def parse_lines(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     """Yield every line as a JSON object. Raises SourceRefused if a line is too long or is not a JSON object."""
-    rest, number = b"", 0
+    incomplete_line, number = b"", 0
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_LIMIT_BYTES:
-            raise SourceRefused(f"Line {number + len(whole) + 1} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
-        for line in whole:
+        *complete_lines, incomplete_line = (incomplete_line + chunk).split(b"\n")
+        if len(incomplete_line) > LINE_LIMIT_BYTES:
+            raise SourceRefused(f"Line {number + len(complete_lines) + 1} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
+        for line in complete_lines:
             number += 1
             if line.strip():
                 yield _parse_line(line, number)
-    if rest.strip():
-        yield _parse_line(rest, number + 1)
+    if incomplete_line.strip():
+        yield _parse_line(incomplete_line, number + 1)
 
 
 def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
@@ -96,17 +96,21 @@ def check_bundle(source: IO[bytes], passphrase: Secret) -> Counts:
     This check runs before an import, so that a faulty bundle is not imported in part.
     """
     counts = Counts()
-    end: Mapping[str, Any] | None = None
+    end_record: Mapping[str, Any] | None = None
     unreadable: str | None = None
     for line in parse_lines(decrypt(source, passphrase)):
-        end, kind = line, line.get(KIND)
+        end_record, kind = line, line.get(KIND)
         counts.add(kind)
         if kind == "bundle":
             check_version(line)
         elif unreadable is None:
             unreadable = _fault(line, kind)
-    written = (counts.integrations, counts.connections)
-    if end is None or end.get(KIND) != "end" or written != (end.get("integrations"), end.get("connections")):
+    written_counts = (counts.integrations, counts.connections)
+    if (
+        end_record is None
+        or end_record.get(KIND) != "end"
+        or written_counts != (end_record.get("integrations"), end_record.get("connections"))
+    ):
         raise SourceRefused("The bundle is incomplete: its export was interrupted. Export it again.")
     if unreadable is not None:
         raise SourceRefused(f"The bundle cannot be read by this version: {unreadable} Nothing was imported.")
@@ -159,8 +163,8 @@ def peer_integration_of(line: dict[str, Any]) -> PeerIntegration:
             allow_unsigned_webhooks=line.get("allow_unsigned_webhooks") is True,
             credentials=line.get("credentials"),
         )
-    except KeyError as missing:
-        raise SourceRefused(f"An integration of the bundle has no {missing}.") from None
+    except KeyError as fault:
+        raise SourceRefused(f"An integration of the bundle has no {fault}.") from None
 
 
 def _integration_json(runtime: Runtime, integration: Integration) -> dict[str, Any]:

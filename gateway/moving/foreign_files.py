@@ -68,8 +68,8 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[SourceIte
         elif kind == "integration":
             yield _integration_of(value, number)
         elif kind not in ("bundle", "end"):
-            why = f"line {number}: 'kind' must be connection or integration, or be left out"
-            yield UnusableConnection("", "", "invalid_row", why)
+            problem = f"line {number}: 'kind' must be connection or integration, or be left out"
+            yield UnusableConnection("", "", "invalid_row", problem)
     if export.is_open:
         yield _incomplete(number)
 
@@ -110,11 +110,11 @@ class PlainExport:
 
 
 def _incomplete(number: int) -> UnusableConnection:
-    why = (
+    problem = (
         f"line {number}: the export that ends here is incomplete: it was interrupted, or lines are missing. Import a "
         "complete export; if you have removed lines yourself, remove those of kind bundle and end too"
     )
-    return UnusableConnection("", "", "incomplete", why)
+    return UnusableConnection("", "", "incomplete", problem)
 
 
 def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[str, str]) -> Iterator[SourceItem]:
@@ -133,8 +133,8 @@ def csv_rows(source: IO[bytes], integration: str | None, column_names: Mapping[s
                 continue
             number = reader.line_num
             if len(cells) != len(columns):
-                why = f"line {number}: it has {len(cells)} cells, but the first line has {len(columns)}"
-                yield UnusableConnection("", "", "invalid_row", why)
+                problem = f"line {number}: it has {len(cells)} cells, but the first line has {len(columns)}"
+                yield UnusableConnection("", "", "invalid_row", problem)
                 continue
             yield _connection_of(_row(columns, cells), number, integration)
     except (csv.Error, UnicodeDecodeError) as fault:

@@ -78,12 +78,12 @@ def _normalize_expiry(credential: dict[str, Any], now: datetime, notes: list[str
     The token then counts as expired, so the first call refreshes it. Without an expiry, it would not be refreshed before
     it expires.
     """
-    when = credential.get("expires_at")
-    if isinstance(when, str) and parse_time(when) is None:
-        if (seconds := whole_number(when.strip())) is not None:
+    expires_at = credential.get("expires_at")
+    if isinstance(expires_at, str) and parse_time(expires_at) is None:
+        if (seconds := whole_number(expires_at.strip())) is not None:
             credential["expires_at"] = seconds
             return
-        if not when.strip():
+        if not expires_at.strip():
             del credential["expires_at"]
             return
         credential["expires_at"] = iso(now)
@@ -100,15 +100,15 @@ def _accepted_by_mode(
     try:
         return mode.accept(credential, provider, now)
     except InvalidRequest as fault:
-        unknown = {
+        unknown_names = {
             str(error.path[1]) for error in fault.errors if error.code == "unrecognized_keys" and len(error.path) == 2
         }
-        if not unknown or not unknown <= set(credential):
+        if not unknown_names or not unknown_names <= set(credential):
             raise
-        known = {name: value for name, value in credential.items() if name not in unknown}
-        accepted = mode.accept(known, provider, now)
-        notes.append(f"left out, because nothing here uses them: {', '.join(sorted(unknown))}")
-        return accepted
+        known_members = {name: value for name, value in credential.items() if name not in unknown_names}
+        accepted_credential = mode.accept(known_members, provider, now)
+        notes.append(f"left out, because nothing here uses them: {', '.join(sorted(unknown_names))}")
+        return accepted_credential
 
 
 OnConflict = Literal["skip", "replace", "fail"]
@@ -173,11 +173,11 @@ class ConnectionImporter:
         there_is = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
         integration = there_is or self.planned.get(ref.integration_id)
         if integration is None:
-            known = [
+            known_ids = [
                 integration.integration_id
                 for integration in self._runtime.generation.integrations.list_in(ref.environment)
             ]
-            detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known)}"
+            detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known_ids)}"
             return _outcome(ref, ImportResult.REFUSED, "unknown_integration", detail)
         provider = self._runtime.creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
@@ -199,12 +199,14 @@ class ConnectionImporter:
                 moved, integration, provider, mode, credential, config
             )
         context = AuthContext(provider, integration, config, moved.metadata)
-        new = _new_connection(moved, ref, mode, credential, context, account)
-        over = self._options.on_conflict == "replace"
-        stored = await self._runtime.store.connections.put_moved(new, moved.past, over=over, now=clock.now())
-        if stored is None:
+        new_connection = _new_connection(moved, ref, mode, credential, context, account)
+        replaces = self._options.on_conflict == "replace"
+        stored_connection = await self._runtime.store.connections.put_moved(
+            new_connection, moved.past, over=replaces, now=clock.now()
+        )
+        if stored_connection is None:
             return self._conflict(ref)
-        connection, created = stored
+        connection, created = stored_connection
         self._runtime.live.replace(connection)
         return _outcome(ref, ImportResult.IMPORTED if created else ImportResult.REPLACED, notes=notes)
 

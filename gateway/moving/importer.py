@@ -45,12 +45,12 @@ async def create_missing(
     if runtime.generation.integrations.has(environment, key):
         return IntegrationImport(key, created=False)
     try:
-        new = _integration(runtime, environment, key, peer_integration)
+        integration = _integration(runtime, environment, key, peer_integration)
     except GatewayError as fault:
         return IntegrationImport(key, created=False, fault=fault.message)
     if dry_run:
-        return IntegrationImport(key, created=True, planned=new)
-    if await runtime.api_integrations.add(new) is None:
+        return IntegrationImport(key, created=True, planned=integration)
+    if await runtime.api_integrations.add(integration) is None:
         return IntegrationImport(
             key, created=False, fault="an integration with this key is being deleted here; import again later"
         )
@@ -75,15 +75,15 @@ def _integration(runtime: Runtime, environment: str, key: str, peer_integration:
         raise InvalidRequest(
             "invalid_body", f"'{peer_integration.provider}' uses {provider.auth_mode}, which is not installed here"
         )
-    given = {
+    peer_members = {
         "provider": peer_integration.provider,
         "unique_key": key,
         "forward_webhooks": peer_integration.forward_webhooks,
     }
     if peer_integration.allowed_hosts:
-        given["allowed_hosts"] = peer_integration.allowed_hosts
+        peer_members["allowed_hosts"] = peer_integration.allowed_hosts
     body = validated(
-        {**given, "credentials": _credentials(peer_integration.credentials)}, NewIntegration, "invalid_body"
+        {**peer_members, "credentials": _credentials(peer_integration.credentials)}, NewIntegration, "invalid_body"
     )
     if faults := list(entry_issues(provider, body)):
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
@@ -99,9 +99,9 @@ def _integration(runtime: Runtime, environment: str, key: str, peer_integration:
     )
 
 
-def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _credentials(members: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the credentials without null members. Return None if no member except the type is left."""
-    credentials = {name: value for name, value in (given or {}).items() if value is not None}
+    credentials = {name: value for name, value in (members or {}).items() if value is not None}
     return credentials if set(credentials) - {"type"} else None
 
 
@@ -141,8 +141,8 @@ class Importer:
         if self.create_integrations:
             for integration in await peer.integrations(only):
                 await self._integration(integration)
-        listed = await peer.list_connections(only)
-        self.total = len(listed)
+        peer_connections = await peer.list_connections(only)
+        self.total = len(peer_connections)
 
         async def import_from_peer(connection: PeerConnection) -> None:
             settled = await self._one_by_one.existing_outcome(
@@ -157,7 +157,7 @@ class Importer:
             await self._import_one(moved)
             return None
 
-        await run_bounded(listed, import_from_peer, at_once=self.at_once)
+        await run_bounded(peer_connections, import_from_peer, at_once=self.at_once)
 
     async def from_lines(self, items: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or another file. Raises SourceRefused.
@@ -178,11 +178,11 @@ class Importer:
         )
         await run_bounded(await self._create_integrations(iter(selected)), import_item, at_once=self.at_once)
 
-    async def _create_integrations(self, found: Iterator[SourceItem]) -> Iterable[SourceItem]:
-        """Create the integrations at the beginning of `found`, which the connections need. Return the remaining items."""
-        for item in found:
+    async def _create_integrations(self, items: Iterator[SourceItem]) -> Iterable[SourceItem]:
+        """Create the integrations at the beginning of `items`, which the connections need. Return the remaining items."""
+        for item in items:
             if not isinstance(item, PeerIntegration):
-                return chain([item], found)
+                return chain([item], items)
             await self._integration(item)
         return ()
 
@@ -211,8 +211,8 @@ class Importer:
     async def _test_refresh(self, outcome: ImportOutcome) -> ImportOutcome:
         ref = ConnectionRef(self.options.environment, outcome.integration_id, outcome.connection_id)
         await self._pace.wait_turn()
-        result, why = await refresh_now(self.runtime, ref)
-        return replace(outcome, renewed=f"{result}: {why}" if why else result)
+        result, reason = await refresh_now(self.runtime, ref)
+        return replace(outcome, renewed=f"{result}: {reason}" if reason else result)
 
     def _with_local_key(self, outcome: ImportOutcome) -> ImportOutcome:
         key = self.options.integration_keys.get(outcome.integration_id, outcome.integration_id)
@@ -225,12 +225,12 @@ class Importer:
 
 def rotating(runtime: Runtime, environment: str) -> list[str]:
     """Return the keys of the environment's integrations with a provider that rotates refresh tokens."""
-    found = []
+    names = []
     for integration in runtime.generation.integrations.list_in(environment):
         try:
             provider = runtime.creator.provider_of(integration)
         except GatewayError:
             continue
         if provider.auth_mode in modes() and provider.refresh is not None and provider.refresh.rotating:
-            found.append(integration.integration_id)
-    return found
+            names.append(integration.integration_id)
+    return names

@@ -222,7 +222,7 @@ def body_of(store: Store, connection: Connection) -> dict[str, Any]:
     Raises VaultError if the credential cannot be decrypted.
     """
     body = full_connection_json(store, connection, with_refresh_token=True, times_in_z=True)
-    own = {
+    own_members = {
         "provider_config_key": connection.ref.integration_id,
         "connection_id": connection.ref.connection_id,
         "provider": connection.provider,
@@ -233,7 +233,7 @@ def body_of(store: Store, connection: Connection) -> dict[str, Any]:
         "end_user": body["end_user"],
         "webhook_url_override": connection.webhook_url_override,
     }
-    return {name: value for name, value in own.items() if value is not None} | {"past": _past_json(connection)}
+    return {name: value for name, value in own_members.items() if value is not None} | {"past": _past_json(connection)}
 
 
 def _past_json(connection: Connection) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def _past_json(connection: Connection) -> dict[str, Any]:
         "dies_at": connection.life.dies_at,
         "keep_alive_at": connection.life.keep_alive_at,
     }
-    body: dict[str, Any] = {name: iso(when) for name, when in moments.items() if when is not None}
+    body: dict[str, Any] = {name: iso(moment) for name, moment in moments.items() if moment is not None}
     body["state"] = connection.state.value
     if connection.state_reason is not None:
         body["state_reason"] = connection.state_reason
@@ -265,8 +265,8 @@ def _past_json(connection: Connection) -> dict[str, Any]:
 
 def _history_before_import(body: PastBody) -> ImportedHistory:
     failure = RefreshFailure(**body.failure.model_dump()) if body.failure else None
-    same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
-    return ImportedHistory(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
+    is_same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
+    return ImportedHistory(**is_same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
 
 
 def _nested_form(flat: Mapping[str, Any]) -> dict[str, Any]:

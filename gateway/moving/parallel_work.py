@@ -29,13 +29,13 @@ async def run_bounded(items: Iterable[Item], handle: Callable[[Item], Awaitable[
     try:
         for item in items:
             if len(running) >= at_once:
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in finished:
                     task.result()
             running.add(asyncio.create_task(run(item)))
         while running:
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
                 task.result()
     finally:
         for task in running:
@@ -51,9 +51,9 @@ class WorkPace:
         self._next = 0.0
 
     async def wait_turn(self) -> None:
-        at = max(self._next, clock.monotonic())
-        self._next = at + self._every_s
-        if (remaining_s := at - clock.monotonic()) > 0:
+        turn_at = max(self._next, clock.monotonic())
+        self._next = turn_at + self._every_s
+        if (remaining_s := turn_at - clock.monotonic()) > 0:
             await clock.sleep(remaining_s)
 
 
@@ -113,24 +113,26 @@ class Tally:
 async def refresh_now(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
     """Refresh the connection now. Return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a failure."""
     try:
-        before = await runtime.store.connections.get(ref)
-        after, fault = await runtime.live.fresh_row(ref, force=True)
-    except GatewayError as refused:
-        return "failed", refused.message
+        row_before = await runtime.store.connections.get(ref)
+        row_after, fault = await runtime.live.fresh_row(ref, force=True)
+    except GatewayError as refusal:
+        return "failed", refusal.message
     if fault is not None:
-        return "failed", _failure_text(after, fault)
-    same = before is not None and after.version == before.version
-    return "nothing to renew" if same else "renewed", None
+        return "failed", _failure_text(row_after, fault)
+    is_same = row_before is not None and row_after.version == row_before.version
+    return "nothing to renew" if is_same else "renewed", None
 
 
 def _failure_text(row: Connection, fault: GatewayError) -> str:
     """Return why the refresh failed, how long the present token is valid, and when the next attempt is allowed."""
     failure = row.failure
-    why = sentence(failure.message if failure else fault.message)
+    reason = sentence(failure.message if failure else fault.message)
     validity = "has no expiry date"
     if row.expires_at is not None:
         validity = (
             "has expired" if row.expires_at <= clock.now() else f"is valid until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         )
-    again = f"; the next attempt is after {failure.retry_at:%H:%M:%S} UTC" if failure and failure.retry_at else ""
-    return f"{why} The present token {validity}{again}"
+    next_attempt = (
+        f"; the next attempt is after {failure.retry_at:%H:%M:%S} UTC" if failure and failure.retry_at else ""
+    )
+    return f"{reason} The present token {validity}{next_attempt}"

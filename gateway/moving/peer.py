@@ -66,13 +66,13 @@ class PeerCalls:
         Raises PeerRespondedError or PeerUnreachable. Raises SourceRefused for an error that every other request would
         also get, such as a wrong key.
         """
-        why = ""
+        reason = ""
         for attempt in range(MAX_TRIES):
             await self._wait()
             try:
                 status, headers, raw = await self._request(path, query or {})
             except (aiohttp.ClientError, TimeoutError) as fault:
-                why = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
+                reason = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
                 await self._pause(attempt, None)
                 continue
             if status == 200:
@@ -81,10 +81,12 @@ class PeerCalls:
             self._check_key(status, code, message, headers)
             if status not in TRANSIENT_STATUSES or code == "invalid_credentials":
                 raise PeerRespondedError(status, code, message or f"it responded with status {status}")
-            why = f"it responded with status {status} {code}".rstrip()
+            reason = f"it responded with status {status} {code}".rstrip()
             await self._pause(attempt, headers.get("Retry-After"))
-        where = path.partition("?")[0]
-        raise PeerUnreachable(f"{self._base} returned no usable response to GET {where} in {MAX_TRIES} tries: {why}")
+        url_path = path.partition("?")[0]
+        raise PeerUnreachable(
+            f"{self._base} returned no usable response to GET {url_path} in {MAX_TRIES} tries: {reason}"
+        )
 
     async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
@@ -220,10 +222,10 @@ class Peer:
 
         `only`: the keys of the integrations to return; empty: all integrations.
         """
-        listed = _list_member(await self._get("/integrations"), "data")
+        members = _list_member(await self._get("/integrations"), "data")
         keys = [
             str(integration["unique_key"])
-            for integration in listed
+            for integration in members
             if isinstance(integration, dict) and integration.get("unique_key")
         ]
         return [await self._integration(key) for key in keys if not only or key in only]
@@ -270,13 +272,15 @@ class Peer:
         while True:
             body = await self._get("/connections", {**query, **place})
             rows, cursor = _list_member(body, "connections"), body.get("next_cursor")
-            new = [
+            new_connections = [
                 connection
                 for connection in map(_connection_row, rows)
                 if (connection.integration_id, connection.connection_id) not in connections
             ]
-            connections |= {(connection.integration_id, connection.connection_id): connection for connection in new}
-            if not new or ("cursor" in place and not cursor):
+            connections |= {
+                (connection.integration_id, connection.connection_id): connection for connection in new_connections
+            }
+            if not new_connections or ("cursor" in place and not cursor):
                 break
             page += 1
             place = {"cursor": cursor} if isinstance(cursor, str) and cursor else {"page": str(page)}
@@ -287,26 +291,29 @@ class Peer:
         """Return the connection with its credential. Raises UnusableConnection."""
         path = f"/connections/{quote(connection.connection_id, safe='')}"
         query = {"provider_config_key": connection.integration_id, "refresh_token": "true"}
-        where = (connection.integration_id, connection.connection_id)
+        names = (connection.integration_id, connection.connection_id)
         try:
             body = await self._calls.get(path, query)
         except PeerRespondedError as response:
             if response.status == 404:
-                raise UnusableConnection(*where, "gone", "the other gateway has deleted it in the meantime") from None
+                raise UnusableConnection(*names, "gone", "the other gateway has deleted it in the meantime") from None
             if response.code == INVALID_CREDENTIALS or response.status == 424:
-                why = response.message.removesuffix(".")
-                detail = f"the credential no longer works at the other gateway: {why}. Its end user must connect at this gateway"
-                raise UnusableConnection(*where, "dead_at_peer", detail) from None
+                reason = response.message.removesuffix(".")
+                detail = (
+                    f"the credential no longer works at the other gateway: {reason}. Its end user must connect at this "
+                    "gateway"
+                )
+                raise UnusableConnection(*names, "dead_at_peer", detail) from None
             detail = f"it was not returned ({response.status} {response.code}): {response.message}"
-            raise UnusableConnection(*where, "peer_refused", detail) from None
+            raise UnusableConnection(*names, "peer_refused", detail) from None
         except PeerUnreachable as fault:
-            raise UnusableConnection(*where, "peer_unreachable", str(fault), can_retry=True) from None
+            raise UnusableConnection(*names, "peer_unreachable", str(fault), can_retry=True) from None
         if not isinstance(body, dict):
-            raise UnusableConnection(*where, "peer_refused", "the response is not a connection")
+            raise UnusableConnection(*names, "peer_refused", "the response is not a connection")
         try:
             return _moved_connection(connection, body)
         except GatewayError as fault:
-            raise UnusableConnection(*where, fault.code, fault.message) from None
+            raise UnusableConnection(*names, fault.code, fault.message) from None
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         try:
@@ -322,10 +329,10 @@ class Peer:
 
 
 def _list_member(body: Any, name: str) -> list[Any]:
-    found = body.get(name) if isinstance(body, dict) else None
-    if not isinstance(found, list):
+    member = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(member, list):
         raise SourceRefused(f"The response has no list '{name}'. Check that this is the URL of the API.")
-    return found
+    return member
 
 
 def _connection_row(row: Any) -> PeerConnection:
@@ -356,18 +363,18 @@ def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> Mov
         "webhook_url_override": row.get("webhook_url_override") or None,
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
-    found = parse_connection(body)
+    parsed = parse_connection(body)
     past = ImportedHistory(
         created_at=parse_time(row.get("created_at")), last_fetched_at=parse_time(row.get("last_fetched_at"))
     )
-    return replace(found, past=past, shown=True)
+    return replace(parsed, past=past, shown=True)
 
 
 def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of an end user that this gateway stores. Null and empty members are left out."""
-    known = {name: user.get(name) for name in ("id", "email", "display_name", "tags") if user.get(name)}
+    members = {name: user.get(name) for name in ("id", "email", "display_name", "tags") if user.get(name)}
     organization = user.get("organization")
     if isinstance(organization, dict) and organization.get("id"):
         names = ("id", "display_name")
-        known["organization"] = {name: organization[name] for name in names if organization.get(name)}
-    return known
+        members["organization"] = {name: organization[name] for name in names if organization.get(name)}
+    return members

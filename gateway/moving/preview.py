@@ -85,10 +85,10 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Se
     integrations.
     """
     integrations = await peer.integrations(only)
-    listed = await peer.list_connections(only)
-    count = Counter(connection.integration_id for connection in listed)
-    broken = Counter(connection.integration_id for connection in listed if connection.broken)
-    theirs = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}
+    peer_connections = await peer.list_connections(only)
+    count = Counter(connection.integration_id for connection in peer_connections)
+    broken = Counter(connection.integration_id for connection in peer_connections if connection.broken)
+    peer_modes = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}
     forecasts = [
         _forecast(
             runtime,
@@ -96,12 +96,12 @@ async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Se
             integration,
             count[integration.integration_id],
             broken[integration.integration_id],
-            theirs[integration.provider],
+            peer_modes[integration.provider],
         )
         for integration in integrations
     ]
-    known = {integration.integration_id for integration in integrations}
-    orphans = {key: n for key, n in count.items() if key not in known}
+    known_ids = {integration.integration_id for integration in integrations}
+    orphans = {key: n for key, n in count.items() if key not in known_ids}
     webhook_url = f"{runtime.generation.webhook_url(options.environment, '')}<integration>"
     plan = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
     return Preview(forecasts, orphans, plan.callback_url, webhook_url, _next_steps(plan))
@@ -119,8 +119,8 @@ def _forecast(
     local = runtime.generation.integrations.find(options.environment, key)
     provider = runtime.generation.catalog.get(local.provider if local else peer_integration.provider)
     verdict, todo = _with_verdict(runtime, options, peer_integration, key, local, provider)
-    if provider is not None and (other := _other_mode(provider, mode_there)):
-        verdict, todo = "not_possible", [other]
+    if provider is not None and (mode_conflict := _other_mode(provider, mode_there)):
+        verdict, todo = "not_possible", [mode_conflict]
     if broken:
         todo.append(
             f"the credentials of {counted(broken, 'connection')} no longer work: their end users must connect at this gateway"
@@ -167,9 +167,9 @@ def _with_verdict(
             todo.append(f"it cannot be created in this gateway: {fault}")
         else:
             todo.append("`--create-integrations` creates it here with the same client")
-    elif other := _other_client(peer_integration, local):
+    elif client_conflict := _other_client(peer_integration, local):
         needs = True
-        todo.append(other)
+        todo.append(client_conflict)
     mode = modes()[provider.auth_mode]
     granting = isinstance(mode, GrantingMode)
     if granting:
