@@ -152,7 +152,7 @@ def schemas() -> list[Schema]:
 
 
 def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[str, Any]) -> OperationView:
-    own = {error if isinstance(error, str) else error[0] for error in operation.errors}
+    own_errors = {error if isinstance(error, str) else error[0] for error in operation.errors}
     return OperationView(
         operation,
         AUTHENTICATION_TEXT[operation.who],
@@ -162,7 +162,7 @@ def _operation_view(operation: Endpoint, public_url: str, definitions: Mapping[s
         ],
         [_parameter_row(parameter) for parameter in operation.query],
         [_parameter_row(parameter) for parameter in operation.headers],
-        [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
+        [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own_errors],
         samples(operation, public_url),
         None if operation.body is None else _json(operation.example),
         None if operation.response is None else _json(_example_response(operation, definitions)),

@@ -175,8 +175,8 @@ def _move_defaults_to_descriptions(part: Any) -> None:
             if default not in (None, [], False):
                 part["description"] = f"{part.get('description', '')} Default {json.dumps(default)}.".strip()
         part = list(part.values())
-    for below in part if isinstance(part, list) else ():
-        _move_defaults_to_descriptions(below)
+    for inner in part if isinstance(part, list) else ():
+        _move_defaults_to_descriptions(inner)
 
 
 def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
@@ -188,11 +188,11 @@ def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
         codes += SESSION_ERRORS
     if operation.who != "open":
         codes += JSON_BODY_ERRORS
-    found: dict[int, list[Code]] = {}
+    codes_by_status: dict[int, list[Code]] = {}
     for entry in dict.fromkeys(codes):
         code, status = entry if isinstance(entry, tuple) else (entry, STATUS[entry])
-        found.setdefault(status, []).append(code)
-    return dict(sorted(found.items()))
+        codes_by_status.setdefault(status, []).append(code)
+    return dict(sorted(codes_by_status.items()))
 
 
 def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[str, Any]:
@@ -248,12 +248,12 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
     if operation.method == "*":
         yield from _proxied_responses(operation)
         return
-    done: dict[str, Any] = {"description": "Success." if operation.status < 300 else "Redirect."}
+    success: dict[str, Any] = {"description": "Success." if operation.status < 300 else "Redirect."}
     if operation.response is not None:
-        done["content"] = {operation.content: {"schema": _ref(operation.response)}}
+        success["content"] = {operation.content: {"schema": _ref(operation.response)}}
     elif operation.status < 300:
-        done["content"] = {operation.content: {}}
-    yield str(operation.status), done
+        success["content"] = {operation.content: {}}
+    yield str(operation.status), success
     for status in operation.also:
         yield str(status), {"description": "Success, without a body."}
     if operation.path == "/ready":
@@ -267,12 +267,13 @@ def _proxied_responses(operation: Endpoint) -> Iterator[tuple[str, Any]]:
 
     The provider can return any body with any status, so no status has a schema.
     """
-    ours = "; ".join(f"{status} {_code_names(codes)}" for status, codes in status_codes(operation).items())
+    errors_text = "; ".join(f"{status} {_code_names(codes)}" for status, codes in status_codes(operation).items())
     yield "2XX", {"description": "The provider's response.", "content": ANY_OBJECT}
     yield (
         "default",
         {
-            "description": f"The provider's response or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
+            "description": "The provider's response or, with the header `Gateway-Error`, an `Error` of the gateway: "
+            f"{errors_text}.",
             "headers": ERROR_HEADER,
             "content": ANY_OBJECT,
         },

@@ -73,8 +73,8 @@ class Endpoint:
     def id(self) -> str:
         """A name for generated clients and for links: ``get_connections_connection_id``."""
         words = "".join(char if char.isalnum() else " " for char in self.path).split()
-        end = ["index"] if self.path.endswith("/") else []
-        return "_".join(["any" if self.method == "*" else self.method.lower(), *words, *end]).lower()
+        last_word = ["index"] if self.path.endswith("/") else []
+        return "_".join(["any" if self.method == "*" else self.method.lower(), *words, *last_word]).lower()
 
 
 PROVIDERS: Final = "Providers"

@@ -80,15 +80,15 @@ def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str
 
 def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
     required = schema.get("required", ())
-    found = {
-        name: _example_of(below, name, definitions, depth + 1)
-        for name, below in schema.get("properties", {}).items()
+    example = {
+        name: _example_of(member_schema, name, definitions, depth + 1)
+        for name, member_schema in schema.get("properties", {}).items()
         if name in required or depth < 2
     }
-    more = schema.get("additionalProperties")
-    if not found and isinstance(more, dict):
-        return {"name": _example_of(more, "", definitions, depth + 1)}
-    return found
+    additional = schema.get("additionalProperties")
+    if not example and isinstance(additional, dict):
+        return {"name": _example_of(additional, "", definitions, depth + 1)}
+    return example
 
 
 def _has_kind(value: Any, kind: Any) -> bool:
