@@ -84,8 +84,8 @@ class SessionBrowser:
 
     def confirms(self, integration_id: str, posted: str) -> bool:
         """Return whether `posted` is the confirmation value of a form that was shown in this browser."""
-        wanted = self.confirmation(integration_id).encode()
-        return not self._is_new and hmac.compare_digest(wanted, posted.encode())
+        expected = self.confirmation(integration_id).encode()
+        return not self._is_new and hmac.compare_digest(expected, posted.encode())
 
     def set_cookie(self, response: web.StreamResponse) -> None:
         seconds_left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
@@ -106,9 +106,9 @@ def check_confirmed(request: web.Request, browser: SessionBrowser, integration_i
     `posted`: the confirmation value in the form.
     """
     if is_embedded(request):
-        own = origin_of(generation_of(request).public_url)
+        own_origin = origin_of(generation_of(request).public_url)
         from_own_page = (
-            request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
+            request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own_origin
         )
     else:
         from_own_page = browser.confirms(integration_id, posted)

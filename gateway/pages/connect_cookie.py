@@ -74,10 +74,10 @@ def page_url(
     """
     name = EMBEDDED_SESSION if is_embedded(request) and not window else session_name(session_digest)
     path = f"{generation_of(request).public_url}/connect/s/{name}{subpath}"
-    kept = {**query, **({"lang": words.lang} if words.is_chosen else {})}
+    parameters = {**query, **({"lang": words.lang} if words.is_chosen else {})}
     if request.query.get("theme") in {"light", "dark"}:
-        kept["theme"] = request.query["theme"]
-    return f"{path}?{urlencode(kept)}" if kept else path
+        parameters["theme"] = request.query["theme"]
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 async def session_of(request: web.Request, posted: str | None = None) -> ConnectSession:
@@ -108,10 +108,10 @@ def session_digest_in_cookie(request: web.Request) -> str:
     Raises Unauthorized.
     """
     name = request.match_info["session_id"]
-    found = digest(cookies_of(request).get(cookie_name(request, name), ""))
-    if session_name(found) != name:
+    cookie_digest = digest(cookies_of(request).get(cookie_name(request, name), ""))
+    if session_name(cookie_digest) != name:
         raise Unauthorized("unknown_connect_session_token", UNKNOWN_SESSION)
-    return found
+    return cookie_digest
 
 
 def set_session_cookie(request: web.Request, response: web.StreamResponse, token: str, session: ConnectSession) -> None:
@@ -139,10 +139,10 @@ def check_own_form(request: web.Request, public_url: str | None = None) -> None:
     Browsers send the origin of the page (Fetch Metadata, Origin). `public_url`: the URL of the gateway's own pages;
     None: `server.public_url`.
     """
-    own = origin_of(public_url or generation_of(request).public_url)
+    own_origin = origin_of(public_url or generation_of(request).public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")
     # A page with the policy `no-referrer` sends its forms with `Origin: null`; then Sec-Fetch-Site decides.
-    foreign = origin not in {None, own, "null"} or (origin == "null" and site not in {None, "same-origin"})
+    foreign = origin not in {None, own_origin, "null"} or (origin == "null" and site not in {None, "same-origin"})
     if foreign or site == "cross-site":
         raise Forbidden("forbidden", "This form was sent from a page of another site. Open the link itself.")

@@ -96,9 +96,9 @@ def offered_integrations(generation: Generation, session: ConnectSession) -> lis
 
 
 def make_offer(
-    runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords
+    runtime: Runtime, generation: Generation, integration: Integration, start_url: str, words: PageWords
 ) -> Offer:
-    """Return the offer of an integration. `start`: the URL of the session's first page."""
+    """Return the offer of an integration. `start_url`: the URL of the session's first page."""
     provider = runtime.creator.provider_of(integration)
     public_url = generation.public_url
     oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
@@ -108,7 +108,7 @@ def make_offer(
     name = integration.display_name or provider.display_name
     hints = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
     how = words("sign_in" if oauth else hints.get(provider.auth_mode, "uses_key"))
-    path, _, query = start.partition("?")
+    path, _, query = start_url.partition("?")
     return Offer(
         key=integration.integration_id,
         name=name,
@@ -124,8 +124,8 @@ def make_offer(
 
 def matching_offers(offers: list[Offer], search: str) -> list[Offer]:
     """Return the offers whose name, provider or categories contain every word of `search`."""
-    wanted = search.casefold().split()
-    return [offer for offer in offers if all(word in _search_text(offer) for word in wanted)]
+    search_words = search.casefold().split()
+    return [offer for offer in offers if all(word in _search_text(offer) for word in search_words)]
 
 
 def _search_text(offer: Offer) -> str:

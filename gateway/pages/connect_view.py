@@ -26,11 +26,12 @@ from gateway.timestamps import iso
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
     """Return the list of integrations that can be connected, or the form if there is only one integration."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    begin = first_page_url(request, session.digest, words)
+    first_url = first_page_url(request, session.digest, words)
     outcomes = await connected_outcomes(request, session)
     offers = [
         replace(
-            make_offer(runtime, generation, integration, begin, words), connected=integration.integration_id in outcomes
+            make_offer(runtime, generation, integration, first_url, words),
+            connected=integration.integration_id in outcomes,
         )
         for integration in offered_integrations(generation, session)
     ]
@@ -46,7 +47,7 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
         many=len(offers) > 6,
         total=len(offers),
         search=search,
-        begin=begin,
+        begin=first_url,
         **_end_user_lines(session, words),
     )
 
@@ -181,8 +182,8 @@ def _readable_id(identifier: str) -> str | None:
 
 def shortened_email(email: str) -> str:
     """Return a shortened e-mail address, such as ``a…@example.com``: enough for its owner to recognize it."""
-    name, at, host = email.rpartition("@")
-    return f"{name[:1]}…{at}{host}"
+    name, at_sign, host = email.rpartition("@")
+    return f"{name[:1]}…{at_sign}{host}"
 
 
 async def _connection_to_reconnect(request: web.Request, session: ConnectSession, key: str) -> Connection | None:

@@ -54,7 +54,7 @@ def failure_page(
     registered for any environment.
     """
     words = words or words_for(request)
-    own = message or fault.message
+    shown_message = message or fault.message
     response = connect_page(
         request,
         "connect/result.html",
@@ -74,9 +74,9 @@ def failure_page(
         another=None,
         waits=False,
         opener_message="error" if posts_to_opener else None,
-        payload={"message": _provider_error(request, fault) or own, "errorType": error_type(fault)},
+        payload={"message": _provider_error(request, fault) or shown_message, "errorType": error_type(fault)},
         opener_origins=opener_origins(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
-        event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
+        event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": shown_message}},
     )
     response.headers[MARK] = fault.code
     if fault.retry_after_s is not None:

@@ -200,8 +200,8 @@ def _set_member(target: dict[str, Any], path: list[str], text: str) -> None:
 
 
 def _field(group: str, key: str, setting: Setting, docs: str | None, current_value: Any) -> FormField:
-    when = setting.visible_when
-    known = current_value if isinstance(current_value, str) and not setting.secret else None
+    visibility = setting.visible_when
+    prefilled = current_value if isinstance(current_value, str) and not setting.secret else None
     return FormField(
         name=f"{group}[{key}]",
         group=group,
@@ -212,7 +212,7 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, current_val
         example=None if setting.enum else setting.example,
         pattern=browser_pattern(setting, setting.pattern),
         options=tuple(setting.enum or ()),
-        value=known or setting.default_value or "",
+        value=prefilled or setting.default_value or "",
         prefix=setting.prefix,
         suffix=setting.suffix,
         help=f"{docs}#{setting.doc_section}" if docs and setting.doc_section else None,
@@ -220,8 +220,8 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, current_val
         secret=setting.secret,
         long=bool(LONG_TEXT_NAMES.search(key)) and setting.secret,
         optional=setting.optional or setting.default_value is not None,
-        when_field=f"{group}[{when.field}]" if when else None,
-        when_equals=when.equals if when else None,
+        when_field=f"{group}[{visibility.field}]" if visibility else None,
+        when_equals=visibility.equals if visibility else None,
     )
 
 
@@ -233,27 +233,27 @@ def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None
-    piece, in_class, at = "", False, 0
-    while at < len(pattern):
-        char = pattern[at]
+    piece, in_class, position = "", False, 0
+    while position < len(pattern):
+        char = pattern[position]
         if char == "\\":
-            piece += pattern[at : at + 2]
-            at += 2
+            piece += pattern[position : position + 2]
+            position += 2
             continue
         if in_class and char == "]":
             in_class = False
         elif char == "[" and not in_class:
             in_class = True
             piece += char
-            at += 1
-            if pattern[at : at + 1] == "^":
+            position += 1
+            if pattern[position : position + 1] == "^":
                 piece += "^"
-                at += 1
+                position += 1
             continue
-        elif in_class and (char in "()[{}/|" or (char == "-" and (piece[-1] in "[^" or pattern[at + 1] == "]"))):
+        elif in_class and (char in "()[{}/|" or (char == "-" and (piece[-1] in "[^" or pattern[position + 1] == "]"))):
             char = "\\" + char
         piece += char
-        at += 1
+        position += 1
     return piece
 
 

@@ -59,9 +59,9 @@ def words_for(request: web.Request, lang: str | None = None) -> PageWords:
     The first available language is used: `lang`, then the query parameter ``lang``, then the preferred language of
     Accept-Language (RFC 9110 §12.5.4), then English.
     """
-    for wanted in (lang, request.query.get("lang")):
-        if wanted and (known := _available_language(wanted)):
-            return PageWords(known, is_chosen=True)
+    for requested in (lang, request.query.get("lang")):
+        if requested and (language := _available_language(requested)):
+            return PageWords(language, is_chosen=True)
     return PageWords(accepted_language(request.headers.get(hdrs.ACCEPT_LANGUAGE, "")))
 
 
@@ -74,8 +74,8 @@ def accepted_language(field: str) -> str:
             weight = float(parameter.strip().removeprefix("q=")) if parameter.strip() else 1.0
         except ValueError:
             continue
-        if weight > 0 and (known := _available_language(tag.strip())):
-            candidates.append((-weight, place, known))
+        if weight > 0 and (language := _available_language(tag.strip())):
+            candidates.append((-weight, place, language))
     return min(candidates)[2] if candidates else LANGUAGES[0]
 
 
@@ -254,16 +254,16 @@ def opener_origins(request: web.Request, environment: str | None) -> str:
     if no origin is registered.
     """
     config = generation_of(request).config
-    known = config.environments.get(environment) if environment is not None else None
-    named_origins = config.environments.values() if known is None else [known]
+    environment_config = config.environments.get(environment) if environment is not None else None
+    named_origins = config.environments.values() if environment_config is None else [environment_config]
     registered = sorted({origin for environment in named_origins for origin in environment.connect_origins})
     return " ".join([*registered, origin_of(config.server.public_url)] if registered else ["*"])
 
 
 def origin_of(public_url: str) -> str:
     """Return the origin of the gateway's own pages as browsers send it in ``Origin``: without the scheme's own port."""
-    scheme, _, rest = public_url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0].removesuffix(f':{DEFAULT_PORTS[scheme]}')}"
+    scheme, _, host_and_path = public_url.partition("://")
+    return f"{scheme}://{host_and_path.partition('/')[0].removesuffix(f':{DEFAULT_PORTS[scheme]}')}"
 
 
 def may_embed(generation: Generation, environment: str, origin: str) -> bool:
@@ -272,7 +272,7 @@ def may_embed(generation: Generation, environment: str, origin: str) -> bool:
 
 
 def brand_color(ground: str) -> BrandColor:
-    red, green, blue = (_linear(int(ground[at : at + 2], 16) / 255) for at in (1, 3, 5))
+    red, green, blue = (_linear(int(ground[index : index + 2], 16) / 255) for index in (1, 3, 5))
     light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return BrandColor(ground, "#ffffff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000000")
 

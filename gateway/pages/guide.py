@@ -145,13 +145,13 @@ _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 def behaviour(provider: Provider, provider_operations: ProviderOperations | None = None) -> list[tuple[str, str]]:
     """Return a title and a sentence for each fact about the provider that the catalog states."""
-    found = list(_behaviour(provider))
+    sentences = list(_behaviour(provider))
     if provider_operations is not None:
         starters = [operation.id for operation in provider_operations.find(starter=True)]
         count = counted(len(provider_operations.operations), "request")
         text = f"{count} of its API in the catalog: GET /providers/{provider.name}/operations."
-        found.append(("Operations", text + (f" Often used: {', '.join(starters)}." if starters else "")))
-    return found
+        sentences.append(("Operations", text + (f" Often used: {', '.join(starters)}." if starters else "")))
+    return sentences
 
 
 def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
@@ -171,8 +171,8 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
         yield "A new credential", "is verified with a request before it is stored."
     if provider.webhook_signature is not None:
         signature = provider.webhook_signature
-        where = f"the field {signature.header}" if signature.header else "the body"
-        yield "Webhooks", f"are signed in {where} ({signature.scheme})."
+        place = f"the field {signature.header}" if signature.header else "the body"
+        yield "Webhooks", f"are signed in {place} ({signature.scheme})."
 
 
 def _client_secret_sentence(setting: str) -> str:

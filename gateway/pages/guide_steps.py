@@ -104,10 +104,10 @@ def _variable_notes(mode: ModeFormat) -> Iterator[str]:
 
 
 def _console_step(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
-    known = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
-    what = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
-    dated = f"As of {setup.date}, {known}. Consoles change."
-    return GuideStep(what, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
+    basis = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
+    instruction = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
+    dated = f"As of {setup.date}, {basis}. Consoles change."
+    return GuideStep(instruction, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
 
 
 def _scope_notes(provider: Provider) -> Iterator[str]:
@@ -117,8 +117,8 @@ def _scope_notes(provider: Provider) -> Iterator[str]:
         yield f"Requested unless the integration has other scopes: {', '.join(provider.default_scopes)}."
     if any(scope.endswith(".default") for scope in provider.default_scopes or ()):
         yield ".default stands for all permissions with which the app is registered."
-    if provider.refresh is not None and (needed := provider.refresh.requires_scope):
-        yield f"Without {needed}, there is no refresh token, and every connection ends when its first access token expires."
+    if provider.refresh is not None and (needed_scope := provider.refresh.requires_scope):
+        yield f"Without {needed_scope}, there is no refresh token, and every connection ends when its first access token expires."
 
 
 def declaration(provider: Provider, mode: ModeFormat) -> str:
@@ -142,12 +142,14 @@ def _starter_scopes(provider: Provider) -> list[str]:
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
     asked_settings = provider.default_scopes or []
-    needed = provider.refresh.requires_scope if provider.refresh else None
-    if set(asked_settings) - {needed, "offline_access"}:
+    needed_scope = provider.refresh.requires_scope if provider.refresh else None
+    if set(asked_settings) - {needed_scope, "offline_access"}:
         return asked_settings
-    others = [scope for scope in provider.available_scopes or [] if scope not in asked_settings and scope != needed]
-    reading = [scope for scope in others if _READ_SCOPE.search(scope)]
-    return [*(reading or others)[:2], *(asked_settings or ([needed] if needed else []))]
+    other_scopes = [
+        scope for scope in provider.available_scopes or [] if scope not in asked_settings and scope != needed_scope
+    ]
+    reading = [scope for scope in other_scopes if _READ_SCOPE.search(scope)]
+    return [*(reading or other_scopes)[:2], *(asked_settings or ([needed_scope] if needed_scope else []))]
 
 
 def _example_hosts(provider: Provider) -> list[str]:

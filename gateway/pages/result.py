@@ -70,8 +70,8 @@ async def return_to_application(request: web.Request) -> web.StreamResponse:
     successes = [outcome for outcome in outcomes if outcome.succeeded and outcome.connection_id in own_connections]
     failures = [outcome for outcome in outcomes if not outcome.succeeded]
     if session.return_url is not None:
-        last = next(reversed(successes or failures), None)
-        return see_other(await application_url(request, session, last, key))
+        newest = next(reversed(successes or failures), None)
+        return see_other(await application_url(request, session, newest, key))
     if successes:
         return see_other(
             page_url(request, session.digest, words, f"/i/{quoted_id(successes[-1].integration_id)}/result")
@@ -150,7 +150,7 @@ async def connected_page(
         provider.display_name if provider else outcome.integration_id
     )
     facts = await _facts(request, outcome, words)
-    many = session is not None and len(offered_integrations(generation, session)) > 1
+    has_several = session is not None and len(offered_integrations(generation, session)) > 1
     open_for_more = session is not None and not session.is_used_up and session.connection_id is None
     state = "already" if already else "one_more" if outcome.is_pending else "done"
     app = generation.config.branding.name or words.plain("the_app")
@@ -171,7 +171,7 @@ async def connected_page(
         title=words(f"{state}_title", name=name),
         message=message,
         facts=facts,
-        back=base if many and open_for_more else None,
+        back=base if has_several and open_for_more else None,
         back_label=words("done_more"),
         another=another,
         waits=state == "one_more",
@@ -206,11 +206,11 @@ def application_link(request: web.Request, session: ConnectSession | None, words
 
 def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: ConnectSession | None) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    name = back = None
+    name = back_url = None
     integration = generation.integrations.find(outcome.environment, outcome.integration_id)
     if session is not None and integration is not None and generation.catalog.get(integration.provider) is not None:
         offer = make_offer(runtime, generation, integration, first_page_url(request, session.digest, words), words)
-        name, back = offer.name, offer.url
+        name, back_url = offer.name, offer.url
     fault = GatewayError(outcome.code or "generic_error_support", outcome.error_desc or "")  # type: ignore[arg-type]
     return failure_page(
         request,
@@ -218,7 +218,7 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
         words=words,
         name=name,
         integration_id=outcome.integration_id,
-        back=back,
+        back=back_url,
         done=application_link(request, session, words, outcome.integration_id),
         framed=is_embedded(request),
     )
@@ -233,8 +233,8 @@ async def _facts(request: web.Request, outcome: Outcome, words: PageWords) -> li
     account = row.account if row else Account()
     config = row.config if row else {}
     site = config.get("baseUrl") or config.get("subdomain")
-    found = ((words("account"), account.label), (words("site"), site))
-    return [(label, text) for label, text in found if text]
+    labelled_facts = ((words("account"), account.label), (words("site"), site))
+    return [(label, text) for label, text in labelled_facts if text]
 
 
 async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:

@@ -75,14 +75,14 @@ def guides(request: web.Request) -> web.Response:
     generation = generation_of(request)
     search = " ".join(request.query.get("search", "")[:MAX_SEARCH_CHARS].split())
     category = request.query.get("category", "")[:MAX_SEARCH_CHARS] or None
-    after = ""
+    last_name = ""
     if cursor := request.query.get("cursor", ""):
         try:
-            after = name_in(cursor)
+            last_name = name_in(cursor)
         except ValueError:
             cursor = ""
     listing = get_listing(generation.catalog, generation.public_url)
-    found = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=after)).content)
+    listed = json.loads(listing.page(Query(search, category, limit=ROWS_PER_PAGE, after=last_name)).content)
     return page(
         request,
         "guides.html",
@@ -90,8 +90,8 @@ def guides(request: web.Request) -> web.Response:
         search=search,
         category=category or "",
         categories=sorted(listing.categories),
-        providers=found["data"],
-        following=found.get("next_cursor"),
+        providers=listed["data"],
+        following=listed.get("next_cursor"),
         provider_count=len(generation.catalog.providers),
         first=not cursor,
     )

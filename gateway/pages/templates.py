@@ -39,11 +39,11 @@ class Templates:
 
         The page is rendered again only if `context` differs from that of the last call.
         """
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != context:
-            kept = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACE})
-            self._kept[name] = kept
-        return kept[1].replace(_NONCE_PLACE, nonce)
+        cached = self._kept.get(name)
+        if cached is None or cached[0] != context:
+            cached = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACE})
+            self._kept[name] = cached
+        return cached[1].replace(_NONCE_PLACE, nonce)
 
 
 _NONCE_PLACE: Final = secrets.token_urlsafe(16)  # stands for the nonce in a page that is kept
