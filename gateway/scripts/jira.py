@@ -40,10 +40,10 @@ async def jira_post_connection(context: ScriptContext) -> None:
     sites = _sites(await context.get_json(SITES))
     if not sites:
         raise Refused("The account that authorized has access to no site. Sign in with an account that has a site.")
-    matching = matching_sites(sites, context.config, _suffix(context))
-    if len(matching) > 1 and context.ask:
-        raise SiteChoiceNeeded([_as_site(site) for site in matching])
-    site = _first_site(matching, _setting_text(context.config, "subdomain"))
+    matches = matching_sites(sites, context.config, _suffix(context))
+    if len(matches) > 1 and context.ask:
+        raise SiteChoiceNeeded([_as_site(site) for site in matches])
+    site = _first_site(matches, _setting_text(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
@@ -67,30 +67,30 @@ def matching_sites(
     if there is a `cloudId`, because a `cloudId` already identifies one site.
     """
     cloud_id, subdomain = _setting_text(config, "cloudId"), _setting_text(config, "subdomain")
-    matching = [
+    matches = [
         site
         for site in sites
         if (not cloud_id or site["id"] == cloud_id)
         and (not subdomain or _is_named(site, subdomain, "" if cloud_id else suffix))
     ]
-    if matching:
-        return matching
+    if matches:
+        return matches
     criteria = (("Subdomain", subdomain), ("cloudId", cloud_id))
-    wanted = " and ".join(f"{name} '{text}'" for name, text in criteria if text)
+    criteria_text = " and ".join(f"{name} '{text}'" for name, text in criteria if text)
     labels = ", ".join(map(_label, sites))
     raise Refused(
-        f"No site matches the {wanted}. The account that authorized has access to: {labels}.",
+        f"No site matches the {criteria_text}. The account that authorized has access to: {labels}.",
         {"sites": [{"cloudId": site["id"], "subdomain": _label(site), "url": site["url"]} for site in sites]},
     )
 
 
-def _first_site(matching: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """Return the first site of `matching`. Raises Refused if `subdomain` is set and these sites have different
+def _first_site(matches: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
+    """Return the first site of `matches`. Raises Refused if `subdomain` is set and these sites have different
     hosts."""
-    hosts = sorted({_host(site) for site in matching})
+    hosts = sorted({_host(site) for site in matches})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Enter the whole host: {', '.join(hosts)}.")
-    return matching[0]
+    return matches[0]
 
 
 def _as_site(site: Mapping[str, Any]) -> Site:
@@ -178,9 +178,9 @@ def jira_webhook_routing(
 
     Without `secrets`, no signature is checked, because Jira signs only webhooks that were registered with a secret.
     """
-    seen = verify_signature(message, signature_format or DEFAULT_SIGNATURE, secrets) if secrets else None
+    webhook_id = verify_signature(message, signature_format or DEFAULT_SIGNATURE, secrets) if secrets else None
     origin = _origin(message.body)
-    return Routing((origin,) if origin else (), seen)
+    return Routing((origin,) if origin else (), webhook_id)
 
 
 def _origin(body: bytes) -> str | None:
@@ -203,20 +203,20 @@ def _subjects(body: bytes) -> dict[str, str]:
     Other parts of the body are not parsed into objects, because the body can have 5 MiB.
     """
     text = body.decode("latin-1")
-    found: dict[str, str] = {}
+    subjects: dict[str, str] = {}
     try:
         for member in _members(text, skip_space(text, 3 if body.startswith(codecs.BOM_UTF8) else 0)):
             name = string_value(text[member.start : member.colon])
             if name not in SUBJECTS:
                 continue
-            found.pop(name, None)
+            subjects.pop(name, None)
             for inner in _members(text, member.value):
                 if string_value(text[inner.start : inner.colon]) == "self":
                     value = text[inner.value : inner.end]
-                    found[name] = string_value(value) if value.startswith('"') else ""
+                    subjects[name] = string_value(value) if value.startswith('"') else ""
     except ValueError:  # not JSON, or not UTF-8
         return {}
-    return found
+    return subjects
 
 
 def _members(text: str, pos: int) -> Iterator[JsonMember]:

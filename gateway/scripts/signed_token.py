@@ -113,21 +113,21 @@ def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
 
 
 def _check_times(claims: Mapping[str, Any], now: float, signature_format: WebhookSignature) -> None:
-    issued, ends, begins = (claims.get(name) for name in ("iat", "exp", "nbf"))
-    if not _is_number(issued) and not _is_number(ends):
+    issued_at, ends_at, begins_at = (claims.get(name) for name in ("iat", "exp", "nbf"))
+    if not _is_number(issued_at) and not _is_number(ends_at):
         raise SignatureRefused("the token has neither iat nor exp")
-    if any(time is not None and not _is_number(time) for time in (issued, ends, begins)):
+    if any(time is not None and not _is_number(time) for time in (issued_at, ends_at, begins_at)):
         raise SignatureRefused("the token's times cannot be read")
-    if ends is not None and now > ends + LEEWAY_S:
+    if ends_at is not None and now > ends_at + LEEWAY_S:
         raise SignatureRefused("the token has expired")
-    if begins is not None and now < begins - LEEWAY_S:
+    if begins_at is not None and now < begins_at - LEEWAY_S:
         raise SignatureRefused("the token is not valid yet")
-    if issued is not None and issued > now + LEEWAY_S:
+    if issued_at is not None and issued_at > now + LEEWAY_S:
         raise SignatureRefused("the token's iat is in the future")
     if (
-        issued is not None
-        and (ends is None or signature_format.tolerance_s)
-        and now - issued > (signature_format.tolerance_s or TOLERANCE_S)
+        issued_at is not None
+        and (ends_at is None or signature_format.tolerance_s)
+        and now - issued_at > (signature_format.tolerance_s or TOLERANCE_S)
     ):
         raise SignatureRefused("the token was signed too long ago")
 
@@ -142,10 +142,10 @@ def _check_values(
         expected[signature_format.address_claim] = message.url
     for name, value in expected.items():
         claimed = claims.get(name)
-        same = isinstance(claimed, str) and _same(
+        is_same = isinstance(claimed, str) and _same(
             claimed.lower() if name == signature_format.body_digest_claim else claimed, value
         )
-        if not same:
+        if not is_same:
             raise SignatureRefused(f"the token's {name} does not match")
     if signature_format.secret_claim is not None:
         claimed = claims.get(signature_format.secret_claim)

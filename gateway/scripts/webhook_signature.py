@@ -140,18 +140,18 @@ def _same_token(received: str, secret: Secret, scheme: str) -> bool:
 def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
     """Raise SignatureRefused unless there is at least one token at `path` and all tokens are correct."""
     try:
-        found = [json.loads(body)]
+        values = [json.loads(body)]
     except (ValueError, RecursionError):
         raise SignatureRefused("the body is not JSON", missing=True) from None
     for step in path.split("."):
         if step == "*":
-            if not all(isinstance(value, list) for value in found):
+            if not all(isinstance(value, list) for value in values):
                 raise SignatureRefused("the body has no token", missing=True)
-            found = [item for value in found for item in value]
+            values = [item for value in values for item in value]
         else:
-            found = [value.get(step) if isinstance(value, dict) else None for value in found]
-    texts = [value for value in found if isinstance(value, str)]
-    if not texts or len(texts) < len(found):
+            values = [value.get(step) if isinstance(value, dict) else None for value in values]
+    texts = [value for value in values if isinstance(value, str)]
+    if not texts or len(texts) < len(values):
         raise SignatureRefused("the body has no token", missing=True)
     expected = [secret.reveal().encode() for secret in secrets]
     if not all(
@@ -169,11 +169,11 @@ class _SignedPayload:
         self._message, self._signature_format, self._secret = message, signature_format, secret
         self._payload_format = signature_format.signed_payload or RAW_BODY
         self._parts = [part for part in re.split(r"[,;\s]+", header) if part]
-        listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
-        self._has_elements = listed and (
+        is_list = any(_ELEMENT.fullmatch(part) for part in self._parts) and not signature_format.prefix
+        self._has_elements = is_list and (
             bool(TIME_NAMES & set(_PLACE.findall(self._payload_format))) or "is a list" in (signature_format.note or "")
         )
-        self._elements = [found.groups() for part in self._parts if (found := _ELEMENT.fullmatch(part))]
+        self._elements = [element.groups() for part in self._parts if (element := _ELEMENT.fullmatch(part))]
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
@@ -194,11 +194,11 @@ class _SignedPayload:
             return self._message.body
         if self._payload_format == URL_AND_FORM:
             return self._url_and_form()
-        signed, end = b"", 0
+        signed, signed_to = b"", 0
         for place in _PLACE.finditer(self._payload_format):
-            signed += self._payload_format[end : place.start()].encode() + self._value(place[1])
-            end = place.end()
-        return signed + self._payload_format[end:].encode()
+            signed += self._payload_format[signed_to : place.start()].encode() + self._value(place[1])
+            signed_to = place.end()
+        return signed + self._payload_format[signed_to:].encode()
 
     def _value(self, name: str) -> bytes:
         if name == RAW_BODY:
@@ -228,10 +228,10 @@ class _SignedPayload:
             raise SignatureRefused("the signature has no timestamp")
         return self._header(self._signature_format.timestamp_header or self._sibling("timestamp"))
 
-    def _sibling(self, what: str) -> str:
+    def _sibling(self, part_name: str) -> str:
         """Return the name of the header field that belongs to the signature's field, for example ``x-timestamp`` for
         ``x-signature``."""
-        return (self._signature_format.header or "").replace("signature", what)
+        return (self._signature_format.header or "").replace("signature", part_name)
 
     def _header(self, name: str) -> str:
         text = self._message.headers.get(name.lower(), "")
@@ -287,11 +287,11 @@ def _verify_standard(
     The signed text is ``id.timestamp.body``. The header can contain several signatures.
     """
     family = STANDARD_FAMILIES[signature_format.scheme]
-    message_id, at = (message.headers.get(f"{family}-{what}", "") for what in ("id", "timestamp"))
-    if not message_id or not at:
+    message_id, timestamp = (message.headers.get(f"{family}-{header_part}", "") for header_part in ("id", "timestamp"))
+    if not message_id or not timestamp:
         raise SignatureRefused(f"the fields {family}-id and {family}-timestamp are missing", missing=True)
-    _check_time(at, message.received_at, signature_format)
-    signed = _header_bytes(f"{message_id}.{at}.") + message.body
+    _check_time(timestamp, message.received_at, signature_format)
+    signed = _header_bytes(f"{message_id}.{timestamp}.") + message.body
     keys = [_secret_bytes(secret.reveal().removeprefix("whsec_")) for secret in secrets]
     expected = [base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
     signatures = [_header_bytes(part.partition(",")[2]) for part in received.split() if part.startswith("v1,")][
@@ -337,16 +337,16 @@ def _unique_name(signed: bytes) -> str:
 
 
 def signing_secrets(
-    signature_format: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
+    signature_format: WebhookSignature | None, own_secrets: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own`."""
+    """Return the secrets that verify a webhook: the app's client secret if the entry says so, else `own_secrets`."""
     if signature_format is not None and signature_format.key in CLIENT_SECRET_KEYS and client_secret:
         return (
             Secret(client_secret.reveal() + signature_format.key_suffix)
             if signature_format.key_suffix
             else client_secret,
         )
-    return own
+    return own_secrets
 
 
 # ── Webhooks of providers without a script: the gateway verifies the sender, and the application finds the connection.
@@ -364,9 +364,11 @@ def signed_webhook(
     """
     if secrets and signature_format is None:
         raise SignatureRefused("the provider's entry describes no signature")
-    seen = verify_signature(message, signature_format, secrets) if secrets and signature_format is not None else None
+    webhook_id = (
+        verify_signature(message, signature_format, secrets) if secrets and signature_format is not None else None
+    )
     reply = _challenge_reply(message.body, secrets[0] if secrets else None)
-    return Routing((), None if reply is not None else seen, reply)
+    return Routing((), None if reply is not None else webhook_id, reply)
 
 
 def _challenge_reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
