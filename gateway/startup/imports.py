@@ -65,30 +65,30 @@ def lazy_imports(*names: str) -> Iterator[None]:
 
     Modules that are already loaded are not affected.
     """
-    ours = {name: _LazyModule(name) for name in names if name not in sys.modules}
-    sys.modules.update(ours)
+    lazy_modules = {name: _LazyModule(name) for name in names if name not in sys.modules}
+    sys.modules.update(lazy_modules)
     try:
         yield
     finally:
-        for name in ours:
+        for name in lazy_modules:
             del sys.modules[name]
 
 
 def resolve_on_access(module: ModuleType) -> None:
     """Make `module` replace each `Deferred` by the real object when code first reads its name."""
-    late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
-    own = vars(module).get("__getattr__")
+    deferred = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
+    own_getattr = vars(module).get("__getattr__")
 
     def find(name: str) -> Any:
-        if name in late:
-            found = late[name].real()
-            setattr(module, name, found)
-            return found
-        if own is not None:
-            return own(name)
+        if name in deferred:
+            value = deferred[name].real()
+            setattr(module, name, value)
+            return value
+        if own_getattr is not None:
+            return own_getattr(name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
-    for name in late:
+    for name in deferred:
         delattr(module, name)
     vars(module)["__getattr__"] = find
 
