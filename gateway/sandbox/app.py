@@ -129,5 +129,5 @@ async def _save_state(request: web.Request, handler: Handler) -> web.StreamRespo
 async def _refusals_as_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except AccessRefused as refused:
-        return refused.as_response()
+    except AccessRefused as fault:
+        return fault.as_response()

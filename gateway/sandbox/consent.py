@@ -81,7 +81,7 @@ def parse_request(query: str, clients: Mapping[str, SandboxClient], issuer: str)
     """Return the authorization request in a query string. Raises NoSafeRedirect, RefusedRequest."""
     pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _PARAMETERS]
     parameters, redirect = dict(pairs), None
-    repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
+    repeated = {name for name, _ in pairs if sum(other_name == name for other_name, _ in pairs) > 1}
     client = clients.get(parameters.get("client_id", ""))
     if client is None or "client_id" in repeated:
         raise NoSafeRedirect(f"The application {parameters.get('client_id')!r} is not registered here.")
@@ -178,10 +178,10 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     """Send the error of an authorization request to the application if the redirect is safe; else show the error."""
     try:
         return await handler(request)
-    except NoSafeRedirect as refused:
-        return pages.refusal(str(refused))
-    except RefusedRequest as refused:
-        return _see_other(refused.redirect.url(error=refused.error, error_description=str(refused)))
+    except NoSafeRedirect as fault:
+        return pages.refusal(str(fault))
+    except RefusedRequest as fault:
+        return _see_other(fault.redirect.url(error=fault.error, error_description=str(fault)))
 
 
 def _authorization_request(request: web.Request, query: str) -> AuthorizationRequest:

@@ -55,12 +55,12 @@ async def list_faults(request: web.Request) -> web.Response:
 
     Also return an example of the header with which a test chooses a fault for a single request.
     """
-    known = {
+    known_faults = {
         name: {"summary": fault.summary, "paths": fault.paths, "options": fault.options}
         for name, fault in FAULTS.items()
     }
     armed = [armed.as_json() for armed in request.app[SANDBOX].faults.armed]
-    return web.json_response({"armed": armed, "known": known, "header": f"{HEADER}: truncated-body; share=0.1"})
+    return web.json_response({"armed": armed, "known": known_faults, "header": f"{HEADER}: truncated-body; share=0.1"})
 
 
 async def arm_fault(request: web.Request) -> web.Response:

@@ -58,9 +58,9 @@ async def reset_connection(request: web.Request, handler: Handler, options: Mapp
 
 async def send_body_slowly(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Send the head immediately, then the body in `pieces` parts, evenly over `seconds`."""
-    whole = await handler(request)
-    body = _body(whole)
-    response = _empty_response(whole, len(body))
+    complete = await handler(request)
+    body = _body(complete)
+    response = _empty_response(complete, len(body))
     await response.prepare(request)
     pieces = max(1, int(options["pieces"]))
     size = max(1, ceil(len(body) / pieces))
@@ -74,12 +74,12 @@ async def send_body_slowly(request: web.Request, handler: Handler, options: Mapp
 async def return_429(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Return 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date. The request is not handled."""
     after_s = ceil(options["retry_after"])
-    at = clock.now().timestamp() + after_s
+    retry_time = clock.now().timestamp() + after_s
     headers = {
-        "Retry-After": formatdate(at, usegmt=True) if options["date"] else str(after_s),
+        "Retry-After": formatdate(retry_time, usegmt=True) if options["date"] else str(after_s),
         "X-RateLimit-Limit": "100",
         "X-RateLimit-Remaining": "0",
-        "X-RateLimit-Reset": str(ceil(at)),
+        "X-RateLimit-Reset": str(ceil(retry_time)),
     }
     body = {"errorMessages": ["Rate limit exceeded."], "errors": {}}
     return web.json_response(body, status=429, headers=headers)
@@ -93,23 +93,23 @@ async def return_error(_request: web.Request, _handler: Handler, options: Mappin
 
 async def _send_head_and_share(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
     """Send the head of the response and `share` of its body; return the response."""
-    whole = await handler(request)
-    body = _body(whole)
-    response = _empty_response(whole, len(body))
+    complete = await handler(request)
+    body = _body(complete)
+    response = _empty_response(complete, len(body))
     await response.prepare(request)
     await response.write(body[: int(len(body) * share)])
     return response
 
 
-def _empty_response(whole: web.StreamResponse, length: int) -> web.StreamResponse:
-    head = web.StreamResponse(status=whole.status)
-    head.content_type = whole.content_type
+def _empty_response(response: web.StreamResponse, length: int) -> web.StreamResponse:
+    head = web.StreamResponse(status=response.status)
+    head.content_type = response.content_type
     head.content_length = length
     return head
 
 
-def _body(whole: web.StreamResponse) -> bytes:
-    return whole.body if isinstance(whole, web.Response) and isinstance(whole.body, bytes) else b""
+def _body(response: web.StreamResponse) -> bytes:
+    return response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
 
 
 HEADER: Final = "Sandbox-Fault"
@@ -190,7 +190,8 @@ class ArmedFault:
         if self.path is not None:
             return path.startswith(self.path)
         return any(
-            path.startswith(usual) if usual.endswith("/") else path == usual for usual in FAULTS[self.name].paths
+            path.startswith(default_path) if default_path.endswith("/") else path == default_path
+            for default_path in FAULTS[self.name].paths
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -205,9 +206,9 @@ class SandboxFaults:
 
     def arm(self, fields: Mapping[str, Any]) -> ArmedFault:
         """Arm a fault. Raises InvalidFault. `fields`: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``."""
-        fresh = parse(fields)
-        self.armed.append(fresh)
-        return fresh
+        fault = parse(fields)
+        self.armed.append(fault)
+        return fault
 
     def clear(self) -> None:
         self.armed.clear()
@@ -227,7 +228,7 @@ class SandboxFaults:
                     continue
                 if armed.times is not None:
                     armed.times -= 1
-                    self.armed = [kept for kept in self.armed if kept.times != 0]
+                    self.armed = [armed_fault for armed_fault in self.armed if armed_fault.times != 0]
                 return armed
         return None
 
@@ -242,8 +243,8 @@ def parse(fields: Mapping[str, Any]) -> ArmedFault:
         raise InvalidFault("times must be a whole number from 1, or null for no limit.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise InvalidFault("path must be the beginning of a path, such as '/ex/'.")
-    after = fields.get("after", 0)
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+    skipped = fields.get("after", 0)
+    if isinstance(skipped, bool) or not isinstance(skipped, int) or skipped < 0:
         raise InvalidFault("after must be a whole number from 0: how many requests pass first.")
     options = dict(FAULTS[name].options)
     for key in fields.keys() - {"name", "times", "path", "after"}:
@@ -255,7 +256,7 @@ def parse(fields: Mapping[str, Any]) -> ArmedFault:
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
         raise InvalidFault("status must be an error status from 400 to 599.")
-    return ArmedFault(name, times, path, options, after)
+    return ArmedFault(name, times, path, options, skipped)
 
 
 def _from_header(text: str) -> ArmedFault:

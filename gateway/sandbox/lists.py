@@ -40,8 +40,8 @@ async def list_by_cursor(request: web.Request) -> web.Response:
         start = position_in(request.query["cursor"]) if request.query.get("cursor") else 0
     except BadPage as fault:
         raise AccessRefused(400, str(fault)) from fault
-    more = start + size < count
-    return _response("items", start, size, count, next_cursor=token_for(start + size) if more else None)
+    has_more = start + size < count
+    return _response("items", start, size, count, next_cursor=token_for(start + size) if has_more else None)
 
 
 async def list_by_link_header(request: web.Request) -> web.Response:
@@ -98,8 +98,8 @@ def _count_and_size(request: web.Request) -> tuple[int, int]:
 
 
 def _response(name: str, start: int, size: int, count: int, **members: Any) -> web.Response:
-    rest = json.dumps(members)[1:-1]
-    text = f'{{"{name}":{_array(start, size, count)},{rest}}}'
+    other_members = json.dumps(members)[1:-1]
+    text = f'{{"{name}":{_array(start, size, count)},{other_members}}}'
     return web.Response(text=text, content_type="application/json")
 
 

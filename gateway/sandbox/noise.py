@@ -54,9 +54,9 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
     `zeros`: whether to yield only zero bytes, which a compressor reduces to a thousandth of their size.
     """
     while start < end:
-        number, inside = divmod(start, BLOCK_BYTES)
+        number, offset = divmod(start, BLOCK_BYTES)
         block = bytes(BLOCK_BYTES) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
-        piece = block[inside : inside + end - start]
+        piece = block[offset : offset + end - start]
         start += len(piece)
         yield piece
 

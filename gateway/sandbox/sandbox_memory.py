@@ -23,12 +23,14 @@ class SandboxMemory:
         """Read `path` if it exists. Raises MemoryUnreadable."""
         self._path = path
         self._writing = asyncio.Lock()
-        kept = _read(path) if path is not None else None
+        stored = _read(path) if path is not None else None
         try:
             self.grants = (
-                IssuedGrants.from_json(kept["grants"], token_ttl_s=token_ttl_s) if kept else IssuedGrants(token_ttl_s)
+                IssuedGrants.from_json(stored["grants"], token_ttl_s=token_ttl_s)
+                if stored
+                else IssuedGrants(token_ttl_s)
             )
-            self.tracker = Tracker.from_json(kept["issues"]) if kept else Tracker()
+            self.tracker = Tracker.from_json(stored["issues"]) if stored else Tracker()
         except (AttributeError, KeyError, TypeError) as fault:
             raise MemoryUnreadable(f"{path} is not a complete sandbox state file ({fault}); move it away.") from fault
 
@@ -38,20 +40,20 @@ class SandboxMemory:
             return
         async with self._writing:
             self.grants.changed = self.tracker.changed = False
-            kept = {"version": VERSION, "grants": self.grants.as_json(), "issues": self.tracker.as_json()}
-            await asyncio.to_thread(_replace, self._path, json.dumps(kept, indent=1).encode())
+            stored = {"version": VERSION, "grants": self.grants.as_json(), "issues": self.tracker.as_json()}
+            await asyncio.to_thread(_replace, self._path, json.dumps(stored, indent=1).encode())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        kept = json.loads(path.read_bytes())
+        stored = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as fault:
         raise MemoryUnreadable(f"{path} cannot be read as a sandbox state file ({fault}); move it away.") from fault
-    if not isinstance(kept, dict) or kept.get("version") != VERSION:
+    if not isinstance(stored, dict) or stored.get("version") != VERSION:
         raise MemoryUnreadable(f"{path} is not a sandbox state file of version {VERSION}; move it away.")
-    return kept
+    return stored
 
 
 def _replace(path: Path, text: bytes) -> None:

@@ -27,8 +27,13 @@ async def events(request: web.Request) -> web.StreamResponse:
     With Last-Event-ID, the stream continues after the event with this id.
     """
     authenticated_caller(request)
-    last = request.headers.get("Last-Event-ID", "")
-    ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() and len(last) <= MAX_DIGITS else 0)
+    last_event_id = request.headers.get("Last-Event-ID", "")
+    ticks = _ticks(
+        request,
+        int(last_event_id) + 1
+        if last_event_id.isdecimal() and last_event_id.isascii() and len(last_event_id) <= MAX_DIGITS
+        else 0,
+    )
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
     await response.prepare(request)
     async for number in ticks:
@@ -118,8 +123,8 @@ async def download(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
-    """Return the numbers from `first` that are below the query parameter ``count``, one every ``interval_ms``.
+def _ticks(request: web.Request, first_tick: int) -> AsyncIterator[int]:
+    """Return the numbers from `first_tick` that are below the query parameter ``count``, one every ``interval_ms``.
 
     The first number comes immediately. If ``count`` is 0, the numbers never end.
     """
@@ -127,7 +132,7 @@ def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
     interval_s = _number(request, "interval_ms", 200, 60_000) / 1000
 
     async def ticking() -> AsyncIterator[int]:
-        number = first
+        number = first_tick
         while not count or number < count:
             yield number
             number += 1
@@ -146,11 +151,11 @@ def _requested_range(request: web.Request, size: int) -> tuple[int, int]:
     match = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
     if match is None or not (match[1] or match[2]):
         return 0, size
-    first = int(match[1]) if match[1] else max(0, size - int(match[2]))
-    end = min(int(match[2]) + 1, size) if match[1] and match[2] else size
-    if first >= end:
+    range_start = int(match[1]) if match[1] else max(0, size - int(match[2]))
+    range_end = min(int(match[2]) + 1, size) if match[1] and match[2] else size
+    if range_start >= range_end:
         raise AccessRefused(416, f"The body has only {size} bytes.")
-    return first, end
+    return range_start, range_end
 
 
 def _number(request: web.Request, name: str, default: int, maximum: int) -> int:

@@ -22,39 +22,39 @@ async def token(request: web.Request) -> web.Response:
     """Handle ``POST /oauth/token``: exchange a code (with PKCE), or refresh tokens (with rotation)."""
     sandbox = request.app[SANDBOX]
     try:
-        sent = await _parameters(request)
-        grant_type = sent.get("grant_type", "")
+        form = await _parameters(request)
+        grant_type = form.get("grant_type", "")
         sandbox.counts[f"token_requests.{grant_type or 'none'}"] += 1
-        client = _authenticate_client(request, sent)
-        return _response(_grant(sandbox.memory.grants, client, sent))
-    except GrantRefused as refused:
-        return _refusal(400, refused.error, str(refused))
-    except InvalidClient as refused:
-        return _refusal(401, "invalid_client", str(refused))
+        client = _authenticate_client(request, form)
+        return _response(_grant(sandbox.memory.grants, client, form))
+    except GrantRefused as fault:
+        return _refusal(400, fault.error, str(fault))
+    except InvalidClient as fault:
+        return _refusal(401, "invalid_client", str(fault))
 
 
 async def revoke(request: web.Request) -> web.Response:
     """Handle ``POST /oauth/revoke``: revoke a token. Return 200, also for an unknown token (RFC 7009 §2.2)."""
     try:
-        sent = await _parameters(request)
-        client = _authenticate_client(request, sent)
-        if not sent.get("token"):
+        form = await _parameters(request)
+        client = _authenticate_client(request, form)
+        if not form.get("token"):
             raise GrantRefused("invalid_request", "token is missing.")
         request.app[SANDBOX].counts["revocations"] += 1
-        request.app[SANDBOX].memory.grants.revoke(sent["token"], client_id=client.client_id)
+        request.app[SANDBOX].memory.grants.revoke(form["token"], client_id=client.client_id)
         return web.Response(headers=_NO_STORE)
-    except GrantRefused as refused:
-        return _refusal(400, refused.error, str(refused))
-    except InvalidClient as refused:
-        return _refusal(401, "invalid_client", str(refused))
+    except GrantRefused as fault:
+        return _refusal(400, fault.error, str(fault))
+    except InvalidClient as fault:
+        return _refusal(401, "invalid_client", str(fault))
 
 
 def _grant(grants: IssuedGrants, client: SandboxClient, form: dict[str, str]) -> IssuedTokens:
     match form.get("grant_type"):
         case "authorization_code":
-            missing = [name for name in ("code", "redirect_uri", "code_verifier") if not form.get(name)]
-            if missing:
-                raise GrantRefused("invalid_request", f"Missing: {', '.join(missing)}.")
+            missing_names = [name for name in ("code", "redirect_uri", "code_verifier") if not form.get(name)]
+            if missing_names:
+                raise GrantRefused("invalid_request", f"Missing: {', '.join(missing_names)}.")
             return grants.exchange_code(
                 form["code"],
                 client_id=client.client_id,
@@ -80,12 +80,12 @@ async def _parameters(request: web.Request) -> dict[str, str]:
     """
     if request.content_type == "application/json":
         try:
-            sent = await request.json()
+            parameters = await request.json()
         except ValueError:
             raise GrantRefused("invalid_request", "The body is not JSON.") from None
-        if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
+        if not isinstance(parameters, dict) or not all(isinstance(value, str) for value in parameters.values()):
             raise GrantRefused("invalid_request", "The body must be a JSON object of strings.")
-        return sent
+        return parameters
     if request.content_type != "application/x-www-form-urlencoded":
         raise GrantRefused("invalid_request", "Send a form: Content-Type: application/x-www-form-urlencoded.")
     form = await request.post()

@@ -97,8 +97,8 @@ class Tracker:
 
     def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
         """Return the issue with this key, in upper or lower case, or with this id; None if there is no such issue."""
-        wanted = key_or_id.upper()
-        return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
+        searched = key_or_id.upper()
+        return next((issue for issue in self._by_site[cloud_id] if searched in (issue.key, issue.id)), None)
 
     def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> TrackerIssue:
         """Create an issue with the site's next number. The issue has the first status and no assignee."""
@@ -116,9 +116,9 @@ class Tracker:
         return [{name: getattr(issue, name) for name in names} for issue in self.created]
 
     @classmethod
-    def from_json(cls, kept: list[dict[str, Any]]) -> "Tracker":
+    def from_json(cls, stored: list[dict[str, Any]]) -> "Tracker":
         """Return the tracker from the output of `as_json`. Raises KeyError or TypeError for any other value."""
-        return cls(created=[TrackerIssue(**issue) for issue in kept])
+        return cls(created=[TrackerIssue(**issue) for issue in stored])
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:

@@ -45,30 +45,30 @@ def find_issues(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue
     Without ORDER BY in the query, the newest issue comes first.
     """
     order = _ORDER_BY.search(query)
-    by = order[1].lower() if order else "created"
-    if by not in _ORDERS:
-        raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {by!r}.")
-    matching = list(issues)
+    order_field = order[1].lower() if order else "created"
+    if order_field not in _ORDERS:
+        raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {order_field!r}.")
+    matches = list(issues)
     for name, value_, equal in _terms(query[: order.start()] if order else query):
-        matching = [issue for issue in matching if (_FIELDS[name](issue).lower() == value_) is equal]
+        matches = [issue for issue in matches if (_FIELDS[name](issue).lower() == value_) is equal]
     ascending = order is not None and (order[2] or "asc").lower() == "asc"
-    return sorted(matching, key=_ORDERS[by], reverse=not ascending)
+    return sorted(matches, key=_ORDERS[order_field], reverse=not ascending)
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
     """Return the terms of a query, each as its field, its value in lower case, and whether its operator is ``=``."""
     terms: list[tuple[str, str, bool]] = []
-    at = 0
-    while text[at:].strip():
-        joint = _AND.match(text, at) if terms else None
-        term = _TERM.match(text, joint.end() if joint else at)
+    position = 0
+    while text[position:].strip():
+        joint = _AND.match(text, position) if terms else None
+        term = _TERM.match(text, joint.end() if joint else position)
         if term is None or (terms and joint is None) or term[1].lower() not in _FIELDS:
             raise BadQuery(
-                f"Cannot parse {text[at:].strip()!r}. Supported: 'field = value' and 'field != value', joined by AND, "
+                f"Cannot parse {text[position:].strip()!r}. Supported: 'field = value' and 'field != value', joined by AND, "
                 f"for {', '.join(_FIELDS)}, and ORDER BY {' or '.join(_ORDERS)}."
             )
         terms.append((term[1].lower(), (term[3] or term[4] or term[5] or "").lower(), term[2] == "="))
-        at = term.end()
+        position = term.end()
     return terms
 
 
@@ -171,10 +171,10 @@ async def search(request: web.Request) -> web.Response:
     site = _site(request, caller)
     parameters = await _json_object(request) if request.method == "POST" else request.query
     try:
-        matching = find_issues(
+        matches = find_issues(
             request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(parameters.get("jql") or "")
         )
-        page = page_of(matching, parameters, name="issues")
+        page = page_of(matches, parameters, name="issues")
     except (BadQuery, BadPage) as fault:
         raise AccessRefused(400, str(fault)) from fault
     page["issues"] = [_issue_json(request, site, issue) for issue in page["issues"]]

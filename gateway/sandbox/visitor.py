@@ -75,8 +75,8 @@ def _form_values(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]
 
 
 async def _open(session: ClientSession, method: str, url: str, fields: Mapping[str, str]) -> VisitedPage:
-    sent = {"data": fields} if method == "POST" else {"params": fields}
-    async with session.request(method, url, **sent) as response:  # type: ignore[arg-type]
+    sent_fields = {"data": fields} if method == "POST" else {"params": fields}
+    async with session.request(method, url, **sent_fields) as response:  # type: ignore[arg-type]
         return VisitedPage(str(response.url), response.status, await response.text())
 
 
