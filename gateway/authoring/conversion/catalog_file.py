@@ -42,17 +42,22 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
     `heirs`: the names of the entries that inherit from this entry, to detect a cycle.
     """
     stated = _merge_mappings(entries[name])
-    own = {key: value for key, value in stated.items() if key != ALIAS_KEY}
-    mine = dict.fromkeys(own, name)
+    own_values = {key: value for key, value in stated.items() if key != ALIAS_KEY}
+    own_names = dict.fromkeys(own_values, name)
     base = stated.get(ALIAS_KEY)
     if base is None:
-        return ExpandedEntry(own, mine)
+        return ExpandedEntry(own_values, own_names)
     if base in (name, *heirs):
-        return ExpandedEntry(own, mine, circle=True)
+        return ExpandedEntry(own_values, own_names, circle=True)
     if not isinstance(entries.get(str(base)), Mapping):
-        return ExpandedEntry(own, mine, unknown=str(base))
-    below = expand_entry(str(base), entries, (*heirs, name))
-    return ExpandedEntry({**below.values, **own}, {**below.owner, **mine}, below.unknown, below.circle)
+        return ExpandedEntry(own_values, own_names, unknown=str(base))
+    base_values = expand_entry(str(base), entries, (*heirs, name))
+    return ExpandedEntry(
+        {**base_values.values, **own_values},
+        {**base_values.owner, **own_names},
+        base_values.unknown,
+        base_values.circle,
+    )
 
 
 def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,11 +66,11 @@ def _merge_mappings(mapping: Mapping[str, Any]) -> dict[str, Any]:
     The mapping's own keys win, then those of earlier mappings in the list.
     """
     bases = mapping.get(MERGE)
-    below: dict[str, Any] = {}
+    inner: dict[str, Any] = {}
     for base in reversed(bases if isinstance(bases, list) else [bases]):
         if isinstance(base, Mapping):
-            below |= _merge_mappings(base)
-    return {**below, **{key: value for key, value in mapping.items() if key != MERGE}}
+            inner |= _merge_mappings(base)
+    return {**inner, **{key: value for key, value in mapping.items() if key != MERGE}}
 
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -140,25 +145,27 @@ def _convert_entry(
         return ConvertedEntry(
             name, None, (ConversionReport("refused", "", document.file_and_line(name), "is not an entry"),)
         )
-    whole = expand_entry(name, entries)
+    expanded = expand_entry(name, entries)
     converting = EntryConversion(external_names.scripts or ())
     notes = converting.notes
-    if whole.circle:
+    if expanded.circle:
         notes.add_refused(("alias",), "inherits from itself")
-    values = converting.values(_with_base_fields(whole, shipped))
+    values = converting.values(_with_base_fields(expanded, shipped))
     values |= {"provenance": "unconfirmed", "sources": [f"imported from {path.name}"]}
-    if whole.unknown is not None:
-        if whole.unknown in shipped:
-            values = _own_values(values, whole)
+    if expanded.unknown is not None:
+        if expanded.unknown in shipped:
+            values = _own_values(values, expanded)
             notes.add_changed(
-                ("alias",), f"{whole.unknown!r} is the shipped entry, whose mappings are merged with this entry's"
+                ("alias",), f"{expanded.unknown!r} is the shipped entry, whose mappings are merged with this entry's"
             )
         else:
-            notes.add_refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
+            notes.add_refused(
+                ("alias",), f"there is no entry {expanded.unknown!r} in the file or in the shipped catalog"
+            )
     if not notes.is_refused:
         values = _repair(name, values, external_names, shipped, notes)
     lines = tuple(
-        ConversionReport(note.kind, dotted(note.place), _note_location(document, name, whole, note), note.message)
+        ConversionReport(note.kind, dotted(note.place), _note_location(document, name, expanded, note), note.message)
         for note in notes.all
     )
     return ConvertedEntry(name, None if notes.is_refused else values, lines)
@@ -211,10 +218,10 @@ def _find_faults(
     name: str, values: dict[str, Any], external_names: ExternalNames, shipped: Mapping[str, Mapping[str, Any]]
 ) -> Sequence[Finding]:
     try:
-        whole = InheritedEntries({name: values}, shipped).merged_values(name)
-    except CannotInherit as wrong:
-        return [(("alias",), str(wrong))]
-    return parse_provider(name, whole, external_names)[1]
+        merged = InheritedEntries({name: values}, shipped).merged_values(name)
+    except CannotInherit as fault:
+        return [(("alias",), str(fault))]
+    return parse_provider(name, merged, external_names)[1]
 
 
 def _is_required(place: Place, values: Mapping[str, Any]) -> bool:

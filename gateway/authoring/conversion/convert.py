@@ -52,42 +52,42 @@ def convert_form(form: Any, place: Place, notes: Notes) -> dict[str, Any]:
 
 
 def _convert_setting(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+    setting: dict[str, Any] = {}
     for key, value in source.items() if isinstance(source, Mapping) else ():
-        at = (*place, key)
+        inner_place = (*place, key)
         match key:
             case "type":
                 if value != "string":
-                    notes.add_changed(at, f"{value!r}: a setting is always text")
+                    notes.add_changed(inner_place, f"{value!r}: a setting is always text")
             case "pattern":
-                _convert_pattern(out, str(value), at, notes)
+                _convert_pattern(setting, str(value), inner_place, notes)
             case "format" if value not in _FORMATS:
-                notes.add_lost(at, f"there is no format {value!r}; use one of {', '.join(sorted(_FORMATS))}")
+                notes.add_lost(inner_place, f"there is no format {value!r}; use one of {', '.join(sorted(_FORMATS))}")
             case "enum" if isinstance(value, list):
-                out[key] = [as_text(item) for item in value]
+                setting[key] = [as_text(item) for item in value]
             case "order" | "visible_when" | "format":
-                out[key] = value
+                setting[key] = value
             case _ if key in _SETTING_FLAGS:
-                out[key] = as_flag(value)
+                setting[key] = as_flag(value)
             case _ if key in _SETTING_TEXTS:
                 if value is not None:
-                    out[key] = as_text(value)
+                    setting[key] = as_text(value)
             case _ if key in Setting.model_fields:
-                out[key] = value
+                setting[key] = value
             case _:
-                notes.add_lost(at, f"a setting has no {key!r}")
-    return out
+                notes.add_lost(inner_place, f"a setting has no {key!r}")
+    return setting
 
 
-def _convert_pattern(out: dict[str, Any], pattern: str, place: Place, notes: Notes) -> None:
-    """Put `pattern` into `out`, converted from JavaScript's regular expression syntax to Python's syntax."""
+def _convert_pattern(setting: dict[str, Any], pattern: str, place: Place, notes: Notes) -> None:
+    """Put `pattern` into `setting`, converted from JavaScript's regular expression syntax to Python's syntax."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
-    except (re.error, OverflowError, RecursionError) as wrong:
-        notes.add_lost(place, f"is not a regular expression in Python's syntax: {wrong}")
+    except (re.error, OverflowError, RecursionError) as fault:
+        notes.add_lost(place, f"is not a regular expression in Python's syntax: {fault}")
         return
-    out["pattern"] = python
+    setting["pattern"] = python
 
 
 # ── Adding values that a gateway entry requires and the public catalog's format does not: settings, and their formats.
@@ -96,54 +96,54 @@ _CAPTURING_FIELDS: Final = ("connection_configuration", "token_response_metadata
 _SEVERAL_LABELS: Final = "a.b"
 
 
-def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
+def fill_gaps(entry: dict[str, Any], notes: Notes) -> None:
     """Add a missing setting for each placeholder. Add ``format`` to settings that are a host or a whole base URL."""
-    for name in sorted(set(_names_in(out))):
-        namespace, dot, rest = name.partition(".")
+    for name in sorted(set(_names_in(entry))):
+        namespace, dot, member = name.partition(".")
         if namespace == "connectionConfig" and dot:
-            _add_missing_setting(out, rest, notes)
+            _add_missing_setting(entry, member, notes)
         elif dot == "" or namespace == "credentials":
-            _add_missing_credential(out, name, rest or name, notes)
-        elif namespace == "assertionOption" and rest not in out.get("assertion_option", {}):
-            out.setdefault("assertion_option", {})[rest] = {}
-            notes.add_changed(("assertion_option",), f"{rest!r} is used but not declared; an empty setting was added")
-    for template in _url_templates(out):
+            _add_missing_credential(entry, name, member or name, notes)
+        elif namespace == "assertionOption" and member not in entry.get("assertion_option", {}):
+            entry.setdefault("assertion_option", {})[member] = {}
+            notes.add_changed(("assertion_option",), f"{member!r} is used but not declared; an empty setting was added")
+    for template in _url_templates(entry):
         with suppress(TemplateError):
-            _add_formats(out, template, notes)
+            _add_formats(entry, template, notes)
 
 
-def _add_missing_setting(out: dict[str, Any], name: str, notes: Notes) -> None:
-    known = {*out.get("connection_config", {})}.union(*(out.get(key) or () for key in _CAPTURING_FIELDS))
-    if name not in known:
-        out.setdefault("connection_config", {})[name] = {}
+def _add_missing_setting(entry: dict[str, Any], name: str, notes: Notes) -> None:
+    known_names = {*entry.get("connection_config", {})}.union(*(entry.get(key) or () for key in _CAPTURING_FIELDS))
+    if name not in known_names:
+        entry.setdefault("connection_config", {})[name] = {}
         notes.add_changed(("connection_config",), f"{name!r} is used but not declared; an empty setting was added")
 
 
-def _add_missing_credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
-    mode = AUTH_MODES.get(str(out.get("auth_mode")))
+def _add_missing_credential(entry: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
+    mode = AUTH_MODES.get(str(entry.get("auth_mode")))
     if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
         return
-    known = {*mode.placeholders, *mode.members, *out.get("credentials", {})}
-    if not any(spelling in known for spelling in (*spellings(name), bare)):
-        forms = out.setdefault("credentials", {})
-        for own in () if forms else mode.typed_fields:
-            forms.setdefault(own, {})
+    known_names = {*mode.placeholders, *mode.members, *entry.get("credentials", {})}
+    if not any(spelling in known_names for spelling in (*spellings(name), bare)):
+        forms = entry.setdefault("credentials", {})
+        for typed_field in () if forms else mode.typed_fields:
+            forms.setdefault(typed_field, {})
         forms[bare] = {"secret": True}
         notes.add_changed(
             ("credentials",), f"{bare!r} is used but not declared; an empty setting was added, as a secret"
         )
 
 
-def _add_formats(out: dict[str, Any], template: str, notes: Notes) -> None:
+def _add_formats(entry: dict[str, Any], template: str, notes: Notes) -> None:
     url = parse_url_template(template)
     if url.whole_base_url is not None:
-        _add_format(out, url.whole_base_url.name, "uri", notes)
+        _add_format(entry, url.whole_base_url.name, "uri", notes)
     literal = "".join(piece for piece in url.host if isinstance(piece, str)).strip(".")
     for piece in url.host:
         if isinstance(piece, Name):
-            setting = _find_setting(out, piece.name)
+            setting = _find_setting(entry, piece.name)
             if setting is not None and (not literal or _may_have_dots(setting)):
-                _add_format(out, piece.name, "hostname", notes)
+                _add_format(entry, piece.name, "hostname", notes)
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
@@ -152,8 +152,8 @@ def _may_have_dots(setting: Mapping[str, Any]) -> bool:
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
 
-def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> None:
-    setting = _find_setting(out, name)
+def _add_format(entry: dict[str, Any], name: str, format_: str, notes: Notes) -> None:
+    setting = _find_setting(entry, name)
     if setting is None or setting.get("format") == format_ or setting.get("enum"):
         return
     bare = name.partition(".")[2]
@@ -170,18 +170,18 @@ def _add_format(out: dict[str, Any], name: str, format_: str, notes: Notes) -> N
 _FORMAT_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
 
 
-def _find_setting(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def _find_setting(entry: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     namespace, _, bare = name.partition(".")
-    found = out.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
-    return found if isinstance(found, dict) else None
+    setting = entry.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
+    return setting if isinstance(setting, dict) else None
 
 
-def _url_templates(out: Mapping[str, Any]) -> Iterator[str]:
-    yield from (out[key] for key in URL_FIELDS if isinstance(out.get(key), str))
-    for forms in out.get("alternatives", {}).values():
+def _url_templates(entry: Mapping[str, Any]) -> Iterator[str]:
+    yield from (entry[key] for key in URL_FIELDS if isinstance(entry.get(key), str))
+    for forms in entry.get("alternatives", {}).values():
         yield from forms
-    yield from (step["url"] for step in out.get("additional_steps", ()) if "url" in step)
-    proxy = out.get("proxy", {})
+    yield from (step["url"] for step in entry.get("additional_steps", ()) if "url" in step)
+    proxy = entry.get("proxy", {})
     if "base_url" in proxy:
         yield proxy["base_url"]
     if (override := proxy.get("verification", {}).get("base_url_override")) is not None:
@@ -244,8 +244,8 @@ class EntryConversion:
                 continue
             try:
                 self._field(str(key), value, entry)
-            except (ValueError, TypeError, AttributeError) as wrong:
-                self.notes.add_lost((str(key),), f"has a value that cannot be converted: {wrong}")
+            except (ValueError, TypeError, AttributeError) as fault:
+                self.notes.add_lost((str(key),), f"has a value that cannot be converted: {fault}")
         self._add_implied_values()
         if self._alternatives:
             self.out["alternatives"] = self._alternatives
@@ -280,16 +280,16 @@ class EntryConversion:
         if isinstance(value, Mapping):
             self._url_by_mode(key, value)
             return
-        self.out[key], before = self._fallbacks.url(as_text(value), (key,))
-        if before:
-            self._alternatives[key] = before
+        self.out[key], alternatives = self._fallbacks.url(as_text(value), (key,))
+        if alternatives:
+            self._alternatives[key] = alternatives
             self.notes.add_changed((key,), f"'||' became alternatives.{key}")
 
     def _url_by_mode(self, key: str, value: Mapping[str, Any]) -> None:
         """Convert a URL that differs by auth mode, ``{OAUTH2: …, APP: …}``. CUSTOM uses the URLs of both these modes."""
-        own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
-        if own is not None:
-            self._url(key, own)
+        own_url = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
+        if own_url is not None:
+            self._url(key, own_url)
         if self._mode == "CUSTOM" and key == "token_url" and value.get("APP"):
             self._url("installation_token_url", value["APP"])
             self.notes.add_changed((key, "APP"), "became installation_token_url")
@@ -301,9 +301,9 @@ class EntryConversion:
             self.notes.add_lost((key,), "is not the URL of a page")
 
     def _script(self, key: str, name: str) -> None:
-        ours = SCRIPT_ALIASES.get(name, name)
-        if ours in self.scripts:
-            self.out[key] = ours
+        gateway_name = SCRIPT_ALIASES.get(name, name)
+        if gateway_name in self.scripts:
+            self.out[key] = gateway_name
         else:
             self.notes.add_lost(
                 (key,), f"there is no script {name!r} here; use one of {', '.join(sorted(self.scripts))}"
@@ -320,8 +320,8 @@ class EntryConversion:
             self.notes.add_lost(("proxy",), "is not a mapping: `key: value` lines")
             return
         self.out["proxy"] = convert_proxy(value, self.notes, self._fallbacks, self._alternatives)
-        if isinstance(more := value.get("connection_config"), Mapping):
-            converted = convert_form(more, ("proxy", "connection_config"), self.notes)
+        if isinstance(other_settings := value.get("connection_config"), Mapping):
+            converted = convert_form(other_settings, ("proxy", "connection_config"), self.notes)
             self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
             self.notes.add_changed(("proxy", "connection_config"), "became part of the entry's connection_config")
 
@@ -388,19 +388,19 @@ class EntryConversion:
 
     def _add_implied_values(self) -> None:
         """Add values that the public catalog has by default and a gateway entry must state."""
-        out = self.out
-        out.setdefault("display_name", None)
-        out.setdefault("categories", ["other"])
-        if self._mode == "TWO_STEP" and "body_format" not in out and "token_body" not in out:
-            out["body_format"] = "query" if out.get("token_request_method") == "GET" else "json"
-        if self._mode == "AWS_SIGV4" and "request_signing" not in out:
+        entry = self.out
+        entry.setdefault("display_name", None)
+        entry.setdefault("categories", ["other"])
+        if self._mode == "TWO_STEP" and "body_format" not in entry and "token_body" not in entry:
+            entry["body_format"] = "query" if entry.get("token_request_method") == "GET" else "json"
+        if self._mode == "AWS_SIGV4" and "request_signing" not in entry:
             namespaces = {
-                part: "connectionConfig" if part in out.get("connection_config", {}) else "credentials"
+                part: "connectionConfig" if part in entry.get("connection_config", {}) else "credentials"
                 for part in ("region", "service")
             }
             parts = {part: f"${{{namespace}.{part}}}" for part, namespace in namespaces.items()}
-            out["request_signing"] = {"scheme": "aws-sigv4", **parts}
-        if "base_url" not in out.setdefault("proxy", {}):
+            entry["request_signing"] = {"scheme": "aws-sigv4", **parts}
+        if "base_url" not in entry.setdefault("proxy", {}):
             self._add_base_url()
 
     def _add_base_url(self) -> None:
@@ -409,9 +409,9 @@ class EntryConversion:
         This is safe: the server there issued the tokens, so calls with them reveal nothing new to it.
         """
         for key in ("token_url", "authorization_url"):
-            scheme, found, rest = str(self.out.get(key) or "").partition("://")
-            if found:
-                self.out["proxy"]["base_url"] = f"{scheme}://{rest.partition('/')[0]}"
+            scheme, separator, host_and_path = str(self.out.get(key) or "").partition("://")
+            if separator:
+                self.out["proxy"]["base_url"] = f"{scheme}://{host_and_path.partition('/')[0]}"
                 self.notes.add_changed(
                     ("proxy",), f"has no base_url; the origin of {key} was used: replace it by the API's base URL"
                 )

@@ -94,25 +94,25 @@ class FallbackTemplates:
 
     def url(self, template: str, place: Place) -> tuple[str, list[str]]:
         """Return the last URL, which is the fallback, and the alternatives that are tried first, in order."""
-        *first, last = self._choices(template, place)
+        *alternatives, main_template = self._choices(template, place)
         # A URL without a placeholder is left out: it would always apply, so the fallback would never be used.
-        return last, [choice for choice in first if "${" in choice]
+        return main_template, [choice for choice in alternatives if "${" in choice]
 
     def text(self, template: str, place: Place) -> str:
         """Return the template of a header, a parameter or any other text, without its fallbacks."""
         choices = self._choices(template, place)
-        first, *others = choices
-        if not others:
-            return first
-        if "${" not in first:
-            return self.text(" || ".join(others), place)
-        if len(others) == 1 and self._has_default(first, others[0]):
-            self.notes.add_changed(place, f"'|| {others[0]}' became the setting's default_value")
-            return first
+        main_text, *alternatives = choices
+        if not alternatives:
+            return main_text
+        if "${" not in main_text:
+            return self.text(" || ".join(alternatives), place)
+        if len(alternatives) == 1 and self._has_default(main_text, alternatives[0]):
+            self.notes.add_changed(place, f"'|| {alternatives[0]}' became the setting's default_value")
+            return main_text
         self.notes.add_lost(
-            place, f"'|| {' || '.join(others)}': a template has no fallback here; only {first!r} is kept"
+            place, f"'|| {' || '.join(alternatives)}': a template has no fallback here; only {main_text!r} is kept"
         )
-        return first
+        return main_text
 
     def _has_default(self, template: str, default: str) -> bool:
         """Make `default` the default value of the setting in `template`. Return whether this was possible."""
@@ -126,18 +126,20 @@ class FallbackTemplates:
         """Return the templates that ``||`` separates. A ``||`` inside a placeholder becomes a default value."""
 
         def default(match: re.Match[str]) -> str:
-            first = f"${{{match[1]}}}"
-            second = match[2].strip("'\"")
-            if not self._has_default(first, second):
-                self.notes.add_lost(place, f"'|| {match[2]}': a placeholder has no fallback here; it is {first} now")
-            return first
+            main_placeholder = f"${{{match[1]}}}"
+            default_value = match[2].strip("'\"")
+            if not self._has_default(main_placeholder, default_value):
+                self.notes.add_lost(
+                    place, f"'|| {match[2]}': a placeholder has no fallback here; it is {main_placeholder} now"
+                )
+            return main_placeholder
 
         plain = _INSIDE.sub(default, template)
         return [choice for choice in _BETWEEN.split(plain) if choice] or [plain]
 
 
-def with_defaults(out: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
-    """Write `defaults` into the forms of the entry `out`. Existing default values are kept."""
+def with_defaults(entry: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
+    """Write `defaults` into the forms of the entry `entry`. Existing default values are kept."""
     for (form, name), value in defaults.items():
-        setting = out.setdefault(form, {}).setdefault(name, {})
+        setting = entry.setdefault(form, {}).setdefault(name, {})
         setting.setdefault("default_value", value)

@@ -47,67 +47,67 @@ NO_XML: Final = "token requests are form, json or query, never XML; use a proxy 
 
 def convert_text_map(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> dict[str, str]:
     """Return `source` as a mapping of names to templates. Nested values are reported as lost."""
-    out: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in source.items() if isinstance(source, Mapping) else ():
-        at = (*place, name)
+        text_place = (*place, name)
         if isinstance(value, Mapping | list):
-            notes.add_lost(at, "has several texts")
+            notes.add_lost(text_place, "has several texts")
         elif value is not None:
-            out[str(name)] = fallbacks.text(as_text(value), at)
-    return out
+            texts[str(name)] = fallbacks.text(as_text(value), text_place)
+    return texts
 
 
-def convert_value(given: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
+def convert_value(source_value: Any, place: Place, fallbacks: FallbackTemplates) -> Any:
     """Convert the templates of a JSON value, at any depth."""
-    match given:
+    match source_value:
         case str():
-            return fallbacks.text(given, place)
+            return fallbacks.text(source_value, place)
         case Mapping():
-            return {str(name): convert_value(value, (*place, name), fallbacks) for name, value in given.items()}
+            return {str(name): convert_value(value, (*place, name), fallbacks) for name, value in source_value.items()}
         case list():
-            return [convert_value(value, (*place, index), fallbacks) for index, value in enumerate(given)]
-    return given
+            return [convert_value(value, (*place, index), fallbacks) for index, value in enumerate(source_value)]
+    return source_value
 
 
 def convert_token_response(source: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """Convert the paths in a token response."""
-    out: dict[str, Any] = {}
+    response: dict[str, Any] = {}
     for key, value in source.items() if isinstance(source, Mapping) else ():
-        at = (*place, key)
+        field_place = (*place, key)
         if key in _RESPONSE:
-            out[_RESPONSE[key]] = as_text(value)
+            response[_RESPONSE[key]] = as_text(value)
         elif key in {"token_expiration_strategy", "expiry_kind"} and value in _STRATEGIES:
-            out["expiry_kind"] = _STRATEGIES[value]
+            response["expiry_kind"] = _STRATEGIES[value]
         else:
-            notes.add_lost(at, f"token_response has no {key!r}")
-    return out
+            notes.add_lost(field_place, f"token_response has no {key!r}")
+    return response
 
 
 def convert_steps(source: Any, place: Place, notes: Notes, fallbacks: FallbackTemplates) -> list[dict[str, Any]]:
     """Convert the requests that follow the token request."""
-    out: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     for index, step in enumerate(source if isinstance(source, list) else ()):
         call: dict[str, Any] = {}
         for key, value in step.items() if isinstance(step, Mapping) else ():
-            at = (*place, index, key)
-            ours = _STEP.get(key)
-            if ours is None:
-                notes.add_lost(at, f"a further request has no {key!r}")
+            field_place = (*place, index, key)
+            gateway_field = _STEP.get(key)
+            if gateway_field is None:
+                notes.add_lost(field_place, f"a further request has no {key!r}")
             elif key == "body_format" and value == "xml":
-                notes.add_refused(at, NO_XML)
-            elif ours == "params" and not is_flat(value):
-                call["body"] = convert_value(value, at, fallbacks)
-            elif ours in {"params", "headers"}:
-                call[ours] = convert_text_map(value, at, notes, fallbacks)
+                notes.add_refused(field_place, NO_XML)
+            elif gateway_field == "params" and not is_flat(value):
+                call["body"] = convert_value(value, field_place, fallbacks)
+            elif gateway_field in {"params", "headers"}:
+                call[gateway_field] = convert_text_map(value, field_place, notes, fallbacks)
             else:
-                call[ours] = as_text(value)
-        out.append({"body_format": "json", **call} if "body" not in call else call)
-    return out
+                call[gateway_field] = as_text(value)
+        steps.append({"body_format": "json", **call} if "body" not in call else call)
+    return steps
 
 
 def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
     """Convert the JWT that the auth mode signs. Return None if `source` has no key."""
-    out: dict[str, Any] = {}
+    jwt: dict[str, Any] = {}
     for key, value in source.items() if isinstance(source, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":
             continue
@@ -115,14 +115,14 @@ def convert_jwt(source: Any, place: Place, notes: Notes) -> dict[str, Any] | Non
         if name is None or (name == "key_encoding" and value not in _ENCODINGS):
             notes.add_lost((*place, key), f"jwt has no {key!r} {value if name else ''}".rstrip())
         else:
-            out[name] = _convert_member(name, key, value)
-    if "key" not in out:
+            jwt[name] = _convert_member(name, key, value)
+    if "key" not in jwt:
         notes.add_lost(place, "has no key to sign with")
         return None
-    algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
+    algorithm = jwt.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
-        out.setdefault("key_encoding", "hex")  # public catalogs have the default "hex"
-    return out
+        jwt.setdefault("key_encoding", "hex")  # public catalogs have the default "hex"
+    return jwt
 
 
 def _convert_member(name: str, key: str, value: Any) -> Any:
@@ -157,48 +157,48 @@ def convert_proxy(
 
     Alternative base URLs are added to `alternatives`.
     """
-    out: dict[str, Any] = {}
+    proxy: dict[str, Any] = {}
     for key, value in source.items():
-        at: Place = ("proxy", key)
+        field_place: Place = ("proxy", key)
         match key:
             case "base_url":
-                out[key], before = fallbacks.url(as_text(value).rstrip("/"), at)
-                if before:
-                    alternatives["proxy.base_url"] = [url.rstrip("/") for url in before]
-                    notes.add_changed(at, "'||' became alternatives.proxy.base_url")
+                proxy[key], other_urls = fallbacks.url(as_text(value).rstrip("/"), field_place)
+                if other_urls:
+                    alternatives["proxy.base_url"] = [url.rstrip("/") for url in other_urls]
+                    notes.add_changed(field_place, "'||' became alternatives.proxy.base_url")
             case "headers" | "query":
-                out[key] = _convert_fields(key, convert_text_map(value, at, notes, fallbacks), notes)
+                proxy[key] = _convert_fields(key, convert_text_map(value, field_place, notes, fallbacks), notes)
             case "body":
-                out[key] = convert_value(value, at, fallbacks)
+                proxy[key] = convert_value(value, field_place, fallbacks)
             case "decompress":
-                out[key] = as_flag(value)
+                proxy[key] = as_flag(value)
             case "paginate" if isinstance(value, Mapping):
-                out[key] = _convert_paginate(value, at, notes)
+                proxy[key] = _convert_paginate(value, field_place, notes)
             case "retry" if isinstance(value, Mapping):
-                out[key] = _convert_retry(value, at, notes)
+                proxy[key] = _convert_retry(value, field_place, notes)
             case "verification" if isinstance(value, Mapping):
-                out[key] = _convert_verification(value, at, notes, fallbacks)
+                proxy[key] = _convert_verification(value, field_place, notes, fallbacks)
             case "connection_config":
                 pass
             case "forward_headers_on_redirect":
-                notes.add_lost(at, "redirects are returned to the caller, who follows them through /proxy")
+                notes.add_lost(field_place, "redirects are returned to the caller, who follows them through /proxy")
             case _:
-                notes.add_lost(at, f"proxy has no {key!r}")
-    return {key: value for key, value in out.items() if value not in ({}, None)}
+                notes.add_lost(field_place, f"proxy has no {key!r}")
+    return {key: value for key, value in proxy.items() if value not in ({}, None)}
 
 
 def _convert_fields(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
-    kept: dict[str, str] = {}
-    seen: set[str] = set()
+    kept_fields: dict[str, str] = {}
+    seen_names: set[str] = set()
     for name, template in fields.items():
         if key == "headers" and name.lower() in _GATEWAY_HEADERS:
             notes.add_lost(("proxy", key, name), f"{name} cannot be set by an entry: the gateway writes or drops it")
-        elif key == "headers" and name.lower() in seen:
+        elif key == "headers" and name.lower() in seen_names:
             notes.add_lost(("proxy", key, name), f"{name} is given twice, in different case")
         else:
-            kept[name] = template
-            seen.add(name.lower())
-    return kept
+            kept_fields[name] = template
+            seen_names.add(name.lower())
+    return kept_fields
 
 
 def _convert_paginate(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
@@ -207,56 +207,56 @@ def _convert_paginate(source: Mapping[str, Any], place: Place, notes: Notes) -> 
             place, f"there is no pagination of type {source.get('type')!r}; there are cursor, link, offset and graphql"
         )
         return None
-    out: dict[str, Any] = {}
+    paginate: dict[str, Any] = {}
     for key, value in source.items():
         if key not in Paginate.model_fields:
             notes.add_lost((*place, key), f"paginate has no {key!r}")
         elif key in _NUMBERS:
-            out[key] = int(value)
+            paginate[key] = int(value)
         elif isinstance(value, bool):
-            out[key] = value
+            paginate[key] = value
         else:
-            out[key] = as_text(value)
-    return out
+            paginate[key] = as_text(value)
+    return paginate
 
 
 def _convert_retry(source: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+    retry: dict[str, Any] = {}
     for key, value in source.items():
         if key in _RETRY:
-            out[key] = _RETRY[key](value)
+            retry[key] = _RETRY[key](value)
         elif key == "in_body":
             notes.add_lost((*place, key), "responses are streamed, so only header fields can say when to retry")
         else:
             notes.add_lost((*place, key), f"retry has no {key!r}")
-    return out
+    return retry
 
 
 def _convert_verification(
     source: Mapping[str, Any], place: Place, notes: Notes, fallbacks: FallbackTemplates
 ) -> dict[str, Any] | None:
-    out: dict[str, Any] = {}
+    verification: dict[str, Any] = {}
     for key, value in source.items():
-        at = (*place, key)
+        field_place = (*place, key)
         match key:
             case "method" if str(value).upper() in _METHODS:
-                out[key] = str(value).upper()
+                verification[key] = str(value).upper()
             case "endpoints" | "endpoint":
-                paths = [fallbacks.text(path, at) for path in as_list(value)]
-                out["endpoints"] = [path if path.startswith("/") else f"/{path}" for path in paths]
+                paths = [fallbacks.text(path, field_place) for path in as_list(value)]
+                verification["endpoints"] = [path if path.startswith("/") else f"/{path}" for path in paths]
             case "base_url_override":
-                out[key], others = fallbacks.url(as_text(value).rstrip("/"), at)
-                if others:
-                    notes.add_lost(at, f"has no alternatives here; it is {out[key]!r} now")
+                verification[key], alternatives = fallbacks.url(as_text(value).rstrip("/"), field_place)
+                if alternatives:
+                    notes.add_lost(field_place, f"has no alternatives here; it is {verification[key]!r} now")
             case "headers":
-                out[key] = convert_text_map(value, at, notes, fallbacks)
+                verification[key] = convert_text_map(value, field_place, notes, fallbacks)
             case "data":
-                out[key] = convert_value(value, at, fallbacks)
+                verification[key] = convert_value(value, field_place, fallbacks)
             case "expect" if isinstance(value, Mapping):
-                out[key] = dict(value)
+                verification[key] = dict(value)
             case _:
-                notes.add_lost(at, f"verification has no {key!r}: {value!r}")
-    if not out.get("endpoints"):
+                notes.add_lost(field_place, f"verification has no {key!r}: {value!r}")
+    if not verification.get("endpoints"):
         notes.add_lost(place, "has no endpoint to call")
         return None
-    return out
+    return verification

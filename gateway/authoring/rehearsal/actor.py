@@ -63,10 +63,10 @@ class ReceivedRequest:
             return self.query
         if body_format == "json":
             try:
-                found = json.loads(self.body or b"{}")
+                members = json.loads(self.body or b"{}")
             except ValueError:
                 return {}
-            return found if isinstance(found, dict) else {}
+            return members if isinstance(members, dict) else {}
         return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def basic(self) -> tuple[str, str] | None:
@@ -88,17 +88,17 @@ class ReceivedRequest:
 
         `secrets`: values to mask.
         """
-        known = tuple(secrets)
-        lines = [f"{self.method} {scrubbed(self.target, known)}"]
+        secret_values = tuple(secrets)
+        lines = [f"{self.method} {scrubbed(self.target, secret_values)}"]
         for name, value in self.headers.items():
             folded = name.lower()
             if folded == "authorization":
                 lines.append(f"{name}: {value.partition(' ')[0]} ***")
             elif folded not in _UNSHOWN_HEADERS:
-                lines.append(f"{name}: {scrubbed(value, known)}")
+                lines.append(f"{name}: {scrubbed(value, secret_values)}")
         if self.body:
             text = self.body.decode("utf-8", "replace")
-            lines.append(re.sub(r"\s+", " ", scrubbed(text, known))[:MAX_LINE_LENGTH])
+            lines.append(re.sub(r"\s+", " ", scrubbed(text, secret_values))[:MAX_LINE_LENGTH])
         return lines
 
 
@@ -177,18 +177,18 @@ class PlayedProvider:
 
     def _role(self, origin: str, path: str, method: str) -> str:
         """Return the role of the longest URL that matches the request; ``proxy`` if no URL matches."""
-        fitting = [
+        candidates = [
             (len(template), role)
             for role, template in self._urls()
             if split(template)[0] == origin and path_pattern(template).fullmatch(path)
             if role != "authorization_url" or method == "GET"  # some providers use one URL for consent and token
         ]
-        found = max(fitting, key=lambda candidate: candidate[0])[1] if fitting else "proxy"
-        if found.startswith(("token_url", "step")) and self.provider.additional_steps:
+        best_role = max(candidates, key=lambda candidate: candidate[0])[1] if candidates else "proxy"
+        if best_role.startswith(("token_url", "step")) and self.provider.additional_steps:
             # If steps share a URL, their requests arrive in the order of the steps.
-            same = [role for _, role in fitting if role == "token_url" or role.startswith("step")]
-            return same[sum(arrival.role in same for arrival in self.arrivals) % len(same)]
-        return found
+            token_roles = [role for _, role in candidates if role == "token_url" or role.startswith("step")]
+            return token_roles[sum(arrival.role in token_roles for arrival in self.arrivals) % len(token_roles)]
+        return best_role
 
     def _urls(self) -> Iterator[tuple[str, str]]:
         for key in ROLES:  # in the order of use: if two roles have the same URL, the first role wins

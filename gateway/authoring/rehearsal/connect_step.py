@@ -28,7 +28,7 @@ def integration_keys(provider: Provider, samples: Samples, local: str) -> dict[s
     `local`: an origin of the sandbox, for `app_link`.
     """
     mode = AUTH_MODES.get(provider.auth_mode)
-    needed = {*mode.integration} if mode else set()
+    needed_keys = {*mode.integration} if mode else set()
     keys = {
         "client_id": samples.client_id,
         "client_secret": samples.client_secret,
@@ -37,20 +37,20 @@ def integration_keys(provider: Provider, samples: Samples, local: str) -> dict[s
         "private_key": sample_key("RS256"),
     }
     if provider.auth_mode == "AWS_SIGV4":
-        needed |= {"client_id", "client_secret"}
+        needed_keys |= {"client_id", "client_secret"}
     if provider.auth_mode == "MCP_OAUTH2" and provider.client_registration in {"dynamic", "metadata_document"}:
-        needed = set()
-    found: dict[str, Any] = {name: keys[name] for name in keys if name in needed}
-    if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found:  # noqa: S105
-        found["client_secret"] = sample_key("RS256")
+        needed_keys = set()
+    found_keys: dict[str, Any] = {name: keys[name] for name in keys if name in needed_keys}
+    if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found_keys:  # noqa: S105
+        found_keys["client_secret"] = sample_key("RS256")
     if (
         mode is not None
         and mode.redirects
         and "authorization_url" in mode.required_fields
         and not provider.default_scopes
     ):
-        found["scopes"] = SCOPES
-    return found
+        found_keys["scopes"] = SCOPES
+    return found_keys
 
 
 def is_redirecting(provider: Provider) -> bool:
@@ -71,13 +71,15 @@ async def connect_by_form(gateway: Gateway, provider: Provider, samples: Samples
     return connection_id
 
 
-async def import_credential(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
+async def import_credential(gateway: Gateway, provider: Provider, connection: Mapping[str, Any]) -> None:
     """Import the granted credential as a second connection. Raises RehearsalRefused."""
-    credential = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
+    credential = {name: value for name, value in connection["credentials"].items() if name not in _NOT_IMPORTED}
     if provider.auth_mode in {"APP", "CUSTOM"}:
         credential = {"type": "APP", "installation_id": INSTALLATION}
     body = {"provider_config_key": INTEGRATION, "connection_id": "imported", "credentials": credential}
-    config = {name: value for name, value in (shown.get("connection_config") or {}).items() if isinstance(value, str)}
+    config = {
+        name: value for name, value in (connection.get("connection_config") or {}).items() if isinstance(value, str)
+    }
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
 
 
@@ -89,8 +91,8 @@ async def connect_by_browser(gateway: Gateway, actor: PlayedProvider, samples: S
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
-    begin = f"{gateway.url}/oauth/connect/{INTEGRATION}?{urlencode(query)}"
-    async with gateway.http.get(begin, allow_redirects=False) as response:
+    connect_url = f"{gateway.url}/oauth/connect/{INTEGRATION}?{urlencode(query)}"
+    async with gateway.http.get(connect_url, allow_redirects=False) as response:
         sent_to = response.headers.get("Location", "")
         if response.status not in {302, 303} or not sent_to:
             raise RehearsalRefused(
@@ -118,11 +120,11 @@ def authorization_params(sent_to: str, fragment: str | None) -> dict[str, str]:
 
 def state_in(sent_to: str, provider: Provider) -> str:
     """Return the `state` of the authorization request. `sent_to`: the URL of the request."""
-    got = authorization_params(sent_to, provider.authorization_url_fragment)
+    params = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     if provider.state_in_redirect_uri:
-        return got.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
-    return got.get(renames.get("state") or "state", got.get("payload", ""))
+        return params.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
+    return params.get(renames.get("state") or "state", params.get("payload", ""))
 
 
 def expected_callback(sent_to: str, provider: Provider, callback: str) -> str:
@@ -136,16 +138,16 @@ def expected_callback(sent_to: str, provider: Provider, callback: str) -> str:
 def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
-    got = authorization_params(sent_to, provider.authorization_url_fragment)
+    params = authorization_params(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
     state = state_in(sent_to, provider)
-    callback_url = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
+    callback_url = params.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
     local = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
     query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
-            verified = urlencode({"oauth_token": got["oauth_token"], "oauth_verifier": CODE})
+            verified = urlencode({"oauth_token": params["oauth_token"], "oauth_verifier": CODE})
             return f"{_requested_callback(actor, gateway)}&{verified}"
         case "APP":
             query |= {"installation_id": INSTALLATION, "setup_action": "install"}
@@ -177,13 +179,16 @@ def authorization_checks(
     entry: Mapping[str, Any],
 ) -> Iterator[RehearsalCheck]:
     """Check the authorization request against RFC 6749 §4.1.1 and RFC 7636 §4.3, with the deviations of the entry."""
-    got = authorization_params(sent_to, provider.authorization_url_fragment)
+    params = authorization_params(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known_values.path(entry["authorization_url"])
         if path is not None:
-            found = urlsplit(sent_to).path
+            requested_path = urlsplit(sent_to).path
             yield RehearsalCheck(
-                "the path is authorization_url's", found == path, ("authorization_url",), f"it was {found}"
+                "the path is authorization_url's",
+                requested_path == path,
+                ("authorization_url",),
+                f"it was {requested_path}",
             )
     if provider.auth_mode in {"APP", "INSTALL_PLUGIN"}:
         return
@@ -191,31 +196,34 @@ def authorization_checks(
         value = known_values.text(template)
         standard = {"response_type", "client_id", "redirect_uri", "state", "scope"}
         if value is not None and name not in standard:
-            yield equality_check(f"parameter {name}", value, got.get(name), ("authorization_params", name))
+            yield equality_check(f"parameter {name}", value, params.get(name), ("authorization_params", name))
     if provider.auth_mode == "OAUTH1":
-        yield RehearsalCheck("oauth_token is sent", "oauth_token" in got, ("authorization_url",), "it is missing")
+        yield RehearsalCheck("oauth_token is sent", "oauth_token" in params, ("authorization_url",), "it is missing")
         return
-    own = {
+    own_params = {
         "response_type": "code",
         "redirect_uri": expected_callback(sent_to, provider, f"{gateway.url}/oauth/callback"),
     }
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
-        own["client_id"] = samples.client_id
+        own_params["client_id"] = samples.client_id
     scopes = provider.default_scopes or ([] if provider.auth_mode.startswith("MCP") else SCOPES)
     if scopes:
-        own["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
-    for name, value in own.items():
+        own_params["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
+    for name, value in own_params.items():
         renamed = provider.authorization_param_renames.get(name, name)
         place = ("authorization_param_renames", name) if renamed != name else ("authorization_url",)
         if renamed:
-            yield equality_check(f"parameter {renamed}", value, got.get(renamed), place)
+            yield equality_check(f"parameter {renamed}", value, params.get(renamed), place)
         else:
-            yield RehearsalCheck(f"{name} is left out", name not in got, place, "it was sent")
-    challenged = got.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
-    wanted = not provider.disable_pkce
-    what = "a PKCE challenge is sent" if wanted else "no PKCE challenge is sent"
+            yield RehearsalCheck(f"{name} is left out", name not in params, place, "it was sent")
+    challenged = params.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
+    expects_pkce = not provider.disable_pkce
+    check_text = "a PKCE challenge is sent" if expects_pkce else "no PKCE challenge is sent"
     yield RehearsalCheck(
-        what, (challenged is not None) == wanted, ("disable_pkce",), "it is missing" if wanted else "it was sent"
+        check_text,
+        (challenged is not None) == expects_pkce,
+        ("disable_pkce",),
+        "it is missing" if expects_pkce else "it was sent",
     )
 
 

@@ -73,8 +73,8 @@ class RehearsalState:
     def secrets(self) -> list[str]:
         """Return the values that the report must mask: entered credentials, client secrets and issued tokens."""
         registered = self.actor.registered.get("client_secret")
-        own = [*self.samples.secrets(), *([registered] if registered else [])]
-        return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
+        known_secrets = [*self.samples.secrets(), *([registered] if registered else [])]
+        return [*known_secrets, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def step_place(self, step: str, mark: int) -> Place:
         """Return the entry's field that describes `step`, for messages.
@@ -98,8 +98,8 @@ class RehearsalState:
     def known_values(self) -> KnownValues:
         """Return the values that fill the placeholders of templates in the next request."""
         credentials = self.shown.get("credentials", {})
-        stored = {name: value for name, value in credentials.items() if isinstance(value, str)}
-        typed = {**self.samples.typed, **stored}
+        stored_values = {name: value for name, value in credentials.items() if isinstance(value, str)}
+        typed = {**self.samples.typed, **stored_values}
         values = {form: text for name, text in typed.items() for form in (name, f"credentials.{name}")}
         values |= {f"assertionOption.{name}": text for name, text in self.samples.assertion.items()}
         client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
@@ -141,12 +141,12 @@ def call_checks(
     known_values: KnownValues,
     samples: Samples,
     entry: Mapping[str, Any],
-    shown: Mapping[str, Any],
+    connection: Mapping[str, Any],
 ) -> Iterator[RehearsalCheck]:
-    """Check a proxied call and its credential. `shown`: the connection as the gateway's API shows it."""
+    """Check a proxied call and its credential. `connection`: the connection as the gateway's API shows it."""
     provider = known_values.provider
     yield from proxied_call_checks(arrival, known_values, entry, CALL_PATH, _default_authorization(known_values))
-    credentials = shown.get("credentials", {})
+    credentials = connection.get("credentials", {})
     client = (samples.client_id, samples.client_secret)
     match provider.auth_mode:
         case "OAUTH1":
@@ -194,14 +194,16 @@ def page_checks(scheme: Paginate, status: int, text: str, arrivals: list[Receive
         f"{RECORDS} records of {pages} pages are returned once each, in order", complete, place, detail
     )
     if limit := scheme.limit_name_in_request:
-        ok = all(arrival.query.get(limit) == str(PAGE_SIZE) for arrival in arrivals[:1])
-        at = (*place, "limit_name_in_request")
-        yield RehearsalCheck(f"query {limit} is the page size", ok, at, "it is missing or has another value")
+        passed = all(arrival.query.get(limit) == str(PAGE_SIZE) for arrival in arrivals[:1])
+        limit_place = (*place, "limit_name_in_request")
+        yield RehearsalCheck(
+            f"query {limit} is the page size", passed, limit_place, "it is missing or has another value"
+        )
     name = scheme.cursor_name_in_request if scheme.type == "cursor" else scheme.offset_name_in_request
     if scheme.type != "link" and name and len(arrivals) > 1:
-        ok = all(name in arrival.query for arrival in arrivals[1:])
-        at = (*place, f"{scheme.type}_name_in_request")
-        yield RehearsalCheck(f"query {name} selects the next page", ok, at, "it is missing")
+        passed = all(name in arrival.query for arrival in arrivals[1:])
+        limit_place = (*place, f"{scheme.type}_name_in_request")
+        yield RehearsalCheck(f"query {name} selects the next page", passed, limit_place, "it is missing")
 
 
 def revocation_checks(
@@ -214,37 +216,39 @@ def revocation_checks(
     place: Place = ("revocation_url",)
     yield RehearsalCheck("revocation_url was called", bool(arrivals), place, "no request was received")
     for outcome in outcomes:
-        ok = outcome["outcome"] in {"revoked", "already_invalid"}
-        yield RehearsalCheck(f"{outcome['token']} is revoked", ok, place, str(outcome))
+        passed = outcome["outcome"] in {"revoked", "already_invalid"}
+        yield RehearsalCheck(f"{outcome['token']} is revoked", passed, place, str(outcome))
     spec = provider.revocation
-    wanted = spec.method if spec else "POST"
+    expected_method = spec.method if spec else "POST"
     for arrival in arrivals[:1]:
-        ok = arrival.method == wanted
-        yield RehearsalCheck(f"the method is {wanted}", ok, ("revocation", "method"), f"it was {arrival.method}")
+        passed = arrival.method == expected_method
+        yield RehearsalCheck(
+            f"the method is {expected_method}", passed, ("revocation", "method"), f"it was {arrival.method}"
+        )
         name = (spec.param_renames if spec else {}).get("token", "token")
         if name:
-            ok = arrival.params(spec.body_format if spec else None).get(name) in tokens
+            passed = arrival.params(spec.body_format if spec else None).get(name) in tokens
             yield RehearsalCheck(
-                f"parameter {name} is a token", ok, ("revocation",), "it is missing or has another value"
+                f"parameter {name} is a token", passed, ("revocation",), "it is missing or has another value"
             )
 
 
 def unproved_points(provider: Provider) -> list[str]:
     """Return the points that a rehearsal cannot prove for this provider."""
-    found = [
+    points = [
         "the real provider was not called, so its URLs, scopes and responses may differ from the entry",
     ]
     if provider.alternatives:
-        found.append(f"alternatives were not tested: {', '.join(provider.alternatives)}")
+        points.append(f"alternatives were not tested: {', '.join(provider.alternatives)}")
     if provider.proxy.paginate_alternatives:
-        found.append("proxy.paginate_alternatives were not tested")
+        points.append("proxy.paginate_alternatives were not tested")
     if provider.require_client_certificate:
-        found.append("the client certificate was not requested, since the sandbox uses plain HTTP")
+        points.append("the client certificate was not requested, since the sandbox uses plain HTTP")
     if provider.proxy.retry is not None:
-        found.append("proxy.retry was not tested")
+        points.append("proxy.retry was not tested")
     if provider.webhook_signature is not None:
-        found.append("webhook_signature was not tested")
-    return found
+        points.append("webhook_signature was not tested")
+    return points
 
 
 # Auth modes whose tokens the gateway refreshes by a request to the provider.
@@ -300,8 +304,8 @@ async def rehearse(provider: Provider, given_values: Mapping[str, str]) -> Rehea
         async with serve_actor(actor, sockets), run_gateway(Path(folder), entry, integration) as gateway:
             play = _Rehearsal(gateway, actor, samples, entry)
             await play.run_all_steps()
-    known = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
-    return RehearsalReport(play.steps, stage.shown_origins(samples.config, known), unproved_points(provider))
+    known_values = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
+    return RehearsalReport(play.steps, stage.shown_origins(samples.config, known_values), unproved_points(provider))
 
 
 @dataclass(slots=True)
@@ -323,16 +327,16 @@ class _Rehearsal(RehearsalState):
             mark = len(self.actor.arrivals)
             try:
                 await run(step, mark)
-            except (RehearsalRefused, ClientError, TimeoutError) as wrong:
+            except (RehearsalRefused, ClientError, TimeoutError) as fault:
                 step.checks.append(
                     RehearsalCheck(
-                        f"{name} works", False, self.step_place(step.name, mark), str(wrong) or "no response in time"
+                        f"{name} works", False, self.step_place(step.name, mark), str(fault) or "no response in time"
                     )
                 )
             step.sent = [arrival.masked_lines(self.secrets()) for arrival in self.actor.received_since(mark)]
-            known = tuple(self.secrets())
+            secret_values = tuple(self.secrets())
             step.checks = [
-                replace(check, what=scrubbed(check.what, known), detail=scrubbed(check.detail, known))
+                replace(check, what=scrubbed(check.what, secret_values), detail=scrubbed(check.detail, secret_values))
                 for check in step.checks
             ]
             if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
@@ -346,19 +350,21 @@ class _Rehearsal(RehearsalState):
         else:
             await connect_by_form(self.gateway, self.provider, self.samples, self.connection_id)
         await self.read_connection()
-        known = self.known_values()
+        known_values = self.known_values()
         if sent_to:
-            step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
+            step.checks += authorization_checks(
+                sent_to, self.provider, known_values, self.samples, self.gateway, self.entry
+            )
         arrivals = self.token_requests(mark)
         if self.provider.auth_mode in MODES_WITH_REFRESH:
             callback = f"{self.gateway.url}/oauth/callback"
             if sent_to:
                 callback = expected_callback(sent_to, self.provider, callback)
                 in_callback = {"callback.state": state_in(sent_to, self.provider), "callback.code": CODE}
-                known = replace(known, values={**known.values, **in_callback})
-            step.checks += token_checks(arrivals, known, self.samples, callback)
+                known_values = replace(known_values, values={**known_values.values, **in_callback})
+            step.checks += token_checks(arrivals, known_values, self.samples, callback)
         if self.provider.auth_mode == "CUSTOM" and self.provider.installation_access_url is not None:
-            step.checks += access_checks(self.actor.received_since(mark), known, self.actor.tokens[0])
+            step.checks += access_checks(self.actor.received_since(mark), known_values, self.actor.tokens[0])
         for key in ("token_response_metadata", "redirect_uri_metadata"):
             for name in getattr(self.provider, key) or ():
                 step.checks.append(
@@ -375,16 +381,16 @@ class _Rehearsal(RehearsalState):
         if is_redirecting(self.provider):  # the gateway does not verify new grants, so import the credential
             mark = len(self.actor.arrivals)
             await import_credential(self.gateway, self.provider, self.shown)
-        known = self.known_values()
+        known_values = self.known_values()
         arrivals = [arrival for arrival in self.actor.received_since(mark, "proxy") if arrival.method == spec.method]
-        paths = [path for endpoint in spec.endpoints if (path := known.path(f"http://host{endpoint}"))]
-        fitting = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
+        paths = [path for endpoint in spec.endpoints if (path := known_values.path(f"http://host{endpoint}"))]
+        matches = [arrival for arrival in arrivals if any(map(arrival.path.endswith, paths))]
         place: Place = ("proxy", "verification")
-        what = f"{spec.method} {spec.endpoints[0]} was called when the connection was created"
-        step.checks.append(RehearsalCheck(what, bool(fitting), place, "it was not"))
-        if fitting:
-            step.sent = [fitting[0].masked_lines(self.secrets())]
-            step.checks += header_checks(fitting[0], spec.headers, known, (*place, "headers"))
+        check_text = f"{spec.method} {spec.endpoints[0]} was called when the connection was created"
+        step.checks.append(RehearsalCheck(check_text, bool(matches), place, "it was not"))
+        if matches:
+            step.sent = [matches[0].masked_lines(self.secrets())]
+            step.checks += header_checks(matches[0], spec.headers, known_values, (*place, "headers"))
         if is_redirecting(self.provider):
             return
         self.actor.refuses_credentials = True
@@ -393,9 +399,11 @@ class _Rehearsal(RehearsalState):
             step.checks.append(
                 RehearsalCheck("wrong credentials are refused immediately", False, place, "they were accepted")
             )
-        except RehearsalRefused as refused:
-            ok = "connection_test_failed" in str(refused)
-            step.checks.append(RehearsalCheck("wrong credentials are refused immediately", ok, place, str(refused)))
+        except RehearsalRefused as fault:
+            is_refused = "connection_test_failed" in str(fault)
+            step.checks.append(
+                RehearsalCheck("wrong credentials are refused immediately", is_refused, place, str(fault))
+            )
         finally:
             self.actor.refuses_credentials = False
 
@@ -411,7 +419,10 @@ class _Rehearsal(RehearsalState):
         if mode not in MODES_WITH_REFRESH:
             step.skipped = REFRESH_SKIPPED.get(mode, f"a credential of {mode} does not expire")
             return
-        before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
+        token_before, refresh_token = (
+            self.actor.access_token,
+            self.shown.get("credentials", {}).get("refresh_token", ""),
+        )
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
         self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
         arrivals = self.token_requests(mark)
@@ -420,7 +431,7 @@ class _Rehearsal(RehearsalState):
             step.checks.append(RehearsalCheck("a new token was requested", False, place, "no request was received"))
             return
         step.checks += refresh_checks(arrivals[0], self.known_values(), self.samples, refresh_token)
-        is_new = self.actor.access_token != before
+        is_new = self.actor.access_token != token_before
         step.checks.append(RehearsalCheck("a new token was issued", is_new, ("token_response",), "it is the old one"))
         await self._call(step, len(self.actor.arrivals))
 

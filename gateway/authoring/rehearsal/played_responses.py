@@ -23,23 +23,23 @@ def token_response(provider: Provider, access_token: str, refresh_token: str, lo
     `local`: an origin of the sandbox, for settings that are a whole URL.
     """
     response = provider.token_response
-    out: dict[str, Any] = {}
+    token_members: dict[str, Any] = {}
     if provider.auth_mode == "BILL":
         return {"response_data": {"sessionId": access_token, "userId": "user-1"}}
     default = "token" if provider.auth_mode == "APP" else "access_token"
     path = (response and response.token_path) or default
     holder = provider.alternate_access_token_response_path
-    put_value(out, f"{holder}.access_token" if holder else path, access_token)
+    put_value(token_members, f"{holder}.access_token" if holder else path, access_token)
     within = f"{holder}." if holder else ""
     if not (provider.refresh and provider.refresh.by_access_token):
-        put_value(out, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
-    put_value(out, *_expiry(provider, within))
-    out.setdefault("token_type", "Bearer")
+        put_value(token_members, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
+    put_value(token_members, *_expiry(provider, within))
+    token_members.setdefault("token_type", "Bearer")
     for name in provider.token_response_metadata or ():
-        put_value(out, name, sample_setting(provider, name, local), keep=True)
+        put_value(token_members, name, sample_setting(provider, name, local), keep=True)
     for name in _raw_names(provider):
-        put_value(out, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
-    return out
+        put_value(token_members, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
+    return token_members
 
 
 def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
@@ -59,8 +59,8 @@ def sample_setting(provider: Provider, name: str, local: str, key: str = "token_
     """
     setting = provider.connection_config.get(name)
     if setting is None:
-        last = name.rpartition(".")[2].lower()
-        return local if any(word in last for word in _URL_WORDS) else "captured1"
+        last_word = name.rpartition(".")[2].lower()
+        return local if any(word in last_word for word in _URL_WORDS) else "captured1"
     if setting.format == "uri" and setting.pattern is None:
         return local
     return sample_value((key,), name, setting)
@@ -91,17 +91,17 @@ def put_value(target: dict[str, Any], path: str, value: Any, *, keep: bool = Fal
     """
     steps = path.split(".")
     parent: Any = target
-    for step, following in zip(steps, [*steps[1:], ""], strict=True):
-        new: Any = value if not following else [] if _is_index(following) else {}
+    for step, next_step in zip(steps, [*steps[1:], ""], strict=True):
+        new_value: Any = value if not next_step else [] if _is_index(next_step) else {}
         if isinstance(parent, list):
             if not parent:
-                parent.append(new)
-            elif not following and not keep:
+                parent.append(new_value)
+            elif not next_step and not keep:
                 parent[-1] = value
             parent = parent[-1]
         else:
-            if (step not in parent) or (not following and not keep):
-                parent[step] = new
+            if (step not in parent) or (not next_step and not keep):
+                parent[step] = new_value
             parent = parent[step]
         if not isinstance(parent, dict | list):
             return
@@ -118,7 +118,7 @@ def list_page(scheme: Paginate, query: dict[str, str], url: str) -> tuple[Any, d
     """
     start = _page_start(scheme, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE_SIZE, RECORDS))]
-    more = start + PAGE_SIZE < RECORDS
+    has_more = start + PAGE_SIZE < RECORDS
     body: Any = records
     if scheme.response_path:
         body = {}
@@ -130,13 +130,13 @@ def list_page(scheme: Paginate, query: dict[str, str], url: str) -> tuple[Any, d
     ):
         body = {"items": records}
     if scheme.has_more_path_in_response:
-        put_value(body, scheme.has_more_path_in_response, more)
+        put_value(body, scheme.has_more_path_in_response, has_more)
     if scheme.type == "cursor" and scheme.cursor_path_in_response:
-        _put_cursor(body, scheme.cursor_path_in_response, f"c{start + PAGE_SIZE}" if more else None)
+        _put_cursor(body, scheme.cursor_path_in_response, f"c{start + PAGE_SIZE}" if has_more else None)
     link = f"{url}?after={start + PAGE_SIZE}"
-    if scheme.type == "link" and more and scheme.link_path_in_response_body:
+    if scheme.type == "link" and has_more and scheme.link_path_in_response_body:
         put_value(body, scheme.link_path_in_response_body, link)
-    if scheme.type == "link" and more and scheme.link_rel_in_response_header:
+    if scheme.type == "link" and has_more and scheme.link_rel_in_response_header:
         return body, {"Link": f'<{link}>; rel="{scheme.link_rel_in_response_header}"'}
     return body, {}
 
@@ -154,8 +154,8 @@ def _page_start(scheme: Paginate, query: dict[str, str]) -> int:
     if scheme.type == "link":
         return int(query.get("after", 0))
     if scheme.type == "offset":
-        first = scheme.offset_start_value or 0
-        offset = int(query.get(scheme.offset_name_in_request or "", first)) - first
+        first_offset = scheme.offset_start_value or 0
+        offset = int(query.get(scheme.offset_name_in_request or "", first_offset)) - first_offset
         return offset * PAGE_SIZE if scheme.offset_calculation_method == "per-page" else offset
     cursor = query.get(scheme.cursor_name_in_request or "", "")
     if cursor.startswith("c"):

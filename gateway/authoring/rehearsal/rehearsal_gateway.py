@@ -53,8 +53,8 @@ class Gateway:
         """Return a connection with its credential. Raises RehearsalRefused."""
         force = "&force_refresh=true" if force_refresh else ""
         path = f"/connections/{quote(connection_id, safe='')}?provider_config_key={INTEGRATION}{force}"
-        shown: dict[str, Any] = await self.json("GET", path)
-        return shown
+        connection_json: dict[str, Any] = await self.json("GET", path)
+        return connection_json
 
     async def only_id(self) -> str:
         """Return the id of the only connection. Raises RehearsalRefused if there is no connection, or several."""

@@ -71,8 +71,8 @@ class KnownValues:
     def missing(self, template: str) -> list[str]:
         """Return the names of the required settings in `template` that have no value."""
         forms = self.provider.connection_config
-        named = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
-        return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
+        names = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
+        return [name for name in names if name not in self.config and not (name in forms and forms[name].optional)]
 
     def path(self, template: str) -> str | None:
         """Return the path of a URL template; None if a value is unknown."""
@@ -88,8 +88,8 @@ class KnownValues:
             case str():
                 return self.text(value)
             case Mapping():
-                filled = {name: self.fill_json(inner) for name, inner in value.items()}
-                return {name: inner for name, inner in filled.items() if inner is not None}
+                filled_value = {name: self.fill_json(inner) for name, inner in value.items()}
+                return {name: inner for name, inner in filled_value.items() if inner is not None}
             case list():
                 return [inner for inner in map(self.fill_json, value) if inner is not None]
         return value
@@ -97,15 +97,15 @@ class KnownValues:
 
 def equality_check(subject: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
     """Compare two values. A difference is described only by the values' lengths, because a value can be a secret."""
-    ok = expected == arrived
+    passed = expected == arrived
     detail = (
         ""
-        if ok
+        if passed
         else "it was not sent"
         if arrived is None
         else f"another value was sent ({_kind(arrived)} instead of {_kind(expected)})"
     )
-    return RehearsalCheck(subject, ok, place, detail)
+    return RehearsalCheck(subject, passed, place, detail)
 
 
 def _kind(value: Any) -> str:
@@ -157,11 +157,13 @@ def header_checks(
             yield equality_check(f"field {name}", expected, arrived, (*place, name))
         elif differs_each_time(template) or needs_request(template):
             # A value from the request, such as ${params}, can be empty if the request has no such part.
-            filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
-            ok = filled and "${" not in str(arrived)
-            yield RehearsalCheck(f"field {name} is filled in", ok, (*place, name), "it is missing or has a placeholder")
-        elif arrived is None and (missing := known_values.missing(template)):
-            detail = f"the rehearsal has no value for {', '.join(missing)}; add --set NAME=VALUE"
+            is_filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
+            passed = is_filled and "${" not in str(arrived)
+            yield RehearsalCheck(
+                f"field {name} is filled in", passed, (*place, name), "it is missing or has a placeholder"
+            )
+        elif arrived is None and (missing_names := known_values.missing(template)):
+            detail = f"the rehearsal has no value for {', '.join(missing_names)}; add --set NAME=VALUE"
             yield RehearsalCheck(f"field {name} is filled in", False, (*place, name), detail)
 
 
@@ -179,38 +181,41 @@ def client_auth_checks(
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
-    sent = arrival.params(provider.body_format)
+    sent_params = arrival.params(provider.body_format)
     pair = arrival.basic()
     secret_name = renames.get("client_secret", "client_secret")
     if method == "basic":
-        ok = pair is not None and tuple(map(decode_form_value, pair)) == client
+        passed = pair is not None and tuple(map(decode_form_value, pair)) == client
         yield RehearsalCheck(
             "the client authenticates with HTTP Basic",
-            ok,
+            passed,
             place,
             "Authorization does not contain the client's ID and secret",
         )
         yield RehearsalCheck(
-            "the body has no client secret", secret_name not in sent, place, "the client secret is also a parameter"
+            "the body has no client secret",
+            secret_name not in sent_params,
+            place,
+            "the client secret is also a parameter",
         )
     elif method == "body":
-        own = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
-        ok = all(sent.get(name) == value for name, value in own.items() if name)
+        own_params = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
+        passed = all(sent_params.get(name) == value for name, value in own_params.items() if name)
         yield RehearsalCheck(
-            "the client authenticates with parameters", ok, place, "client_id or client_secret is missing"
+            "the client authenticates with parameters", passed, place, "client_id or client_secret is missing"
         )
         writes = any(name.lower() == "authorization" for name in provider.token_headers)
         yield RehearsalCheck(
             "the request has no HTTP Basic credentials", pair is None or writes, place, "Authorization was also sent"
         )
     elif method == "private_key_jwt":
-        ok = bool(sent.get("client_assertion")) and secret_name not in sent
+        passed = bool(sent_params.get("client_assertion")) and secret_name not in sent_params
         yield RehearsalCheck(
-            "the client authenticates with a signed assertion", ok, place, "client_assertion is missing"
+            "the client authenticates with a signed assertion", passed, place, "client_assertion is missing"
         )
     elif method == "none":
         yield RehearsalCheck(
-            "the client sends no secret", secret_name not in sent and pair is None, place, "a secret was sent"
+            "the client sends no secret", secret_name not in sent_params and pair is None, place, "a secret was sent"
         )
 
 
@@ -227,8 +232,8 @@ def registered_client_checks(
     pair = (client["client_id"], client.get("client_secret", ""))
     yield from client_auth_checks(arrival, provider, pair, renames, method)
     name = renames.get("client_id", "client_id")
-    sent = arrival.params(provider.body_format).get(name)
-    yield equality_check(f"parameter {name}", client["client_id"], sent, ("token_request_auth_method",))
+    sent_param = arrival.params(provider.body_format).get(name)
+    yield equality_check(f"parameter {name}", client["client_id"], sent_param, ("token_request_auth_method",))
 
 
 def proxied_call_checks(
@@ -255,13 +260,13 @@ def proxied_call_checks(
             yield RehearsalCheck(
                 f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing"
             )
-    placed = (*proxy.headers.values(), *proxy.query.values())
+    placed_templates = (*proxy.headers.values(), *proxy.query.values())
     secret = {name for name, setting in known_values.provider.connection_config.items() if setting.secret}
-    if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed):
+    if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed_templates):
         arrived = arrival.headers.get("Authorization", "")
-        ok = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
-        what = f"Authorization is {default.partition(' ')[0]}"
-        yield RehearsalCheck(what, ok, ("auth_mode",), "it is missing or has another value")
+        passed = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
+        check_text = f"Authorization is {default.partition(' ')[0]}"
+        yield RehearsalCheck(check_text, passed, ("auth_mode",), "it is missing or has another value")
 
 
 # ── Checks of signatures, as a provider does them: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), AWS credential scopes.
@@ -301,8 +306,8 @@ def oauth1_checks(
     sent_method = oauth.get("oauth_signature_method")
     yield RehearsalCheck(f"oauth_signature_method is {method}", sent_method == method, place, f"it was {sent_method}")
     if method != "RSA-SHA1":
-        ok = _is_signed(arrival, oauth, consumer[1], token[1], method)
-        yield RehearsalCheck("the signature is valid", ok, place, "it is not")
+        passed = _is_signed(arrival, oauth, consumer[1], token[1], method)
+        yield RehearsalCheck("the signature is valid", passed, place, "it is not")
 
 
 def _is_signed(
@@ -343,8 +348,8 @@ def aws_checks(arrival: ReceivedRequest, known_values: KnownValues, access_key: 
     for part in ("region", "service"):
         expected = known_values.text(getattr(signing, part))
         if expected is not None:
-            ok = match[part] == expected
-            yield RehearsalCheck(f"{part} is {expected}", ok, ("request_signing", part), f"it was {match[part]}")
+            passed = match[part] == expected
+            yield RehearsalCheck(f"{part} is {expected}", passed, ("request_signing", part), f"it was {match[part]}")
 
 
 def jwt_checks(token: str, key: str, known_values: KnownValues) -> Iterator[RehearsalCheck]:
@@ -373,8 +378,8 @@ def jwt_checks(token: str, key: str, known_values: KnownValues) -> Iterator[Rehe
         raw = base64.b64decode(key)
     try:
         decoded_jwt = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
-    except (JoseError, ValueError) as wrong:
-        yield RehearsalCheck(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(wrong).__name__}")
+    except (JoseError, ValueError) as fault:
+        yield RehearsalCheck(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(fault).__name__}")
         return
     yield RehearsalCheck(f"the JWT is signed by {algorithm}", True, ("jwt",))
     for name, value in spec.claims.items():

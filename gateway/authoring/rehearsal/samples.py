@@ -159,7 +159,7 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
         return {}
     # A role is left out, because the gateway would call AWS to assume it.
     left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()
-    own = {
+    own_fields = {
         name: setting
         for name, setting in provider.credentials.items()
         if not setting.automated and name not in left_out
@@ -173,7 +173,7 @@ def _typed_fields(provider: Provider) -> Mapping[str, Setting]:
         default["client_private_key"] = Setting(secret=True)
     if provider.require_client_certificate and mode is not None and not mode.redirects:
         default |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
-    return {**default, **own}
+    return {**default, **own_fields}
 
 
 def sample_value(place: Place, name: str, setting: Setting) -> str:

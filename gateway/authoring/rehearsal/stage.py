@@ -60,30 +60,30 @@ class Stage:
 
     def with_sandbox_origin(self, template: str) -> str:
         """Return the URL `template` with an origin of the sandbox in place of the provider's origin."""
-        origin, rest = split(template)
+        origin, path = split(template)
         if origin not in self.origins:
             self.origins[origin] = next(self.new_origins)
-        return self.origins[origin] + rest
+        return self.origins[origin] + path
 
     def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
         """Return, for the report, the sandbox origin that replaces each origin of the provider.
 
         `config`, `values`: the connection's settings and other values, which are filled in.
         """
-        shown: dict[str, str] = {}
+        origins: dict[str, str] = {}
         for template, local in self.origins.items():
             name = template
             with suppress(BadValue, Unresolved, TemplateError):
                 name = render_url(template, config, self.provider.connection_config, values)
-            shown[name] = local
-        return shown
+            origins[name] = local
+        return origins
 
 
 def split(template: str) -> tuple[str, str]:
     """Return the two parts of a URL template: the origin, and the rest."""
     match = _AUTHORITY.match(template)
-    end = match.end() if match else 0
-    return template[:end], template[end:]
+    origin_end = match.end() if match else 0
+    return template[:origin_end], template[origin_end:]
 
 
 def path_pattern(template: str) -> re.Pattern[str]:

@@ -29,28 +29,28 @@ def token_checks(
     if not arrivals:
         yield RehearsalCheck("a token was requested", False, ("token_url",), "token_url received no request")
         return
-    first = arrivals[0]
-    yield from _method_checks(first, provider)
-    yield from header_checks(first, provider.token_headers, known_values, ("token_headers",))
+    first_request = arrivals[0]
+    yield from _method_checks(first_request, provider)
+    yield from header_checks(first_request, provider.token_headers, known_values, ("token_headers",))
     match provider.auth_mode:
         case mode if mode in GRANTS:
-            yield from _code_checks(first, known_values, samples, callback)
+            yield from _code_checks(first_request, known_values, samples, callback)
             yield from _later_step_checks(arrivals[1:], known_values)
         case "OAUTH2_CC":
             grant = {"grant_type": "client_credentials", **_known_fields(provider.token_params, known_values)}
             yield from parameter_checks(
-                first, grant, ("token_params",), provider.token_param_renames, provider.body_format
+                first_request, grant, ("token_params",), provider.token_param_renames, provider.body_format
             )
             client = (samples.typed.get("client_id", ""), samples.typed.get("client_secret", ""))
-            yield from client_auth_checks(first, provider, client, provider.token_param_renames)
+            yield from client_auth_checks(first_request, provider, client, provider.token_param_renames)
         case "TWO_STEP":
             yield from _two_step_checks(arrivals, known_values)
         case "BILL":
-            own = {name: samples.typed[typed] for typed, name in BILL_NAMES.items()}
-            expected = _known_fields(provider.token_params, known_values) or own
-            yield from parameter_checks(first, expected, ("token_params",), {}, provider.body_format)
+            own_params = {name: samples.typed[typed] for typed, name in BILL_NAMES.items()}
+            expected = _known_fields(provider.token_params, known_values) or own_params
+            yield from parameter_checks(first_request, expected, ("token_params",), {}, provider.body_format)
         case "APP":
-            signed = first.headers.get("Authorization", "").startswith("Bearer ey")
+            signed = first_request.headers.get("Authorization", "").startswith("Bearer ey")
             yield RehearsalCheck(
                 "the app authenticates with a signed JWT", signed, ("jwt",), "Authorization does not have one"
             )
@@ -65,17 +65,19 @@ def access_checks(
     `requests`: the requests that created the connection, in order. `user_token`: the end user's access token.
     """
     role, place = "installation_access_url", ("installation_access_url",)
-    first = next((request for request in requests if request.role in {role, "installation_token_url"}), None)
-    ok = first is not None and first.role == role
-    yield RehearsalCheck(f"{role} is called before installation_token_url", ok, place, "it was not")
-    if first is None or not ok:
+    first_request = next((request for request in requests if request.role in {role, "installation_token_url"}), None)
+    passed = first_request is not None and first_request.role == role
+    yield RehearsalCheck(f"{role} is called before installation_token_url", passed, place, "it was not")
+    if first_request is None or not passed:
         return
-    yield RehearsalCheck("the method is GET", first.method == "GET", place, f"it was {first.method}")
-    yield equality_check("field authorization", f"Bearer {user_token}", first.headers.get("Authorization"), place)
-    others = {
+    yield RehearsalCheck("the method is GET", first_request.method == "GET", place, f"it was {first_request.method}")
+    yield equality_check(
+        "field authorization", f"Bearer {user_token}", first_request.headers.get("Authorization"), place
+    )
+    other_roles = {
         name: text for name, text in known_values.provider.token_headers.items() if name.lower() != "authorization"
     }
-    yield from header_checks(first, others, known_values, ("token_headers",))
+    yield from header_checks(first_request, other_roles, known_values, ("token_headers",))
 
 
 def refresh_checks(
@@ -88,9 +90,9 @@ def refresh_checks(
         return
     renames = provider.refresh_param_renames or provider.token_param_renames
     standard: dict[str, str] = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    own = _known_fields(provider.refresh_params or provider.token_params, known_values)
+    own_params = _known_fields(provider.refresh_params or provider.token_params, known_values)
     by_access = provider.refresh is not None and provider.refresh.by_access_token
-    expected = own if by_access else {**own, **standard}
+    expected = own_params if by_access else {**own_params, **standard}
     place = ("refresh_params",) if provider.refresh_params else ("token_params",)
     yield from parameter_checks(arrival, expected, place, renames, provider.body_format)
     yield from header_checks(arrival, provider.token_headers, known_values, ("token_headers",))
@@ -101,9 +103,12 @@ def refresh_checks(
 
 
 def _method_checks(arrival: ReceivedRequest, provider: Provider) -> Iterator[RehearsalCheck]:
-    wanted = provider.token_request_method or "POST"
+    expected_method = provider.token_request_method or "POST"
     yield RehearsalCheck(
-        f"the method is {wanted}", arrival.method == wanted, ("token_request_method",), f"it was {arrival.method}"
+        f"the method is {expected_method}",
+        arrival.method == expected_method,
+        ("token_request_method",),
+        f"it was {arrival.method}",
     )
 
 
@@ -117,8 +122,8 @@ def _code_checks(
     yield from parameter_checks(arrival, expected, ("token_params",), renames, provider.body_format)
     if not provider.disable_pkce:
         name = renames.get("code_verifier", "code_verifier")
-        ok = not name or name in arrival.params(provider.body_format)
-        yield RehearsalCheck("the PKCE verifier is sent", ok, ("disable_pkce",), "it is missing")
+        passed = not name or name in arrival.params(provider.body_format)
+        yield RehearsalCheck("the PKCE verifier is sent", passed, ("disable_pkce",), "it is missing")
     if known_values.registered:
         yield from registered_client_checks(arrival, known_values, renames)
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
@@ -127,27 +132,31 @@ def _code_checks(
 
 def _two_step_checks(arrivals: list[ReceivedRequest], known_values: KnownValues) -> Iterator[RehearsalCheck]:
     provider = known_values.provider
-    first = arrivals[0]
+    first_request = arrivals[0]
     if provider.token_body is not None:
-        yield from _body_checks(first, known_values.fill_json(provider.token_body), ("token_body",))
+        yield from _body_checks(first_request, known_values.fill_json(provider.token_body), ("token_body",))
     else:
         yield from parameter_checks(
-            first, _known_fields(provider.token_params, known_values), ("token_params",), {}, provider.body_format
+            first_request,
+            _known_fields(provider.token_params, known_values),
+            ("token_params",),
+            {},
+            provider.body_format,
         )
     yield from _later_step_checks(arrivals[1:], known_values)
 
 
-def _later_step_checks(later: list[ReceivedRequest], known_values: KnownValues) -> Iterator[RehearsalCheck]:
+def _later_step_checks(later_requests: list[ReceivedRequest], known_values: KnownValues) -> Iterator[RehearsalCheck]:
     provider = known_values.provider
     for index, step in enumerate(provider.additional_steps or ()):
         place = ("additional_steps", index)
-        if index >= len(later):
+        if index >= len(later_requests):
             yield RehearsalCheck(f"step {index + 2} was requested", False, place, "no request was received")
             return
-        arrival = later[index]
-        ok = arrival.method == step.method
-        what = f"the method of step {index + 2} is {step.method}"
-        yield RehearsalCheck(what, ok, (*place, "method"), f"it was {arrival.method}")
+        arrival = later_requests[index]
+        passed = arrival.method == step.method
+        check_text = f"the method of step {index + 2} is {step.method}"
+        yield RehearsalCheck(check_text, passed, (*place, "method"), f"it was {arrival.method}")
         yield from header_checks(arrival, step.headers, known_values, (*place, "headers"))
         if step.body is not None:
             yield from _body_checks(arrival, known_values.fill_json(step.body), (*place, "body"))
