@@ -75,9 +75,9 @@ class Offset:
         round_trip = received - sent_at
         if round_trip < timedelta(0):
             return False  # this machine's clock was set back
-        least, most = database - received, database - sent_at
-        if self._round_trip is None or round_trip <= self._round_trip or not least <= self._value <= most:
-            self._value, self._round_trip = least + round_trip / 2, round_trip
+        lowest, highest = database - received, database - sent_at
+        if self._round_trip is None or round_trip <= self._round_trip or not lowest <= self._value <= highest:
+            self._value, self._round_trip = lowest + round_trip / 2, round_trip
         if abs(self.seconds - self._reported_s) <= REPORTED_OFFSET_S:
             return False
         self._reported_s = self.seconds if self.is_reported else 0.0
@@ -112,8 +112,8 @@ class ProviderDates:
         """The difference in seconds; 0 if it is too small for a hint, or if the last responses do not agree."""
         if len(self._ranges) < AGREEING:
             return 0.0
-        least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
-        return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
+        lowest, highest = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
+        return (lowest + highest) / 2 if lowest <= highest and (lowest > HINT_FROM_S or highest < -HINT_FROM_S) else 0.0
 
     def add_date(self, sent_at: datetime, received: datetime, date: str) -> bool:
         """Add the `Date` of a response, and return whether to log `seconds`. An unreadable `Date` is ignored.

@@ -125,9 +125,9 @@ MAX_ISSUES: Final = 100  # maximum number of issues in one response
 
 def joined_issues(issues: Sequence[Issue]) -> str:
     """Return one message for several faults: the first three messages, and the number of the remaining faults."""
-    shown = [issue.message.removesuffix(".") for issue in issues[:3]]
-    rest = len(issues) - len(shown)
-    joined = "; ".join([*shown, *([f"and {rest} more"] if rest else [])])
+    shown_messages = [issue.message.removesuffix(".") for issue in issues[:3]]
+    hidden_count = len(issues) - len(shown_messages)
+    joined = "; ".join([*shown_messages, *([f"and {hidden_count} more"] if hidden_count else [])])
     return joined if joined.endswith("?") else f"{joined}."
 
 

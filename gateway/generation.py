@@ -59,12 +59,12 @@ class CurrentGeneration:
         self.generation = generation
         self._followers: list[Replaced] = []
 
-    def follow(self, replaced: Replaced) -> None:
-        """Call `replaced` with the former and the new generation after each replacement, before the event loop
+    def follow(self, notify: Replaced) -> None:
+        """Call `notify` with the former and the new generation after each replacement, before the event loop
         continues."""
-        self._followers.append(replaced)
+        self._followers.append(notify)
 
     def replace(self, generation: Generation) -> None:
-        before, self.generation = self.generation, generation
-        for replaced in self._followers:
-            replaced(before, generation)
+        former, self.generation = self.generation, generation
+        for notify in self._followers:
+            notify(former, generation)

@@ -38,8 +38,8 @@ def non_ascii_fault(text: str) -> str | None:
         return None
     import unicodedata  # imported here: needed only for a fault
 
-    wrong = next(char for char in text if not char.isascii())
-    character = f"U+{ord(wrong):04X}, {unicodedata.name(wrong, 'a character without a name')}"
+    first_non_ascii = next(char for char in text if not char.isascii())
+    character = f"U+{ord(first_non_ascii):04X}, {unicodedata.name(first_non_ascii, 'a character without a name')}"
     return f"holds a character that host names do not have ({character}); type ASCII letters, other scripts as xn--…"
 
 

@@ -49,8 +49,8 @@ class IncrementalFeeder:
         if self._next is not None:
             self._next.cancel()
             self._next = None
-        rest, self._data, self._at = self._data[self._at :], b"", 0
-        return rest
+        unread, self._data, self._at = self._data[self._at :], b"", 0
+        return unread
 
     def _feed_part(self) -> None:
         part = self._data[self._at : self._at + PART_BYTES]

@@ -22,8 +22,8 @@ class Pauses:
         Each pause of an id is twice as long as its previous pause, up to the longest pause.
         """
         now = clock.monotonic()
-        due = sorted(key_id for key_id in ids if now >= self._next.get(key_id, (0.0, 0.0))[0])
-        for key_id in due:
+        due_ids = sorted(key_id for key_id in ids if now >= self._next.get(key_id, (0.0, 0.0))[0])
+        for key_id in due_ids:
             pause_s = self._next.get(key_id, (0.0, self._first_s))[1]
             self._next[key_id] = now + pause_s, min(2 * pause_s, self._max_pause_s)
-        return due
+        return due_ids

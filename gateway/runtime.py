@@ -115,9 +115,9 @@ def generation_of(request: web.Request) -> Generation:
     For a request that started on the fast path, return the generation that the fast path used. For any other request,
     return the generation in use at the first call of this function.
     """
-    found = request.get(_GENERATION)
-    if found is None:
+    generation = request.get(_GENERATION)
+    if generation is None:
         handover = getattr(request.protocol, "handover", None)
-        found = request.app[RUNTIME].current.generation if handover is None else handover.generation
-        request[_GENERATION] = found
-    return found
+        generation = request.app[RUNTIME].current.generation if handover is None else handover.generation
+        request[_GENERATION] = generation
+    return generation

@@ -23,14 +23,14 @@ def nearest(name: str, known_names: Iterable[str]) -> str | None:
     if len(name) > MAX_NAME_CHARS:
         return None
     folded = _fold(name)
-    best, best_ratio = None, MIN_SIMILARITY
+    best_match, best_ratio = None, MIN_SIMILARITY
     for candidate in known_names:
         matcher = SequenceMatcher(None, _fold(candidate), folded)
         if matcher.real_quick_ratio() >= best_ratio and matcher.quick_ratio() >= best_ratio:
             ratio = matcher.ratio()
-            if ratio >= best_ratio and (best is None or ratio > best_ratio):
-                best, best_ratio = candidate, ratio
-    return best
+            if ratio >= best_ratio and (best_match is None or ratio > best_ratio):
+                best_match, best_ratio = candidate, ratio
+    return best_match
 
 
 def close_matches(name: str, known_names: Iterable[str], limit: int, cutoff: float = 0.6) -> list[str]:

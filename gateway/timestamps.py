@@ -9,9 +9,9 @@ _SPAN: Final = re.compile(r"([0-9]{1,4})([smhd])")
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def iso(when: datetime) -> str:
+def iso(moment: datetime) -> str:
     """Return the time as text, such as ``2026-01-02T03:04:05.678Z``."""
-    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_time(text: object) -> datetime | None:
@@ -22,11 +22,11 @@ def parse_time(text: object) -> datetime | None:
     if not isinstance(text, str):
         return None
     try:
-        when = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     try:
-        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except OverflowError:  # the time is before year 1 or after year 9999 in UTC
         return None
 

@@ -1,4 +1,4 @@
-"""A command group that imports a command only when it is called. It has the name and one line of help of each."""
+"""A command group that knows the name and one line of help of each command, and imports a command when it is called."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -74,7 +74,7 @@ def is_reference(file: Path) -> bool:
     """
     try:
         return file.samefile(resources.file("gateway.yaml"))
-    except OSError:  # one of them does not exist, or this user may not look into its folder
+    except OSError:  # a file does not exist, or this user may not read its folder
         return False
 
 
