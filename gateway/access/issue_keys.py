@@ -176,27 +176,32 @@ class KeyIssuer:
             )
         return key
 
-    async def _check_may_replace(self, old: MintedKey, requester: MintedKey) -> None:
-        """Raise Forbidden if the key `requester` is not allowed to replace the key `old`.
+    async def _check_may_replace(self, replaced_key: MintedKey, requester: MintedKey) -> None:
+        """Raise Forbidden if the key `requester` is not allowed to replace the key `replaced_key`.
 
-        A descendant of `old` is not allowed: it would become the parent of its ancestor's replacement. Any other key is
-        allowed if it is `old` itself, minted `old` (directly or through other keys), or has the scope to revoke keys.
-        The ancestors are read from the store, because a rotation may just have changed the parent of `requester`.
+        A descendant of `replaced_key` is not allowed: it would become the parent of its ancestor's replacement. Any
+        other key is allowed if it is `replaced_key` itself, minted `replaced_key` (directly or through other keys), or
+        has the scope to revoke keys. The ancestors are read from the store, because a rotation may just have changed
+        the parent of `requester`.
         """
-        if await self._is_ancestor(old, await self._store.keys.find(requester.environment, requester.id) or requester):
-            raise Forbidden(
-                "forbidden",
-                f"Key {old.id} is an ancestor of this key, so this key cannot replace it.",
-                payload=rule_and_fix("key", f"Use a key of gateway.yaml, or gateway keys create --replaces {old.id}."),
-            )
-        if (
-            old.id != requester.id
-            and not covers(requester.scopes, REVOKE)
-            and not await self._is_ancestor(requester, old)
+        if await self._is_ancestor(
+            replaced_key, await self._store.keys.find(requester.environment, requester.id) or requester
         ):
             raise Forbidden(
                 "forbidden",
-                f"This key did not mint key {old.id}, so it needs the scope {REVOKE} to replace it.",
+                f"Key {replaced_key.id} is an ancestor of this key, so this key cannot replace it.",
+                payload=rule_and_fix(
+                    "key", f"Use a key of gateway.yaml, or gateway keys create --replaces {replaced_key.id}."
+                ),
+            )
+        if (
+            replaced_key.id != requester.id
+            and not covers(requester.scopes, REVOKE)
+            and not await self._is_ancestor(requester, replaced_key)
+        ):
+            raise Forbidden(
+                "forbidden",
+                f"This key did not mint key {replaced_key.id}, so it needs the scope {REVOKE} to replace it.",
                 payload={
                     "required": [REVOKE],
                     **rule_and_fix("scope", f"Use a key with the scope {REVOKE}: {CREATE_KEY}."),

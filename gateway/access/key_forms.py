@@ -92,14 +92,14 @@ class RequestedKey:
     overlap: timedelta = OVERLAP
 
 
-def completed_replacement(requested: RequestedKey, old: MintedKey) -> RequestedKey:
+def completed_replacement(requested: RequestedKey, replaced_key: MintedKey) -> RequestedKey:
     """Return the request for a replacement. Values that the request lacks come from the old key."""
     return replace(
         requested,
-        kind=old.kind,
-        scopes=old.scopes if requested.scopes is None else requested.scopes,
-        rate=requested.rate or old.rate,
-        budget=requested.budget or old.budget,
+        kind=replaced_key.kind,
+        scopes=replaced_key.scopes if requested.scopes is None else requested.scopes,
+        rate=requested.rate or replaced_key.rate,
+        budget=requested.budget or replaced_key.budget,
     )
 
 

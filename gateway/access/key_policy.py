@@ -130,7 +130,7 @@ class Policy:
         return all(_reaches_integration(key_limits, integration_id) for key_limits in self.limits)
 
     def reaches(self, integration_id: str, connection_id: str) -> bool:
-        """Return whether this key is allowed to see the connection. Does not check tags; `fits` checks tags."""
+        """Return whether this key is allowed to see the connection. Does not check tags; `allows_tags` checks tags."""
         for key_limits in self.limits:  # noqa: SIM110 (each proxied call comes here, and `all` with a generator takes longer)
             if not _reaches(key_limits, integration_id, connection_id):
                 return False

@@ -163,15 +163,15 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
     also fits with the first.
     """
     start_text, *middle, end_text = shape
-    position, end = len(start_text), len(text) - len(end_text)
-    if not text.startswith(start_text) or not text.endswith(end_text) or end <= position:
+    position, end_position = len(start_text), len(text) - len(end_text)
+    if not text.startswith(start_text) or not text.endswith(end_text) or end_position <= position:
         return False
     for part in middle:
-        start = text.find(part, position + 1, end)
+        start = text.find(part, position + 1, end_position)
         if start < 0:
             return False
         position = start + len(part)
-    return position < end
+    return position < end_position
 
 
 def _most_exact_match(node: _Node, segments: Sequence[str], position: int, method: str) -> OperationRule | None:
