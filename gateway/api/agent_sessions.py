@@ -369,16 +369,16 @@ async def _tenant_connections(
         pinned.setdefault(pin.integration_id, []).append(pin.connection_id)
     await _check_pinned_connections(request, tenant, tools, matching_ids)
     candidates = {name: list(dict.fromkeys(pinned.get(name) or matching_ids.get(name) or [])) for name in tools}
-    several = {name: ids for name, ids in candidates.items() if len(ids) > 1}
-    if several:
+    ambiguous = {name: ids for name, ids in candidates.items() if len(ids) > 1}
+    if ambiguous:
         raise _refusal(
             "ambiguous_connections",
-            f"More than one connection matches for {_quote_names(several)}: "
-            f"{'; '.join(f'{name}: {_quote_names(ids)}' for name, ids in several.items())}. Pin one, or use narrower tags.",
+            f"More than one connection matches for {_quote_names(ambiguous)}: "
+            f"{'; '.join(f'{name}: {_quote_names(ids)}' for name, ids in ambiguous.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
                     name: {"match_count": len(ids), "candidates": _candidates_json(ids)}
-                    for name, ids in several.items()
+                    for name, ids in ambiguous.items()
                 }
             },
         )

@@ -59,9 +59,9 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
         await response.prepare(request)
         await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
         closing = asyncio.create_task(_wait_until_closed(response))
-        either: set[asyncio.Future[Any]] = {waiting.outcome, closing}
+        awaited: set[asyncio.Future[Any]] = {waiting.outcome, closing}
         try:
-            await asyncio.wait(either, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
             outcome = waiting.outcome.result() if waiting.outcome.done() else None
             if outcome is not None and not response.closed:
                 with contextlib.suppress(ConnectionError):

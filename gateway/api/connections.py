@@ -151,10 +151,10 @@ class _ConnectionPage:
         begins; None: after the last row of this page."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
-        around: responses.ConnectionList = {"connections": []}
+        empty_page: responses.ConnectionList = {"connections": []}
         if has_more and cursor is not None:
-            around["next_cursor"] = cursor
-        start, end = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
+            empty_page["next_cursor"] = cursor
+        start, end = json.dumps(empty_page).encode().split(b"[]", 1)  # the rows are JSON already
         body = start + b"[" + b", ".join(self._rows) + b"]" + end
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
@@ -385,12 +385,12 @@ async def _write_metadata(
 
 
 def _too_large_error(size: int, path: tuple[str, ...], connection_id: str | None = None) -> InvalidRequest:
-    whose = (
+    subject = (
         "The metadata"
         if connection_id is None
         else f"Together with its existing metadata, the metadata of connection '{connection_id}'"
     )
-    message = f"{whose} would have {counted(size, 'byte')} as JSON; the limit is {FREE_BYTES:,}. Nothing was changed."
+    message = f"{subject} would have {counted(size, 'byte')} as JSON; the limit is {FREE_BYTES:,}. Nothing was changed."
     return InvalidRequest("invalid_body", message, errors=[Issue("too_big", message, path)])
 
 

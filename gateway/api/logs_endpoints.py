@@ -68,7 +68,9 @@ async def list_operations(request: web.Request) -> web.Response:
         for entry, operation in zip(body["data"], page.operations, strict=True):
             same_request = await runtime.store.call_log.find(_same_request_filter(operation, operation_filter))
             entry["operations"] = [
-                dict(operation_json(another)) for another in same_request.operations if another.id != operation.id
+                dict(operation_json(other_operation))
+                for other_operation in same_request.operations
+                if other_operation.id != operation.id
             ]
     if page.following is not None:
         body["next_cursor"] = str(page.following)

@@ -109,8 +109,8 @@ async def logo(request: web.Request) -> web.Response:
     custom_logo = own_logo(generation.config.catalog, provider.name)
     if custom_logo is not None:
         return web.Response(body=custom_logo.content, content_type=custom_logo.media_type, headers=LOGO_HEADERS)
-    kin = filter(None, (provider.name, provider.alias, provider.family))
-    icon = next(filter(None, map(brand_icon, kin)), None)
+    logo_names = filter(None, (provider.name, provider.alias, provider.family))
+    icon = next(filter(None, map(brand_icon, logo_names)), None)
     image = (
         initials_svg(provider.name, provider.display_name) if icon is None else brand_svg(icon, provider.display_name)
     )

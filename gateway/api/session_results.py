@@ -222,19 +222,19 @@ async def _with_fitting_tags(
         connection.ref: connection
         for connection in await store.pending.find_by_session(session_digest, now=clock.now())
     }
-    fits: dict[ConnectionRef, bool] = {}
+    fits_by_ref: dict[ConnectionRef, bool] = {}
     fitting: list[Outcome] = []
     for outcome in outcomes:
         ref = ConnectionRef(outcome.environment, outcome.integration_id, outcome.connection_id or "")
-        if ref not in fits:
+        if ref not in fits_by_ref:
             existing = await store.connections.get(ref) if outcome.connection_id else None
             if existing is not None:
-                fits[ref] = policy.allows_tags(existing.tags)
+                fits_by_ref[ref] = policy.allows_tags(existing.tags)
             elif ref in pending:
-                fits[ref] = await _fits_pending(request, pending[ref])
+                fits_by_ref[ref] = await _fits_pending(request, pending[ref])
             else:
-                fits[ref] = fits_session
-        if fits[ref]:
+                fits_by_ref[ref] = fits_session
+        if fits_by_ref[ref]:
             fitting.append(outcome)
     return fitting
 
