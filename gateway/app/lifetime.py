@@ -150,12 +150,12 @@ def _apply_each_generation(
         _apply_call_log_settings(config.call_log, calls, store)
         store.trail.all_refreshes = config.audit.refreshes == "all"
 
-    def apply_generation(before: Generation, after: Generation) -> None:
+    def apply_generation(old_generation: Generation, new_generation: Generation) -> None:
         metrics.forget_known()
-        set_(after.config)
-        egress_limits.apply_settings(concurrency_settings(after.config.egress))
-        if after.egress is not before.egress:
-            retired.add(before.egress)
+        set_(new_generation.config)
+        egress_limits.apply_settings(concurrency_settings(new_generation.config.egress))
+        if new_generation.egress is not old_generation.egress:
+            retired.add(old_generation.egress)
 
     set_(current.generation.config)
     current.follow(apply_generation)
