@@ -70,11 +70,11 @@ def _messages(response: Any, depth: int) -> Iterator[str]:
         code = response.get("error")
         if isinstance(code, str):
             yield code
-        direct = next(
+        top_level_message = next(
             (response[name] for name in _TEXT_MEMBERS if isinstance(response.get(name), str) and response[name]), None
         )
-        if direct is not None:
-            yield direct
+        if top_level_message is not None:
+            yield top_level_message
             return
         for name in _CONTAINER_MEMBERS:
             if isinstance(response.get(name), Mapping | list):

@@ -80,8 +80,8 @@ def _call(
     secrets = [token.token.reveal(), *(secret.reveal() for secret in credential.values())]
     method = spec.auth_method or revocation.auth_method
     if method == "bearer":
-        bearer = credential.get("accessToken", token.token)
-        headers["Authorization"] = f"Bearer {bearer.reveal()}"
+        bearer_token = credential.get("accessToken", token.token)
+        headers["Authorization"] = f"Bearer {bearer_token.reveal()}"
     elif (
         method != "none"
         and revocation.client is not None
