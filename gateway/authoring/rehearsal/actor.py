@@ -270,8 +270,8 @@ class PlayedProvider:
     def _api(self, arrival: ReceivedRequest, origin: str) -> web.Response:
         # If an MCP server gets no token, it responds with 401. The gateway then requests the server's metadata.
         needs_token = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not arrival.headers.get("Authorization")
-        proof = self.provider.proxy.verification
-        expected = proof.expect if proof is not None else None
+        verification = self.provider.proxy.verification
+        expected = verification.expect if verification is not None else None
         if self.refuses_credentials and expected:
             return web.json_response({"message": "these credentials are wrong"})
         if self.refuses_credentials or needs_token:
