@@ -143,7 +143,7 @@ class SessionConnections:
                 if self._closed:
                     return
 
-    async def _complete_one(self, pending: PendingConnection, new: NewConnection) -> bool:
+    async def _complete_one(self, pending: PendingConnection, new_connection: NewConnection) -> bool:
         """Complete a pending connection. Return True if the connection is completed, even by another call. Return False
         if the connection is no longer stored. If the connection can never be completed, drop it and raise
         InvalidRequest or NotFound."""
@@ -153,7 +153,7 @@ class SessionConnections:
                 raise missing_connection_error(pending.ref)
             provider = self._creator.provider_of(self._current.generation.integrations.get(*pending.ref[:2]))
             if existing is not None and pending.reconnects:
-                check_same_account(provider, existing.account, new.account)
+                check_same_account(provider, existing.account, new_connection.account)
 
         try:
             completed = await self._store.pending.complete(pending, now=clock.now(), check=check)
@@ -165,7 +165,7 @@ class SessionConnections:
             in_session = await self._store.pending.find_by_session(pending.session_digest, now=clock.now())
             return any(other_pending.uid == pending.uid and other_pending.new is None for other_pending in in_session)
         connection, created = completed
-        self._creator.record_stored(connection, new, created=created)
+        self._creator.record_stored(connection, new_connection, created=created)
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 
@@ -200,10 +200,10 @@ class SessionConnections:
         """Revoke the grant at the provider. Keep the grant if a connection, or the pending connection `except_for`, may
         use it too. Many providers have only one grant for each account and application, and revoke all its tokens
         together."""
-        new, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
-        if new is None or integration is None:
+        new_connection, integration = pending.new, self._current.generation.integrations.find(*pending.ref[:2])
+        if new_connection is None or integration is None:
             return
-        account = new.account.id
+        account = new_connection.account.id
         if except_for is not None and (account is None or except_for.account.id in {None, account}):
             return
         try:
@@ -214,8 +214,15 @@ class SessionConnections:
         except GatewayError as fault:
             log.warning("revocation_failed", connection_id=pending.ref.connection_id, detail=fault.message)
             return
-        config = {**(new.config or {}), **(new.secret_config or {})}
-        await self._revoker.revoke(pending.ref, new.provider, integration, new.credential, config, new.metadata)
+        config = {**(new_connection.config or {}), **(new_connection.secret_config or {})}
+        await self._revoker.revoke(
+            pending.ref,
+            new_connection.provider,
+            integration,
+            new_connection.credential,
+            config,
+            new_connection.metadata,
+        )
 
 
 def _several_pending_error(waiting: Sequence[ConnectionRef]) -> Conflict:
