@@ -23,13 +23,13 @@ MIN_FILES: Final = 100  # a folder with fewer files gets no cache file, because 
 _FILE_NAME: Final = ".compiled.jsonl"
 
 
-def cache_key(files: Sequence[Path], before: Collection[str]) -> str:
+def cache_key(files: Sequence[Path], earlier_keys: Collection[str]) -> str:
     """Return a digest of everything that the checked entries of `files` depend on.
 
-    `before`: the cache keys of the folders that are read before this folder.
+    `earlier_keys`: the cache keys of the folders that are read before this folder.
     """
     digest = hashlib.sha256()
-    digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(before)]).encode())
+    digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(earlier_keys)]).encode())
     for path in files:
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
@@ -123,9 +123,9 @@ def _write(place: Path, text: bytes) -> None:
     """Replace the file atomically, so that other processes never read an incomplete file."""
     import tempfile
 
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_FILE_NAME}-")
+    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_FILE_NAME}-")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             os.fchmod(file.fileno(), 0o644)
         Path(name).replace(place)

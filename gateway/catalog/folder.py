@@ -50,8 +50,8 @@ class InheritedEntries:
 
     def _resolve(self, name: str, heirs: tuple[str, ...]) -> Values:
         if name in heirs:
-            circle = " ▸ ".join((*heirs[heirs.index(name) :], name))
-            raise CannotInherit(f"{circle} is a cycle of aliases; remove the alias from one of them")
+            cycle = " ▸ ".join((*heirs[heirs.index(name) :], name))
+            raise CannotInherit(f"{cycle} is a cycle of aliases; remove the alias from one of them")
         if name not in self._merged:
             own_values = self._own[name]
             base = own_values.get(ALIAS_KEY)

@@ -233,13 +233,13 @@ def _example_warnings(provider: Provider) -> Iterator[Finding]:
 
 def _call_warnings(provider: Provider) -> Iterator[Finding]:
     """Yield the warnings about the call that verifies a credential and the call that reads the account."""
-    proof, account = provider.proxy.verification, provider.account
-    if proof is not None and proof.expect is not None:
-        if not proof.expect:
+    verification, account = provider.proxy.verification, provider.account
+    if verification is not None and verification.expect is not None:
+        if not verification.expect:
             yield ("proxy", "verification", "expect"), "is empty; name a member of the response, or leave expect out"
-        if proof.method == "HEAD":
+        if verification.method == "HEAD":
             yield ("proxy", "verification", "expect"), "needs a body, which a response to HEAD does not have; use GET"
-        for path in proof.expect:
+        for path in verification.expect:
             if not path or "" in path.split("."):
                 yield ("proxy", "verification", "expect"), f"{path!r} is not a dotted path, such as user.id"
     if account is not None and account.data is not None and account.method != "POST":

@@ -114,13 +114,13 @@ class Catalog:
         self.seen = seen
         self._paths = dict(paths)
 
-    def with_entries_from(self, names: Collection[str], other: "Catalog") -> "Catalog":
-        """Return a copy of this catalog, with the entries called `names` from the catalog `other`.
+    def with_entries_from(self, names: Collection[str], other_catalog: "Catalog") -> "Catalog":
+        """Return a copy of this catalog, with the entries called `names` from the catalog `other_catalog`.
 
-        Names that `other` does not have are ignored.
+        Names that `other_catalog` does not have are ignored.
         """
-        taken_over = {name: other.providers.contents[name] for name in names if name in other.providers}
-        paths = {name: other._paths[name] for name in taken_over}
+        taken_over = {name: other_catalog.providers.contents[name] for name in names if name in other_catalog.providers}
+        paths = {name: other_catalog._paths[name] for name in taken_over}
         return Catalog(
             self.providers.contents | taken_over, paths | self._paths, self.faulty - set(taken_over), self.seen
         )

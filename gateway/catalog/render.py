@@ -104,14 +104,14 @@ def render_url(
     and TemplateError for an invalid template.
     """
     url = parse_url_template(template)
-    known = _Known(flat_values(config), settings, values)
-    known.require(parse_template(template).names())
+    known_values = _Known(flat_values(config), settings, values)
+    known_values.require(parse_template(template).names())
     if url.whole_base_url is not None:
-        base = _whole_base_url(url.whole_base_url, known)
+        base = _whole_base_url(url.whole_base_url, known_values)
     else:
-        port = "" if url.port is None else f":{_render_port(url.port, known)}"
-        base = f"{url.scheme}://{_render_host(url.host, known)}{port}"
-    return base + _render_path(url.path, known) + _render_query(url.query, known)
+        port = "" if url.port is None else f":{_render_port(url.port, known_values)}"
+        base = f"{url.scheme}://{_render_host(url.host, known_values)}{port}"
+    return base + _render_path(url.path, known_values) + _render_query(url.query, known_values)
 
 
 class _Known:
@@ -208,10 +208,12 @@ def _render_host(pieces: tuple[Piece, ...], known_values: _Known) -> str:
 def _render_host_value(name: str, known_values: _Known) -> str:
     setting = known_values.setting(name)
     folded = known_values.lower_case_value(name)
-    several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
-    if not (is_hostname(folded) if several else is_label(folded)):
+    allows_labels = setting is not None and (setting.format == "hostname" or setting.enum is not None)
+    if not (is_hostname(folded) if allows_labels else is_label(folded)):
         description = (
-            "a host name, such as api.example.com" if several else "one DNS label: letters, digits and hyphens, no dot"
+            "a host name, such as api.example.com"
+            if allows_labels
+            else "one DNS label: letters, digits and hyphens, no dot"
         )
         raise BadValue(_without_prefix(name), f"must be {description}")
     return folded
