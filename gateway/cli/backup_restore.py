@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 # ── The database that `backup` and `restore` copy: a SQLite file. PostgreSQL has its own tools.
 
 
-def sqlite_file(file: Path, other_command: str, how: str = "") -> "tuple[Path, Keyring]":
+def sqlite_file(file: Path, other_command: str, advice: str = "") -> "tuple[Path, Keyring]":
     """Return the SQLite file of the store, and the encryption keys. The file can be missing. Raises Faults.
 
     If the store is PostgreSQL, print a command to run instead, and exit with code 1. `file`: the configuration.
-    `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `how`:
+    `other_command`: the command for PostgreSQL; its ``{url}`` is replaced by the store's URL without the password. `advice`:
     a condition for the command.
     """
     from gateway.vault import Keyring
 
     config, _ = load_configuration(file)
-    _refuse_postgresql(config.store.url, other_command, how)
+    _refuse_postgresql(config.store.url, other_command, advice)
     from gateway.store.sqlite.file_preflight import sqlite_path
 
     return sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
 
 
-def _refuse_postgresql(url: str, other_command: str, how: str) -> None:
+def _refuse_postgresql(url: str, other_command: str, advice: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "postgresql":
         return
     user, _, host = parts.netloc.rpartition("@")
     bare = f"{user.partition(':')[0]}@{host}" if user else host
     url_text = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
-    condition = f", {how}" if how else ""
+    condition = f", {advice}" if advice else ""
     message = f"The store is PostgreSQL. Use its own tools instead{condition}: {other_command.format(url=url_text)}"
     print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)

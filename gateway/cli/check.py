@@ -80,8 +80,8 @@ def client_warnings(config: "Config") -> Iterator[Fault]:
     for environment in config.environments.values():
         for key, integration in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
-            for name, trouble in client_mistakes(integration):
-                yield Fault(config.file_and_line(*place, name), f"{name} of integration '{key}' {trouble}")
+            for name, mistake in client_mistakes(integration):
+                yield Fault(config.file_and_line(*place, name), f"{name} of integration '{key}' {mistake}")
 
 
 def configuration_warnings(config: "Config", catalog: "Catalog") -> Iterator[Fault]:

@@ -81,7 +81,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **opt
 
 
 async def _build_filter(runtime: "Runtime", environment: str, options: Mapping[str, Any]) -> "OperationFilter":
-    """Return the filter for the command's options. `given`: the options by name. Raises UsageError."""
+    """Return the filter for the command's options. `options`: the options by name. Raises UsageError."""
     from dataclasses import replace
 
     from gateway import clock

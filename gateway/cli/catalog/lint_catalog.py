@@ -55,8 +55,10 @@ def _lines(findings: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
 
     If more than `MAX_EQUAL_WARNINGS` warnings have the same text, one line reports all of them, unless `every` is set.
     """
-    alike = Counter(finding.message for finding in findings if finding.level == "warning")
-    frequent_messages = {message for message, count in alike.items() if count > MAX_EQUAL_WARNINGS and not every}
+    count_by_message = Counter(finding.message for finding in findings if finding.level == "warning")
+    frequent_messages = {
+        message for message, count in count_by_message.items() if count > MAX_EQUAL_WARNINGS and not every
+    }
     for finding in findings:
         if finding.message not in frequent_messages:
             yield f"{finding.where}: {'' if finding.level == 'fault' else f'{finding.level}: '}{finding.message}"

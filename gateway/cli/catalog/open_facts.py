@@ -27,9 +27,9 @@ def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_js
 
     with exit_on_faults():
         catalog, _ = catalog_and_url(file)
-    if strangers := [name for name in names if name not in catalog.providers]:
-        hint = did_you_mean(strangers[0], list(catalog.providers))
-        raise click.BadParameter(f"there is no provider '{strangers[0]}'{hint}", param_hint="NAMES")
+    if unknown_names := [name for name in names if name not in catalog.providers]:
+        hint = did_you_mean(unknown_names[0], list(catalog.providers))
+        raise click.BadParameter(f"there is no provider '{unknown_names[0]}'{hint}", param_hint="NAMES")
     rows = []
     for name in names or catalog.providers:
         provider = catalog.providers[name]

@@ -146,9 +146,9 @@ def _complete_file(target: Path) -> Iterator[IO[bytes]]:
 
     The file gets the name `target` as soon as the file is complete and synced to disk. After an error, no file remains.
     """
-    half = target.with_name(f".{target.name}.{os.getpid()}.part")
+    partial_file = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        new_file = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+        new_file = os.fdopen(os.open(partial_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None
     try:
@@ -156,11 +156,11 @@ def _complete_file(target: Path) -> Iterator[IO[bytes]]:
             yield new_file
             new_file.flush()
             os.fsync(new_file.fileno())
-        half.replace(target)
+        partial_file.replace(target)
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None
     finally:
-        half.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
 
 
 def _print_counts(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:

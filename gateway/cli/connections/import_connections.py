@@ -400,11 +400,11 @@ def import_connections(
     _check(source, peer_url, preview, test_refresh, dry_run)
     names = _parse_pairs(renamed, "--integration")
     if peer_url is not None:
-        feed: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
+        import_source: PeerSource | FileSource = _peer_source(peer_url, key_env, key_file, plain_http, only)
     else:
         secret_inputs.read_secret("key", "--key", key_env, key_file)  # only to report a mistake in these options
         passphrase = (passphrase_env, passphrase_file)
-        feed = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
+        import_source = FileSource(str(source), kind, into, _parse_pairs(columns, "--column"), passphrase, only)
 
     async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
@@ -414,24 +414,24 @@ def import_connections(
             environment=name, integration_keys=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify
         )
         if preview:
-            assert isinstance(feed, PeerSource)
-            return await print_preview(runtime, feed, options, as_json=as_json)
+            assert isinstance(import_source, PeerSource)
+            return await print_preview(runtime, import_source, options, as_json=as_json)
         with ExitStack() as stack:
             intake = reporting_importer(runtime, options, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
-            await _import_all(feed, intake)
+            await _import_all(import_source, intake)
         return print_import_result(intake, as_json=as_json)
 
     run(file, work, as_json=as_json, may_create_store=True)
 
 
-async def _import_all(feed: PeerSource | FileSource, intake: "Importer") -> None:
-    """Import the connections of `feed`. After Ctrl-C, print how many are imported, and how to continue."""
+async def _import_all(source: PeerSource | FileSource, intake: "Importer") -> None:
+    """Import the connections of `source`. After Ctrl-C, print how many are imported, and how to continue."""
     if intake.test_refresh:
         warn_about_test_refresh(intake.runtime, intake.options.environment)
     try:
-        await feed.run(intake)
+        await source.run(intake)
     except asyncio.CancelledError:  # Ctrl-C
         imported_text = _imported_text(intake)
         if imported_text:

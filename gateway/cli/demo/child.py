@@ -55,8 +55,10 @@ class Child:
         """Wait until the process ends. Return an error with the last lines of its log."""
         code = await self._process.wait()
         await asyncio.wait({self._copying}, timeout=1)
-        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_lines()]))
+        end_text = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return DemoFailed(
+            "\n".join([f"the {self.name} ended ({end_text}); its log is {self._log}:", *self._last_lines()])
+        )
 
     async def stop(self) -> None:
         """Send SIGTERM, and SIGKILL if the process has not ended after `STOP_LIMIT_S`."""

@@ -56,8 +56,8 @@ class Customer:
                 "DELETE", f"/connections/{quote(connection_id, safe='')}?provider_config_key={INTEGRATION}"
             )
         await self._authorize({"connect_session_token": (await self._session())["token"], "params[subdomain]": _SITE})
-        for made in await self._connection_ids():
-            if working := await self._connection_if_working(made):
+        for new_id in await self._connection_ids():
+            if working := await self._connection_if_working(new_id):
                 return working
         raise DemoFailed("a proxied call with the new connection failed; see the gateway's log")
 

@@ -46,11 +46,11 @@ def check_scopes(integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
 def check_client(examined: ExaminedGateway, integration: DeclaredIntegration) -> Iterator[DoctorFinding]:
     """Report client IDs and secrets that look like copying mistakes. Their values are never shown."""
     client, mistakes = client_values(integration.config), client_mistakes(integration.config)
-    for key, trouble in mistakes:
+    for key, mistake in mistakes:
         yield DoctorFinding(
             "fail",
             "client",
-            f"{key} {trouble}",
+            f"{key} {mistake}",
             examined.file_and_line(*integration.place, key),
             f"copy {key} again from {integration.provider.display_name}'s developer console",
             integration.name,
@@ -66,7 +66,7 @@ def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     """
     shipped = resources.folder("catalog").absolute()
     integration_by_provider = {integration.provider.name: integration for integration in examined.integrations}
-    fine = []
+    faultless_names = []
     for name, integration in integration_by_provider.items():
         findings = []
         if not Path(examined.catalog.file_and_line(name).rpartition(":")[0]).absolute().is_relative_to(shipped):
@@ -75,6 +75,6 @@ def check_entries(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             location = examined.catalog.file_and_line(name, *place)
             yield DoctorFinding("warn", "catalog", message, location, "see `gateway catalog lint`", integration.name)
         if not findings:
-            fine.append(name)
-    if fine:
-        yield ok("catalog", f"the entries of {', '.join(sorted(fine))} have no warnings")
+            faultless_names.append(name)
+    if faultless_names:
+        yield ok("catalog", f"the entries of {', '.join(sorted(faultless_names))} have no warnings")

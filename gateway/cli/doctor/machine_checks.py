@@ -83,9 +83,9 @@ def check_refresh_tokens(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             if integration.config.scopes is not None
             else integration.provider.default_scopes or ()
         )
-        how = advice_on_refresh_token(integration.provider, scopes)
+        advice = advice_on_refresh_token(integration.provider, scopes)
         yield DoctorFinding(
-            "warn", "refresh tokens", message, examined.file_and_line(*integration.place), how, integration.name
+            "warn", "refresh tokens", message, examined.file_and_line(*integration.place), advice, integration.name
         )
 
 
@@ -125,7 +125,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     key = ("store", "url")
     try:
         revision = check_database(config.store)
-        sound = revision is None or not config.store.url.startswith("sqlite:") or _is_sound(config.store.url)
+        is_sound = revision is None or not config.store.url.startswith("sqlite:") or _is_sound(config.store.url)
     except StoreDamaged as damage:
         fix = f"stop the gateway, then `{program()} restore BACKUP{configuration_option(config.path)}`"
         yield DoctorFinding("fail", "store", str(damage), examined.file_and_line(*key), fix)
@@ -151,7 +151,7 @@ def check_store(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
             examined.file_and_line(*key),
             f"back it up, then run `{program()} serve{configuration_option(config.path)}`",
         )
-    if not sound:
+    if not is_sound:
         yield ok(
             "store",
             f"the check for damage stopped after {DAMAGE_CHECK_TIMEOUT_S:g} s; for a complete check, run "

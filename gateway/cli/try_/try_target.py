@@ -85,10 +85,12 @@ def _configured_target(file: Path, url: str | None, key: str | None, environment
         or local_url(config.server.host, config.server.port)
     )
     secret = Secret(key) if key is not None else _key(config, file, environment)
-    beside = file.parent / "secret_key"
-    holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
+    secret_file = file.parent / "secret_key"
+    holds_it = (
+        secret_file.is_file() and os.access(secret_file, os.R_OK) and secret_file.read_text().strip() == secret.reveal()
+    )
     key_from = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
-    return Target(gateway_url.rstrip("/"), secret, start_command, key_from, beside if holds_it else None, file)
+    return Target(gateway_url.rstrip("/"), secret, start_command, key_from, secret_file if holds_it else None, file)
 
 
 def _read(file: Path) -> "Config":
