@@ -406,21 +406,22 @@ FIXED: Final[Mapping[Place, Any]] = {
 }
 
 
-def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
-    """Return `new` with the fixed settings of `running`, and the places of changed settings that need a restart."""
+def with_fixed(new_config: Config, running: Config) -> tuple[Config, list[Place]]:
+    """Return `new_config` with the fixed settings of `running`, and the places of changed settings that need a
+    restart."""
     ignored = []
     for place, any_will_do in FIXED.items():
-        new_value, running_value = _value_at(new, place), _value_at(running, place)
+        new_value, running_value = _value_at(new_config, place), _value_at(running, place)
         if new_value != running_value and (running_value is None or any_will_do is None or new_value != any_will_do):
             ignored.append(place)
-    server = new.server
+    server = new_config.server
     derived = server.public_url == default_public_url(server.host, server.port)
     host, port = running.server.host, running.server.port
     public_url = default_public_url(host, port) if derived else server.public_url
-    store = replace(running.store, encryption_keys=new.store.encryption_keys)
-    console = replace(new.console, port=running.console.port, host=running.console.host)
+    store = replace(running.store, encryption_keys=new_config.store.encryption_keys)
+    console = replace(new_config.console, port=running.console.port, host=running.console.host)
     config = replace(
-        new,
+        new_config,
         server=replace(running.server, public_url=public_url),
         store=store,
         console=console,

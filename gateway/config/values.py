@@ -176,10 +176,10 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
     except ValueError:
         pass
     try:
-        wider = ip_network(bare, strict=False)
+        network = ip_network(bare, strict=False)
     except ValueError:
         raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900") from None
-    raise ValueError(f"has bits set past its prefix; the network is {wider}")
+    raise ValueError(f"has bits set past its prefix; the network is {network}")
 
 
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
@@ -206,8 +206,8 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
 
 
 def is_host_name(name: str) -> bool:
-    numeric = name.rsplit(".", 1)[-1].isdigit()  # some parsers read such a name as an IP address
-    return len(name) <= 253 and not numeric and _HOST_NAME.fullmatch(name) is not None
+    ends_numeric = name.rsplit(".", 1)[-1].isdigit()  # some parsers read such a name as an IP address
+    return len(name) <= 253 and not ends_numeric and _HOST_NAME.fullmatch(name) is not None
 
 
 def is_address(name: str) -> bool:
