@@ -47,21 +47,21 @@ class ApiIntegrations:
         self._deleter = deleter
         self._deletions: dict[str, asyncio.Task[IntegrationDeletion]] = {}
 
-    async def add(self, new: Integration) -> Integration | None:
+    async def add(self, new_integration: Integration) -> Integration | None:
         """Add an integration and return it as stored. Return None if its key is already used, even by an integration
         that is being deleted."""
-        stored = await self._store.integrations.add(new, now=clock.now())
+        stored = await self._store.integrations.add(new_integration, now=clock.now())
         if stored is not None:
             self._live.apply_integration(stored.environment, stored.integration_id, stored)
         return stored
 
-    async def change(self, before: Integration, after: Integration) -> Integration | None:
-        """Replace `before` by `after` and return the stored integration. Return None if `before` is outdated, or if the
-        new key is not allowed."""
-        stored = await self._store.integrations.change(before, after, now=clock.now())
+    async def change(self, old_integration: Integration, new_integration: Integration) -> Integration | None:
+        """Replace `old_integration` by `new_integration` and return the stored integration. Return None if
+        `old_integration` is outdated, or if the new key is not allowed."""
+        stored = await self._store.integrations.change(old_integration, new_integration, now=clock.now())
         if stored is not None:
-            if before.integration_id != stored.integration_id:
-                self._live.apply_integration(before.environment, before.integration_id, None)
+            if old_integration.integration_id != stored.integration_id:
+                self._live.apply_integration(old_integration.environment, old_integration.integration_id, None)
             self._live.apply_integration(stored.environment, stored.integration_id, stored)
         return stored
 

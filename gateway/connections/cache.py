@@ -39,14 +39,18 @@ from gateway.vault import VaultError
 # ── Finds the integrations that a new configuration does not change. Only connections of such integrations stay open.
 
 
-def is_unchanged(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
+def is_unchanged(
+    old_generation: Generation, new_generation: Generation, environment: str, integration_id: str
+) -> bool | None:
     """Return whether the integration and its catalog entry are unchanged, or None if the integration no longer
     exists."""
-    integration = after.integrations.find(environment, integration_id)
+    integration = new_generation.integrations.find(environment, integration_id)
     if integration is None:
         return None
-    same_integration = integration == before.integrations.find(environment, integration_id)
-    return same_integration and after.catalog.get(integration.provider) == before.catalog.get(integration.provider)
+    same_integration = integration == old_generation.integrations.find(environment, integration_id)
+    return same_integration and new_generation.catalog.get(integration.provider) == old_generation.catalog.get(
+        integration.provider
+    )
 
 
 # ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
@@ -380,9 +384,9 @@ class ConnectionCache:
 
     # ── changes by this process ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _apply_generation(self, before: Generation, after: Generation) -> None:
+    def _apply_generation(self, old_generation: Generation, new_generation: Generation) -> None:
         """Close connections if their integration or catalog entry changed. The next use opens each of them again."""
-        unchanged = cache(partial(is_unchanged, before, after))
+        unchanged = cache(partial(is_unchanged, old_generation, new_generation))
         for ref, entry in self._entries.items():
             is_same = unchanged(*ref[:2])
             if is_same is None:
@@ -390,7 +394,7 @@ class ConnectionCache:
                 continue
             if not is_same:
                 entry.opened, entry.good_until = None, 0.0
-            self._entries.schedule_entry(entry, after.config.live.ttl_s)  # `ttl_s` may have changed
+            self._entries.schedule_entry(entry, new_generation.config.live.ttl_s)  # `ttl_s` may have changed
 
     def apply_integration(self, environment: str, integration_id: str, integration: Integration | None) -> None:
         """Apply a change of an integration made through the API. `integration`: the changed integration, None if it was
@@ -493,7 +497,7 @@ class ConnectionCache:
                 self._set_row_aside(entry)
             self._entries.clear()
             self.feed.announce_missed()
-        for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
+        for ref in [ref for ref, changed_at in self.feed.unread.items() if now - changed_at >= self._limits.trust_s]:
             del self.feed.unread[ref]
             if (unread := self._entries.get(ref)) is not None:
                 self._set_row_aside(unread)
@@ -503,7 +507,7 @@ class ConnectionCache:
         if now - self._cleaned_at >= CLEANUP_EVERY_S:
             self._cleaned_at = now
             for times in (self.feed.changed_at, self._forgotten_at):
-                for ref in [ref for ref, at in times.items() if now - at > MAX_LOAD_S]:
+                for ref in [ref for ref, changed_at in times.items() if now - changed_at > MAX_LOAD_S]:
                     del times[ref]
 
     def _maintain_entry(self, entry: CacheEntry, now: float) -> None:

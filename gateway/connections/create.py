@@ -69,8 +69,8 @@ def new_row(
 def _warning(context: AuthContext, credential: Mapping[str, Any]) -> str | None:
     if not ends_with_token(context.provider, credential):
         return None
-    name, how = context.provider.display_name, refresh_token_advice(context.provider, context.integration)
-    return f"{name} gave no refresh token, so the connection ends with its access token. {how}"
+    name, advice = context.provider.display_name, refresh_token_advice(context.provider, context.integration)
+    return f"{name} gave no refresh token, so the connection ends with its access token. {advice}"
 
 
 log = structlog.get_logger(__name__)
@@ -257,10 +257,10 @@ def _urls(context: AuthContext, mode: AuthMode, credential: Mapping[str, Any]) -
     return urls
 
 
-def check_unchanged(before: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Raise InvalidRequest if `new` changes any setting of `before`."""
-    for name, value in new.items():
-        if before.get(name) != value:
+def check_unchanged(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Raise InvalidRequest if `new_settings` changes any setting of `old_settings`."""
+    for name, value in new_settings.items():
+        if old_settings.get(name) != value:
             raise changed_url_error((*path, name))
 
 

@@ -76,15 +76,15 @@ class Revoker:
         tokens = revocable(context, mode.revocable(credential))
         if not tokens:
             return []
-        how, values = mode.revocation(credential, context), dict(mode.values(credential))
-        outcomes = await self._dialogues.run(revoke(context, how, tokens, values))
+        spec, values = mode.revocation(credential, context), dict(mode.values(credential))
+        outcomes = await self._dialogues.run(revoke(context, spec, tokens, values))
         unavailable = [
             token for token, outcome in zip(tokens, outcomes, strict=True) if outcome.outcome == "unavailable"
         ]
         if not unavailable:
             return outcomes
         await clock.sleep(RETRY_S)
-        second_outcomes = await self._dialogues.run(revoke(context, how, unavailable, values))
+        second_outcomes = await self._dialogues.run(revoke(context, spec, unavailable, values))
         return _with_second_outcomes(outcomes, second_outcomes)
 
 

@@ -308,8 +308,10 @@ def _causes(
         )
         yield LikelyCause("access_taken_back", "The end user or an administrator revoked the access.")
     elif failure.code == NOT_REFRESHABLE:
-        how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
-        yield LikelyCause(NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
+        advice = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
+        yield LikelyCause(
+            NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{advice}"
+        )
     elif failure.code in TYPED_IN:
         yield LikelyCause(
             "credential_changed", f"The password or key is no longer accepted: {sentence(failure.message)}"

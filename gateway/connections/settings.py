@@ -16,20 +16,24 @@ from gateway.text import close_matches
 MAX_SETTINGS: Final = 250
 
 
-def accepted_settings(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return `given` with names in the entry's spelling, and without empty texts. Raises InvalidRequest with every
-    error.
+def accepted_settings(provider: Provider, sent_settings: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """Return `sent_settings` with names in the entry's spelling, and without empty texts. Raises InvalidRequest with
+    every error.
 
     Unknown settings are kept, because scripts and proxied paths can use them. An unknown name that is similar to a
     known name is refused, because a mistyped `subdomain` would silently connect another site.
     """
-    if len(given) > MAX_SETTINGS:
-        message = f"A connection has at most {MAX_SETTINGS} settings, and {len(given)} were given."
+    if len(sent_settings) > MAX_SETTINGS:
+        message = f"A connection has at most {MAX_SETTINGS} settings, and {len(sent_settings)} were given."
         raise InvalidRequest("connection_validation_failed", message, errors=[Issue("too_big", message, tuple(path))])
     known_names = {
         name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))
     }
-    config = {known_names.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
+    config = {
+        known_names.get(name.casefold(), name): value
+        for name, value in sent_settings.items()
+        if value not in ("", None)
+    }
     issues = [
         Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{similar}'?", (*path, name))
         for name in config

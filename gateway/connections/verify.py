@@ -108,13 +108,13 @@ def _unconfirmed_account_error(source: AccountSource, names: Iterable[str], stat
     )
 
 
-def check_same_account(provider: Provider, before: Account, now: Account) -> None:
+def check_same_account(provider: Provider, old_account: Account, new_account: Account) -> None:
     """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's
     connection."""
-    if before.id is None or now.id is None or before.id == now.id:
+    if old_account.id is None or new_account.id is None or old_account.id == new_account.id:
         return
-    as_account = f" as '{before.label}'" if before.label else ""
-    other_label = f", '{now.label}'," if now.label else ""
+    as_account = f" as '{old_account.label}'" if old_account.label else ""
+    other_label = f", '{new_account.label}'," if new_account.label else ""
     raise InvalidRequest(
         "connection_validation_failed",
         f"This is another {provider.display_name} account{other_label} than before. Nothing was changed. Sign in{as_account} to "
