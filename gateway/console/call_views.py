@@ -131,13 +131,13 @@ async def call(request: web.Request, environment: str) -> View:
     stored = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
     operation_at = stored.operation.at
-    around = OperationFilter(
+    filters_of_request = OperationFilter(
         environment,
         since=operation_at - MAX_TIME_APART,
         until=operation_at + MAX_TIME_APART,
         request_id=stored.operation.request_id,
     )
-    same_request = [] if not stored.operation.request_id else (await store.call_log.find(around)).operations
+    same_request = [] if not stored.operation.request_id else (await store.call_log.find(filters_of_request)).operations
     operations = await rows(
         store, environment, [stored, *(operation for operation in reversed(same_request) if operation.id != stored.id)]
     )

@@ -84,7 +84,7 @@ async def connection(request: web.Request, environment: str) -> View:
     runtime = request.app[RUNTIME]
     connection = await _find_connection(request, environment, request.query)
     ref = connection.ref
-    story = await history_json(runtime, generation_of(request), connection)
+    history = await history_json(runtime, generation_of(request), connection)
     operation_filter = OperationFilter(
         environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT
     )
@@ -96,10 +96,10 @@ async def connection(request: web.Request, environment: str) -> View:
         "title": ref.connection_id,
         "connection": summary(connection),
         "expires_at": None if connection.expires_at is None else timestamp_with_offset(connection.expires_at),
-        "diagnosis": story["diagnosis"],
-        "scopes": story["scopes"],
+        "diagnosis": history["diagnosis"],
+        "scopes": history["scopes"],
         "blocked": _blocked_reason(runtime, connection),
-        "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
+        "action": ACTIONS.get(history["diagnosis"]["action"]["do"]),
         "operations": await rows(runtime.store, environment, operations.operations),
         "events": [
             {

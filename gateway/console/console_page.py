@@ -107,7 +107,7 @@ def check_enabled(request: web.Request) -> None:
 
 def render(
     request: web.Request,
-    who: SignedIn | None,
+    signed_in: SignedIn | None,
     view: View,
     *,
     environment: str | None = None,
@@ -124,12 +124,14 @@ def render(
         script=live_part is not None,
         **view.data,
         live=live_part,
-        who=who,
+        who=signed_in,
         environment=environment,
         environments=list(generation.config.environments),
         sections=SECTIONS,
         section=view.section,
-        wrong=[] if part or who is None or "alarms" in view.data else [alarm["what"] for alarm in alarms(runtime)],
+        wrong=[]
+        if part or signed_in is None or "alarms" in view.data
+        else [alarm["what"] for alarm in alarms(runtime)],
         logged=runtime.call_queue.stored,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",
         root=lambda *below, **query: console_path(request, *below, **query),

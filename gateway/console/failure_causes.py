@@ -225,10 +225,10 @@ def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause 
 
 
 def cause_of_failure(
-    places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime
+    places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, failed_at: datetime
 ) -> FailureCause:
     """Return the cause of one failure. `places`: the failures and successes in the time span around the failure."""
-    return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
+    return _ClientRefusals(list(places)).cause(kind, reason, integration_id, failed_at)
 
 
 class _ClientRefusals:
@@ -249,12 +249,12 @@ class _ClientRefusals:
                 continue
             newest[place.integration_id] = max(newest.get(place.integration_id, place.last_at), place.last_at)
 
-    def was_accepted_after(self, integration_id: str, at: datetime) -> bool:
-        """Return whether the app was accepted after `at`."""
+    def was_accepted_after(self, integration_id: str, refused_at: datetime) -> bool:
+        """Return whether the app was accepted after `refused_at`."""
         accepted_at = self.accepted_at.get(integration_id)
-        return accepted_at is not None and accepted_at > at
+        return accepted_at is not None and accepted_at > refused_at
 
-    def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
+    def cause(self, kind: str, reason: str, integration_id: str, failed_at: datetime) -> FailureCause:
         """Return the cause of one failure.
 
         A failure in `BY_REFUSED_CLIENT` is caused by the refused app if the provider refused the app at that time. The
@@ -264,7 +264,7 @@ class _ClientRefusals:
         if refused_at is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)
         is_over = self.was_accepted_after(integration_id, refused_at) and not self.was_accepted_after(
-            integration_id, at
+            integration_id, failed_at
         )
         return cause_of(kind, reason) if is_over else _REFUSED_CLIENT
 

@@ -233,22 +233,22 @@ async def revoke_all(
     runtime: Runtime,
     subject: IncidentSubject,
     incident: Mapping[str, Any],
-    by: str,
+    person: str,
     *,
     keys: bool = True,
     connections: bool,
 ) -> list[str]:
     """Revoke the report's keys and delete its connections; return one line for each result.
 
-    `incident`: the report. `by`: the name of the person who revokes. `keys`: whether to revoke the subject's key and all
-    keys that descend from it. `connections`: whether to delete the report's connections, in the gateway and at their
-    providers.
+    `incident`: the report. `person`: the name of the person who revokes. `keys`: whether to revoke the subject's key
+    and all keys that descend from it. `connections`: whether to delete the report's connections, in the gateway and at
+    their providers.
     """
     actions = []
     if (
         keys
         and subject.key_id is not None
-        and (revoked_count := await runtime.issuer.revoke(subject.environment, subject.key_id, by))
+        and (revoked_count := await runtime.issuer.revoke(subject.environment, subject.key_id, person))
     ):
         actions.append(f"Key {subject.key_id} and the keys that it minted: {revoked_count} revoked.")
     for connection in incident["connections"] if connections else ():

@@ -73,7 +73,7 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
     hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",
-        "message": " ".join(_message(actions, left=remaining_count, hidden=hidden)),
+        "message": " ".join(_message(actions, left_count=remaining_count, hidden=hidden)),
         "details": actions,
         "back": console_path(
             request, environment, "incident", **{name: text for name, text in subject_fields.items() if text}
@@ -82,12 +82,12 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
     return View("outcome.html", data, "incident")
 
 
-def _message(actions_done: Sequence[str], *, left: int, hidden: int) -> Iterator[str]:
-    """Yield the sentences above the results in `actions_done`. `left`: connections of the report that are not deleted yet.
+def _message(actions_done: Sequence[str], *, left_count: int, hidden: int) -> Iterator[str]:
+    """Yield the sentences above the results in `actions_done`. `left_count`: connections of the report that are not deleted yet.
     `hidden`: uses that the report does not list."""
     yield f"{counted(len(actions_done), 'result')}."
-    if left:
-        yield f"{counted(left, 'connection')} of the report not deleted yet: send the form again."
+    if left_count:
+        yield f"{counted(left_count, 'connection')} of the report not deleted yet: send the form again."
     if hidden:
         yield (
             f"The report does not list {counted(hidden, 'less used pair')} of key and connection: "

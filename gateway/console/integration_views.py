@@ -95,7 +95,7 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _find_integration(generation, environment, request.query.get("key", ""))
     key = integration.integration_id
-    newest, trouble, day, counts = await asyncio.gather(
+    newest, troubled, day, counts = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS_PER_TABLE + 1)),
         runtime.store.connections.list(
             environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS_PER_TABLE)
@@ -114,7 +114,7 @@ async def integration(request: web.Request, environment: str) -> View:
         ],
         "calls": sum(place.calls for place in places if place.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],
-        "trouble": [summary(place) for place in trouble],
+        "trouble": [summary(place) for place in troubled],
         "connections": [summary(place) for place in newest[:ROWS_PER_TABLE]],
         "more": len(newest) > ROWS_PER_TABLE,
         "test_user": TEST_USER,
@@ -143,8 +143,8 @@ def _findings(
         return
     console = f"{provider.display_name}'s developer console"
     mistakes = client_mistakes(integration)
-    for key, trouble in mistakes:
-        yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
+    for key, mistake in mistakes:
+        yield {"ok": False, "what": f"{key} {mistake}.", "do": f"Copy it again from {console}, and reload."}
     if refusal is not None:
         yield {"ok": False, "what": refusal.why, "do": refusal.do}
     elif (client := client_values(integration)) and not mistakes:

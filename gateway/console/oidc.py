@@ -99,15 +99,15 @@ class PendingSignIn:
 _known: dict[str, OidcIssuer] = {}
 
 
-async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> OidcIssuer:
+async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, must_be_recent: bool = False) -> OidcIssuer:
     """Return the configured issuer's metadata and keys (OpenID Connect Discovery 1.0 §4), cached for `CACHE_LIFE`.
 
-    `newer`: true if a token names an unknown key; then cached keys are used only until they are `RELOAD_AFTER` old.
-    Raises Unavailable.
+    `must_be_recent`: true if a token names an unknown key; then cached keys are used only until they are `RELOAD_AFTER`
+    old. Raises Unavailable.
     """
     assert config.issuer is not None
     known_issuer, now = _known.get(config.issuer), clock.now()
-    if known_issuer is not None and now - known_issuer.at < (RELOAD_AFTER if newer else CACHE_LIFE):
+    if known_issuer is not None and now - known_issuer.at < (RELOAD_AFTER if must_be_recent else CACHE_LIFE):
         return known_issuer
     from joserfc.errors import JoseError
 
@@ -280,13 +280,13 @@ async def _validate_id_token(egress: Egress, config: ConsoleOidcConfig, token: s
     from joserfc.jwt import JWTClaimsRegistry
 
     claims: Mapping[str, Any] | None = None
-    for newer in (False, True):  # the second attempt uses keys that were loaded again
-        issuer = await issuer_of(egress, config, newer=newer)
+    for must_be_recent in (False, True):  # the second attempt uses keys that were loaded again
+        issuer = await issuer_of(egress, config, must_be_recent=must_be_recent)
         try:
             claims = jwt.decode(token, issuer.keys, algorithms=list(ALGORITHMS)).claims
             break
         except (JoseError, ValueError, TypeError) as fault:
-            if newer:
+            if must_be_recent:
                 raise _refused_error(type(fault).__name__) from fault
     assert claims is not None
     registry = JWTClaimsRegistry(

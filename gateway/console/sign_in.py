@@ -110,7 +110,9 @@ async def _sign_in_by_headers(request: web.Request, session: ConsoleSession, tok
     in each period of `session_hours`.
     """
     method = "identity_headers"
-    if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(session, by=method, now=clock.now()):
+    if await request.app[RUNTIME].store.console_sessions.record_identity_sign_in(
+        session, method=method, now=clock.now()
+    ):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=method)
     if token:
         return SignedIn(session, _csrf_token(token))
@@ -222,7 +224,7 @@ async def finish_oidc_sign_in(request: web.Request) -> web.StreamResponse:
 async def _start_session(request: web.Request, name: str, role: ConsoleRole) -> web.StreamResponse:
     token, now = Secret(secrets.token_urlsafe(32)), clock.now()
     session = ConsoleSession(name, role, now + timedelta(hours=generation_of(request).config.console.session_hours))
-    await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, by="oidc", now=now)
+    await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, method="oidc", now=now)
     log.info("console_signed_in", name=name, role=role, address=request.remote, by="oidc")
     response = see_other(console_path(request))
     set_session_cookie(request, response, token, session.expires_at - now)
