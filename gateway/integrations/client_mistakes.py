@@ -31,7 +31,7 @@ def client_values(integration: Integration) -> dict[str, str]:
 def client_mistakes(integration: Integration) -> list[tuple[str, str]]:
     """Return pairs of a key and what is wrong with its value, such as ``("client_id", "has quotes around it")``."""
     client = client_values(integration)
-    mistakes = [(key, trouble) for key, value in client.items() if (trouble := _mistake(value)) is not None]
+    mistakes = [(key, mistake) for key, value in client.items() if (mistake := _mistake(value)) is not None]
     if client.get("client_id") and client.get("client_id") == client.get("client_secret"):
         mistakes.append(("client_secret", "is the same as client_id"))
     return mistakes
