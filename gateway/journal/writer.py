@@ -82,10 +82,10 @@ class JournalWriter:
             or first_segment.removed
             or not self._append_reply(first_segment, payload)
         ):
-            another = await self._segment_with_room(len(payload))
-            if another is None or not self._append_reply(another, payload):
+            second_segment = await self._segment_with_room(len(payload))
+            if second_segment is None or not self._append_reply(second_segment, payload):
                 return False
-            segment = another
+            segment = second_segment
         if segment is not first_segment:
             self._mark_open(entry.attempt, segment, step)
             self._segments_by_attempt[entry.attempt].remove((first_segment, step))
