@@ -196,9 +196,9 @@ def _path_of(column: str) -> tuple[str, ...]:
 def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
     if not columns:
         raise SourceRefused("The file is empty. Its first line must name the columns.")
-    twice = {".".join(column) for column in columns if columns.count(column) > 1}
-    if twice:
-        raise SourceRefused(f"Two columns stand for {', '.join(sorted(twice))}. Remove one.")
+    repeated = {".".join(column) for column in columns if columns.count(column) > 1}
+    if repeated:
+        raise SourceRefused(f"Two columns stand for {', '.join(sorted(repeated))}. Remove one.")
     if ("provider_config_key",) not in columns and integration is None:
         raise SourceRefused("There is no column 'provider_config_key'. Name the integration with --into.")
 

@@ -133,15 +133,15 @@ class Importer:
         self._one_by_one = ConnectionImporter(self.runtime, self.options)
         self._pace = WorkPace(self.refresh_rate)
 
-    async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
+    async def from_peer(self, peer: Peer, integration_ids: Sequence[str] = ()) -> None:
         """Import from the API of another gateway. Raises SourceRefused.
 
-        `only`: the keys of the integrations to import; empty: all integrations.
+        `integration_ids`: the keys of the integrations to import; empty: all integrations.
         """
         if self.create_integrations:
-            for integration in await peer.integrations(only):
+            for integration in await peer.integrations(integration_ids):
                 await self._integration(integration)
-        peer_connections = await peer.list_connections(only)
+        peer_connections = await peer.list_connections(integration_ids)
         self.total = len(peer_connections)
 
         async def import_from_peer(connection: PeerConnection) -> None:
@@ -159,10 +159,10 @@ class Importer:
 
         await run_bounded(peer_connections, import_from_peer, at_once=self.at_once)
 
-    async def from_lines(self, items: Iterable[SourceItem], only: Sequence[str] = ()) -> None:
+    async def from_lines(self, items: Iterable[SourceItem], integration_ids: Sequence[str] = ()) -> None:
         """Import the contents of a bundle or another file. Raises SourceRefused.
 
-        `only`: the keys of the integrations to import; empty: all integrations.
+        `integration_ids`: the keys of the integrations to import; empty: all integrations.
         """
 
         async def import_item(item: SourceItem) -> None:
@@ -174,12 +174,15 @@ class Importer:
                 self._record(self._with_local_key(item.outcome))
 
         selected = (
-            item for item in items if isinstance(item, UnusableConnection) or not only or item.integration_id in only
+            item
+            for item in items
+            if isinstance(item, UnusableConnection) or not integration_ids or item.integration_id in integration_ids
         )
         await run_bounded(await self._create_integrations(iter(selected)), import_item, at_once=self.at_once)
 
     async def _create_integrations(self, items: Iterator[SourceItem]) -> Iterable[SourceItem]:
-        """Create the integrations at the beginning of `items`, which the connections need. Return the remaining items."""
+        """Create the integrations at the beginning of `items`, which the connections need. Return the remaining
+        items."""
         for item in items:
             if not isinstance(item, PeerIntegration):
                 return chain([item], items)

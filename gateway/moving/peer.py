@@ -130,8 +130,8 @@ class PeerCalls:
         if pause_s is not None:
             self._not_before = max(self._not_before, clock.monotonic() + min(pause_s, MAX_RETRY_AFTER_S))
             return
-        longest = min(FIRST_WAIT_S * 2**attempt, MAX_WAIT_S)
-        await clock.sleep(random.uniform(longest / 2, longest))  # noqa: S311 (spreads load only)
+        longest_s = min(FIRST_WAIT_S * 2**attempt, MAX_WAIT_S)
+        await clock.sleep(random.uniform(longest_s / 2, longest_s))  # noqa: S311 (spreads load only)
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
@@ -217,10 +217,10 @@ class Peer:
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
 
-    async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
+    async def integrations(self, integration_ids: Collection[str] = ()) -> list[PeerIntegration]:
         """Return the other gateway's integrations. Credentials are included if the key is allowed to read credentials.
 
-        `only`: the keys of the integrations to return; empty: all integrations.
+        `integration_ids`: the keys of the integrations to return; empty: all integrations.
         """
         members = _list_member(await self._get("/integrations"), "data")
         keys = [
@@ -228,7 +228,7 @@ class Peer:
             for integration in members
             if isinstance(integration, dict) and integration.get("unique_key")
         ]
-        return [await self._integration(key) for key in keys if not only or key in only]
+        return [await self._integration(key) for key in keys if not integration_ids or key in integration_ids]
 
     async def _integration(self, key: str) -> PeerIntegration:
         body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
@@ -258,16 +258,18 @@ class Peer:
         mode = entry.get("auth_mode") if isinstance(entry, dict) else None
         return mode if isinstance(mode, str) else None
 
-    async def list_connections(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
+    async def list_connections(self, integration_ids: Collection[str] = ()) -> Sequence[PeerConnection]:
         """Return every connection without duplicates, the oldest connection first.
 
-        `only`: the keys of the integrations; empty: all integrations. All pages of the list are read before the first
-        connection is read. Otherwise a connection that is created or deleted meanwhile would shift the pages, because
-        pages are counted from the newest connection. A page of this gateway can end before `PAGE_SIZE` rows; its
-        `next_cursor` then continues the list. Nango has no cursors.
+        `integration_ids`: the keys of the integrations; empty: all integrations. All pages of the list are read before
+        the first connection is read. Otherwise a connection that is created or deleted meanwhile would shift the pages,
+        because pages are counted from the newest connection. A page of this gateway can end before `PAGE_SIZE` rows;
+        its `next_cursor` then continues the list. Nango has no cursors.
         """
         connections: dict[tuple[str, str], PeerConnection] = {}
-        query = {"limit": str(PAGE_SIZE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
+        query = {"limit": str(PAGE_SIZE)} | (
+            {"integrationId": ",".join(sorted(integration_ids))} if integration_ids else {}
+        )
         page, place = 0, {"page": "0"}
         while True:
             body = await self._get("/connections", {**query, **place})
@@ -284,7 +286,11 @@ class Peer:
                 break
             page += 1
             place = {"cursor": cursor} if isinstance(cursor, str) and cursor else {"page": str(page)}
-        selected = [connection for connection in connections.values() if not only or connection.integration_id in only]
+        selected = [
+            connection
+            for connection in connections.values()
+            if not integration_ids or connection.integration_id in integration_ids
+        ]
         return selected[::-1]
 
     async def connection(self, connection: PeerConnection) -> MovedConnection:

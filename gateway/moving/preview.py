@@ -78,14 +78,14 @@ class Preview:
         return {name: count for name, count in sorted(numbers.items()) if count}
 
 
-async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, only: Sequence[str] = ()) -> Preview:
+async def preview(runtime: Runtime, peer: Peer, options: ImportOptions, integration_ids: Sequence[str] = ()) -> Preview:
     """Return the preview of an import from `peer`. Raises SourceRefused.
 
-    A preview changes nothing and reads no credentials of end users. `only`: the keys of the integrations; empty: all
-    integrations.
+    A preview changes nothing and reads no credentials of end users. `integration_ids`: the keys of the integrations;
+    empty: all integrations.
     """
-    integrations = await peer.integrations(only)
-    peer_connections = await peer.list_connections(only)
+    integrations = await peer.integrations(integration_ids)
+    peer_connections = await peer.list_connections(integration_ids)
     count = Counter(connection.integration_id for connection in peer_connections)
     broken = Counter(connection.integration_id for connection in peer_connections if connection.broken)
     peer_modes = {name: await peer.auth_mode(name) for name in {integration.provider for integration in integrations}}

@@ -30,30 +30,30 @@ PREFIX_BYTES: Final = 7
 
 
 class SealedWriter:
-    """Encrypts the bytes that are written to this object, and writes the result to `out`.
+    """Encrypts the bytes that are written to this object, and writes the result to `sink`.
 
     `close` must be called at the end. Otherwise the stream is incomplete and cannot be decrypted.
     """
 
-    def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
+    def __init__(self, sink: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
         salt, prefix = os.urandom(16), os.urandom(PREFIX_BYTES)
         kdf = {"name": "scrypt", "log2_n": log2_n, "r": 8, "p": 1, "salt": salt.hex()}
         fields = {"version": VERSION, "kdf": kdf, "aead": "AES-256-GCM", "nonce": prefix.hex(), "chunk": CHUNK_BYTES}
         header = json.dumps(fields).encode()
-        self._out = out
+        self._out = sink
         self._chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
         self._waiting = bytearray()
-        out.write(MAGIC + struct.pack(">H", len(header)) + header)
+        sink.write(MAGIC + struct.pack(">H", len(header)) + header)
 
     def write(self, plain: bytes) -> None:
         self._waiting += plain
         while len(self._waiting) > CHUNK_BYTES:  # `close` writes the last chunk, because it must be marked as the last
-            self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), last=False))
+            self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), is_last=False))
             del self._waiting[:CHUNK_BYTES]
 
     def close(self) -> None:
         """Encrypt the remaining bytes as the last chunk."""
-        self._out.write(self._chunks.seal(bytes(self._waiting), last=True))
+        self._out.write(self._chunks.seal(bytes(self._waiting), is_last=True))
         self._waiting.clear()
 
 
@@ -65,24 +65,24 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     try:
         kdf = fields["kdf"]
         salt, prefix, log2_n = bytes.fromhex(kdf["salt"]), bytes.fromhex(fields["nonce"]), int(kdf["log2_n"])
-        sound = (kdf["name"], kdf["r"], kdf["p"], fields["aead"], fields["chunk"]) == (
+        is_supported = (kdf["name"], kdf["r"], kdf["p"], fields["aead"], fields["chunk"]) == (
             "scrypt",
             8,
             1,
             "AES-256-GCM",
             CHUNK_BYTES,
         )
-        sound = sound and 10 <= log2_n <= MAX_LOG2_N and len(prefix) == PREFIX_BYTES and len(salt) == 16
+        is_supported = is_supported and 10 <= log2_n <= MAX_LOG2_N and len(prefix) == PREFIX_BYTES and len(salt) == 16
     except (KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
+        is_supported = False
+    if not is_supported:
         raise SourceRefused("The bundle's header is damaged, or of a format that this version cannot read.")
     chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
     sealed = source.read(CHUNK_BYTES + TAG_BYTES)
     while True:
         following = source.read(CHUNK_BYTES + TAG_BYTES)
         try:
-            plain = chunks.open(sealed, last=not following)
+            plain = chunks.open(sealed, is_last=not following)
         except InvalidTag:
             if chunks.number == 0 and following:
                 raise SourceRefused("Wrong passphrase, or the bundle's beginning is damaged.") from None
@@ -105,24 +105,26 @@ class _Chunks:
         self._header = hashlib.sha256(MAGIC + header).digest()
         self.number = 0
 
-    def seal(self, plain: bytes, *, last: bool) -> bytes:
-        sealed = self._aead.encrypt(self._nonce(last=last), plain, self._header)
+    def seal(self, plain: bytes, *, is_last: bool) -> bytes:
+        sealed = self._aead.encrypt(self._nonce(is_last=is_last), plain, self._header)
         self.number += 1
         return sealed
 
-    def open(self, sealed: bytes, *, last: bool) -> bytes:
+    def open(self, sealed: bytes, *, is_last: bool) -> bytes:
         """Return the decrypted chunk. Raises InvalidTag if the chunk cannot be decrypted.
 
-        `last`: whether this must be the last chunk of the stream.
+        `is_last`: whether this must be the last chunk of the stream.
         """
         if len(sealed) < TAG_BYTES:
             raise InvalidTag
-        plain = self._aead.decrypt(self._nonce(last=last), sealed, self._header)
+        plain = self._aead.decrypt(self._nonce(is_last=is_last), sealed, self._header)
         self.number += 1
         return plain
 
-    def _nonce(self, *, last: bool) -> bytes:
-        return self._prefix + struct.pack(">IB", self.number, last)  # raises struct.error after 2^32 chunks (256 TiB)
+    def _nonce(self, *, is_last: bool) -> bytes:
+        return self._prefix + struct.pack(
+            ">IB", self.number, is_last
+        )  # raises struct.error after 2^32 chunks (256 TiB)
 
 
 def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
