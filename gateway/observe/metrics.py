@@ -270,13 +270,13 @@ log = structlog.get_logger(__name__)
 class Metrics:
     """The metrics of this process. A reload of the configuration keeps the numbers.
 
-    `known`: returns whether an environment has an integration with that name. Requests to unknown integrations are
+    `is_known`: returns whether an environment has an integration with that name. Requests to unknown integrations are
     counted under an empty name.
     `page`: where the numbers are kept; None: in memory of this process alone.
     """
 
-    def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
-        self.known = known
+    def __init__(self, is_known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
+        self.known = is_known
         self._readers: list[Callable[[], Iterable[Sample]]] = []
         # If the page has numbers already, this process continues with them.
         self.page = page = page or MetricsPage.for_one_process()
