@@ -202,9 +202,9 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
     """Return the type of a schema in a few words, and the name of the schema with the details, or None."""
     match = _REF.search(str(schema))
     link = match.group(1) if match else None
-    either = schema.get("anyOf") or schema.get("oneOf")
-    if either:
-        return " or ".join(dict.fromkeys(_kind(variant)[0] for variant in either)), link
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    if alternatives:
+        return " or ".join(dict.fromkeys(_kind(variant)[0] for variant in alternatives)), link
     if "$ref" in schema:
         return str(link), link
     if "enum" in schema:

@@ -53,13 +53,13 @@ def example(name: str, definitions: Mapping[str, Any]) -> Any:
 def _example_of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], depth: int) -> Any:
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix(REF)]
-    either = [
+    alternatives = [
         alternative
         for alternative in schema.get("anyOf") or schema.get("oneOf") or ()
         if alternative.get("type") != "null"
     ]
-    if either:
-        return _example_of(either[0], member, definitions, depth)
+    if alternatives:
+        return _example_of(alternatives[0], member, definitions, depth)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
