@@ -107,7 +107,7 @@ def make_offer(
         host = provider.display_name
     name = integration.display_name or provider.display_name
     hints = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
-    how = words("sign_in" if oauth else hints.get(provider.auth_mode, "uses_key"))
+    instruction = words("sign_in" if oauth else hints.get(provider.auth_mode, "uses_key"))
     path, _, query = start_url.partition("?")
     return Offer(
         key=integration.integration_id,
@@ -118,7 +118,7 @@ def make_offer(
         integration=integration,
         oauth=oauth,
         host=host,
-        how=how,
+        how=instruction,
     )
 
 

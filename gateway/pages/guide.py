@@ -51,9 +51,9 @@ def example_call(provider: Provider, provider_operations: ProviderOperations | N
     The call is the entry's verification request, else a read operation from `provider_operations` (operations marked as
     starters first), else a GET of an example path.
     """
-    proof = provider.proxy.verification
-    if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
-        return SnippetCall(proof.method, _with_placeholders(proof.endpoints[0]), proof.data)
+    verification = provider.proxy.verification
+    if verification is not None and verification.base_url_override is None and not isinstance(verification.data, str):
+        return SnippetCall(verification.method, _with_placeholders(verification.endpoints[0]), verification.data)
     if provider_operations is not None and (starter := _starter(provider_operations)) is not None:
         return SnippetCall(
             starter.method, _with_placeholders(provider_operations.prefix) + _PATH_PARAMETER.sub(r"<\1>", starter.path)
@@ -185,10 +185,10 @@ def _client_secret_sentence(setting: str) -> str:
 def _paging_sentence(paginate: Paginate) -> str:
     parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
     details = ", ".join(part for part in parts if part)
-    how = f"are paged by {paginate.type}" + (
+    method_text = f"are paged by {paginate.type}" + (
         " in the body of a POST" if is_requested_by_post(paginate.type, paginate.in_body) else ""
     )
-    return how + (f": {details}." if details else ".")
+    return method_text + (f": {details}." if details else ".")
 
 
 def _refresh_sentences(refresh: RefreshPolicy) -> Iterator[str]:

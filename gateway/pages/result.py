@@ -161,9 +161,9 @@ async def connected_page(
         else words(state, app=app, name=name)
     )  # fmt: skip
     base = first_page_url(request, session.digest, words) if session is not None else None
-    another = None
+    connect_another = None
     if already and open_for_more and session is not None:
-        another = page_url(request, session.digest, words, f"/i/{quoted_id(outcome.integration_id)}", again="1")
+        connect_another = page_url(request, session.digest, words, f"/i/{quoted_id(outcome.integration_id)}", again="1")
     return _last_page(
         request,
         words,
@@ -173,7 +173,7 @@ async def connected_page(
         facts=facts,
         back=base if has_several and open_for_more else None,
         back_label=words("done_more"),
-        another=another,
+        another=connect_another,
         waits=state == "one_more",
         done=application_link(request, session, words, outcome.integration_id),
         opener_message="success" if not already else None,
