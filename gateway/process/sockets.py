@@ -129,10 +129,10 @@ def listen(host: str, port: int, key: str) -> socket.socket:
     except OSError as fault:
         sock.close()
         reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
-        besides = ", and update server.public_url if it contains the port" if key == "server.port" else ""
+        other_step = ", and update server.public_url if it contains the port" if key == "server.port" else ""
         host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
         kind = PortInUse if fault.errno == errno.EADDRINUSE and key == "server.port" else StartRefused
-        raise kind(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{besides}.") from fault
+        raise kind(f"{host}:{port} {reason}. Change {key} or {host_key} in gateway.yaml{other_step}.") from fault
     sock.setblocking(False)
     return sock
 
