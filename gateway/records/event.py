@@ -50,17 +50,17 @@ AUTHORIZED: Final = frozenset({Event.CREATED, Event.RECONNECTED})
 NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warning)
 
 
-def event_for_change(before: State | None, after: State) -> Event | None:
-    """Return the event for a change of state; None if the change has no event. `before` None: the connection is new.
+def event_for_change(old_state: State | None, new_state: State) -> Event | None:
+    """Return the event for a change of state; None if the change has no event. `old_state` None: the connection is new.
 
     Events distinguish three situations: refreshes succeed, refreshes fail temporarily, or somebody must act. A change
     between two states in which somebody must act has no event.
     """
-    if before is None:
+    if old_state is None:
         return Event.CREATED
-    if _event_kind(before) == _event_kind(after):
+    if _event_kind(old_state) == _event_kind(new_state):
         return None
-    return {State.ACTIVE: Event.RECOVERED, State.DEGRADED: Event.DEGRADED}.get(after, Event.NEEDS_REAUTH)
+    return {State.ACTIVE: Event.RECOVERED, State.DEGRADED: Event.DEGRADED}.get(new_state, Event.NEEDS_REAUTH)
 
 
 def _event_kind(state: State) -> State:
