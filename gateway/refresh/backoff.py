@@ -34,8 +34,8 @@ class Limit:
     over: timedelta = timedelta()
     paths: int = 1
 
-    def is_reached(self, count: int, over: timedelta, paths: int = 1) -> bool:
-        return count >= self.count and over >= self.over and paths >= self.paths
+    def is_reached(self, count: int, duration: timedelta, paths: int = 1) -> bool:
+        return count >= self.count and duration >= self.over and paths >= self.paths
 
 
 MINUTES: Final = timedelta(minutes=5)
@@ -62,24 +62,24 @@ A 403 can also mean a missing permission, so 403 responses on one path alone nev
 """
 
 
-def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
+def token_endpoint_ended(status: int, count: int, duration: timedelta) -> bool:
     """Return whether `count` consecutive refusals of unknown meaning are final.
 
-    `status`: status of the last refusal. `over`: time between the first refusal and the last.
+    `status`: status of the last refusal. `duration`: time between the first refusal and the last.
     """
-    return TOKEN_ENDPOINT.get(status, WITH_2XX).is_reached(count, over)
+    return TOKEN_ENDPOINT.get(status, WITH_2XX).is_reached(count, duration)
 
 
-def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
+def api_verdict(status: int, count: int, duration: timedelta, paths: int) -> bool | None:
     """Judge a credential after `count` consecutive responses with `status`.
 
     Return True if the credential is dead, False if the credential is in doubt, and None if the responses are too few.
-    `over`: time between the first response and the last. `paths`: number of distinct request paths, 1 or 2.
+    `duration`: time between the first response and the last. `paths`: number of distinct request paths, 1 or 2.
     """
     ended_limit, degraded_limit = API_ENDED.get(status), API_DEGRADED.get(status)
-    if ended_limit is not None and ended_limit.is_reached(count, over, paths):
+    if ended_limit is not None and ended_limit.is_reached(count, duration, paths):
         return True
-    return False if degraded_limit is not None and degraded_limit.is_reached(count, over) else None
+    return False if degraded_limit is not None and degraded_limit.is_reached(count, duration) else None
 
 
 FIRST_WAIT: Final = timedelta(seconds=30)
@@ -100,7 +100,7 @@ MAYBE_GONE: Final = GONE | {REFUSED}
 
 def refresh_failure(
     fault: TokenRefused | TokenUnavailable,
-    before: RefreshFailure | None,
+    former: RefreshFailure | None,
     now: datetime,
     *,
     lost_at: datetime | None = None,
@@ -112,8 +112,8 @@ def refresh_failure(
 
     A refused client (``invalid_client`` …) is final for the caller. The refresh is still retried, because the operator
     can correct the client without the end user. A refusal of unknown meaning is also retried, and becomes final if it
-    repeats often enough. `before`: the failure that is stored now, or None. `since`: when the first of the consecutive
-    failures with the code of `before` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token
+    repeats often enough. `former`: the failure that is stored now, or None. `since`: when the first of the consecutive
+    failures with the code of `former` was stored, or None. `lost_at`: when an earlier attempt sent this refresh token
     and its reply was lost; None if no reply was lost. If the provider refuses the token now, it has most likely
     replaced the token at `lost_at`.
     """
@@ -121,17 +121,17 @@ def refresh_failure(
     code = (
         fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown_refusal else "token_endpoint_unavailable"
     )
-    same_code = before is not None and before.code == code
-    attempts = before.attempts + 1 if before is not None and same_code else 1
-    wait = _wait(attempts, before)
+    same_code = former is not None and former.code == code
+    attempts = former.attempts + 1 if former is not None and same_code else 1
+    wait = _wait(attempts, former)
     if isinstance(fault, TokenRefused):
         reason, grant_ended, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
     else:
         reason, grant_ended, final = fault.reason, False, False
         if fault.refused_with is not None:
-            over = now - since if since is not None and same_code else timedelta()
-            final = bool(same_code and before and before.final) or token_endpoint_ended(
-                fault.refused_with, attempts, over
+            duration = now - since if since is not None and same_code else timedelta()
+            final = bool(same_code and former and former.final) or token_endpoint_ended(
+                fault.refused_with, attempts, duration
             )
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), MAX_WAIT))
@@ -143,13 +143,13 @@ def refresh_failure(
     return RefreshFailure(code, reason[:MAX_WORDS], final, now, attempts, None if grant_ended else now + wait)
 
 
-def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
+def _wait(attempts: int, former: RefreshFailure | None) -> timedelta:
     """Return the wait before the next attempt.
 
     The wait doubles after each failure with the same code, up to `MAX_WAIT`, and does not become shorter if the code
     changes. A random part of up to 20% is added.
     """
-    last_wait = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
+    last_wait = former.retry_at - former.at if former is not None and former.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST_WAIT * 2.0 ** min(attempts - 1, 10), last_wait), MAX_WAIT)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spreads load only)
 

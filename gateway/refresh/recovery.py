@@ -208,9 +208,11 @@ async def _find_open(store: Store, release: Callable[[str], None]) -> list[Conne
     Remove from the journal what is not needed.
     """
     by_lease = await store.refreshes.find_unsettled(limit=MAX_EXAMINED_ROWS)
-    holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
+    holding_processes = {process_of(row.lease) for row in by_lease if row.lease is not None}
     try:
-        by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.is_unchanged)
+        by_journal = await store.journal.sweep(
+            store.connections.get, release, holding_processes, store.failover.is_unchanged
+        )
     except Exception as fault:  # noqa: BLE001 (for example, a file cannot be removed)
         _log_failure(fault)
         by_journal = []

@@ -134,7 +134,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
     Retry after each error until the write succeeds. The caller renews the lease meanwhile, because the refresh token in
     the row is spent.
     """
-    waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.replaced_refresh_token, pair.grace
+    waits, replaced_token, grace_period = repeat_last(SAVE_AGAIN_S), pair.replaced_refresh_token, pair.grace
     while True:
         now = clock.now()
         granted_at = row.granted_at or row.created_at
@@ -147,8 +147,8 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
                 expires_at=pair.expires_at,
                 now=now,
                 life=lifespan(pair.provider, pair.fresh, key=row.uid, granted_at=granted_at, refreshed_at=now),
-                previous=spent,
-                previous_until=now + grace if spent and grace else None,
+                previous=replaced_token,
+                previous_until=now + grace_period if replaced_token and grace_period else None,
                 rotates=row.rotates or pair.rotates,
                 seen=row,
                 note=pair.note,
