@@ -154,9 +154,9 @@ class IssuedGrants:
             self._revoke(name)
             self.replays += 1
             raise GrantRefused("invalid_grant", "This refresh token was already used; the whole grant is now revoked.")
-        beyond = [scope for scope in scopes or () if scope not in grant.scopes]
-        if beyond:
-            raise GrantRefused("invalid_scope", f"Not part of the grant: {' '.join(beyond)}")
+        extra_scopes = [scope for scope in scopes or () if scope not in grant.scopes]
+        if extra_scopes:
+            raise GrantRefused("invalid_scope", f"Not part of the grant: {' '.join(extra_scopes)}")
         return self._issue(name, scopes or grant.scopes)
 
     def revoke(self, token: str, *, client_id: str) -> None:

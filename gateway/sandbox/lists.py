@@ -48,11 +48,11 @@ async def list_by_link_header(request: web.Request) -> web.Response:
     """Handle ``GET /lists/link-header?page=1``: return an array, with links to other pages in Link (RFC 8288)."""
     count, size = _count_and_size(request)
     page = _number(request, "page", 1, MAX_COUNT)
-    neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
+    pages_by_relation = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
     links = [
         f'<{_url(request, page=number)}>; rel="{rel}"'
-        for rel, number in neighbours.items()
-        if 1 <= number <= neighbours["last"]
+        for rel, number in pages_by_relation.items()
+        if 1 <= number <= pages_by_relation["last"]
     ]
     response = web.Response(text=_array((page - 1) * size, size, count), content_type="application/json")
     response.headers[hdrs.LINK] = ", ".join(links)

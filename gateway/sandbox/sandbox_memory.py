@@ -61,9 +61,9 @@ def _replace(path: Path, text: bytes) -> None:
 
     After a crash, the file has either the complete old text or the complete new text.
     """
-    beside = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    new_file = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    new_file.replace(path)
