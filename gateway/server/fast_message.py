@@ -454,8 +454,8 @@ class FastMessage(AgentMessage):
         self._send_bytes(response_bytes(full, last=self.last), full.status, mark, size)
 
     def _send_json(self, content: bytes) -> None:
-        own = f"{_NO_REFERRER if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
-        self._send_bytes(json_response_bytes(content, own, last=self.last), 200, None, len(content))
+        own_lines = f"{_NO_REFERRER if self.by_capability else ''}{REQUEST_ID_FIELD}: {self.request_id}\r\n"
+        self._send_bytes(json_response_bytes(content, own_lines, last=self.last), 200, None, len(content))
 
     def _send_bytes(self, data: bytes, status: int, mark: str | None, size: int) -> None:
         """Send the response `data`. `mark`: the code of an error of the gateway. `size`: the length of its body."""
@@ -536,15 +536,15 @@ def _endpoint() -> ModuleType:
     return mcp_endpoint
 
 
-def json_response_bytes(content: bytes, own: str, *, last: bool) -> bytes:
+def json_response_bytes(content: bytes, own_lines: str, *, last: bool) -> bytes:
     """Return the bytes of a 200 response with the JSON text `content`, equal to the result of `response_bytes`.
 
-    `own`: header lines of this response, each with its CRLF. `last`: whether the connection closes after this response.
+    `own_lines`: header lines of this response, each with its CRLF. `last`: whether the connection closes after this response.
     """
     server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
     close = "Connection: close\r\n" if last else ""
     length, date = len(content), rfc822_formatted_time()
-    lines = f"{_JSON_HEAD}{own}Content-Length: {length}\r\nDate: {date}\r\nServer: {server}\r\n{close}\r\n"
+    lines = f"{_JSON_HEAD}{own_lines}Content-Length: {length}\r\nDate: {date}\r\nServer: {server}\r\n{close}\r\n"
     return lines.encode() + content
 
 

@@ -468,12 +468,12 @@ def _request_head(
         return None
 
 
-def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
+def fast_path_of(app: web.Application, own_middlewares: tuple[Any, ...]) -> FastPath | None:
     """Return the fast path of `app`; None if another application mounts the gateway or adds middlewares.
 
-    The middlewares of another application must get every request. `own`: the middlewares that `create_app` adds around
-    the whole application.
+    The middlewares of another application must get every request. `own_middlewares`: the middlewares that `create_app`
+    adds around the whole application.
     """
-    if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
+    if RUNTIME not in app or tuple(app.middlewares) != own_middlewares or len(app.on_response_prepare):
         return None
     return FastPath(app)

@@ -76,21 +76,23 @@ def provider_fields(head: ResponseHead, plan: FastPlan, *, decoded: bool) -> Fie
     return decoded_fields(fields) if decoded else fields
 
 
-def _encode_plain_head(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
+def _encode_plain_head(
+    head: PlainHead, method: str, own_lines: str, *, by_headers: bool, last: bool
+) -> tuple[bytes, bool]:
     lines = [head.start, *head.lines, _lines_to_add(head.media_type, head.vary, by_headers)]
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
-        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # the usual case
+        own_lines, chunked = f"{own_lines}\r\nContent-Length: {head.length}", False  # the usual case
     else:
         frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
-        own, chunked = _append_fields(own, frame.fields), frame.chunked
+        own_lines, chunked = _append_fields(own_lines, frame.fields), frame.chunked
     if not head.has_date:
-        own = _append_fields(own, [_date()])
-    lines += (own.encode(), b"\r\n")
+        own_lines = _append_fields(own_lines, [_date()])
+    lines += (own_lines.encode(), b"\r\n")
     return b"\r\n".join(lines), chunked
 
 
-def _append_fields(own: str, fields: Fields) -> str:
-    return own + "".join(f"\r\n{name}: {value}" for name, value in fields)
+def _append_fields(own_lines: str, fields: Fields) -> str:
+    return own_lines + "".join(f"\r\n{name}: {value}" for name, value in fields)
 
 
 def _date() -> tuple[str, str]:

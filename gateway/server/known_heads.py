@@ -318,10 +318,10 @@ class ArrivedHead(Generic[K]):
         self.traceparent = known.lines.traceparent
         self.request_id = known.lines.request_id
         if values:
-            if (at := known.traceparent_at) is not None:
-                self.traceparent = values[at].decode()
-            if (at := known.request_id_at) is not None:
-                self.request_id = loggable_id(values[at].decode())
+            if (index := known.traceparent_at) is not None:
+                self.traceparent = values[index].decode()
+            if (index := known.request_id_at) is not None:
+                self.request_id = loggable_id(values[index].decode())
         if known.lines.chunked:
             self.has_body, self.framing = True, b"Transfer-Encoding: chunked\r\n"
         elif length is None:

@@ -151,9 +151,9 @@ def write(descriptor: int, config: Config, catalog: Catalog) -> None:
     _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
     os.ftruncate(descriptor, 0)
     view = buffer.getbuffer()
-    at = 0
-    while at < len(view):
-        at += os.pwrite(descriptor, view[at:], at)
+    position = 0
+    while position < len(view):
+        position += os.pwrite(descriptor, view[position:], position)
 
 
 def read(descriptor: int) -> tuple[Config, Catalog]:
@@ -255,27 +255,27 @@ class Worker:
         server = self._app[CHECKED_CONFIGURATION].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
         run = GatewayRunner(self._app, drain_s=drain_s)
-        async with AsyncExitStack() as around:
+        async with AsyncExitStack() as exit_stack:
             await self._channel.open(sock)
-            around.push_async_callback(self._channel.close)
+            exit_stack.push_async_callback(self._channel.close)
             self._app[PARENT] = self._parent
             if self._sockets_message["metrics"] is not None:
                 board = SharedPages(self._sockets_message["pages"], self._start["board"])
                 # The counters continue with the last values of the worker that this worker replaces.
                 self._app[METRICS_PAGE] = board.pages[self._start["place"]]
-            around.push_async_callback(run.cleanup)
+            exit_stack.push_async_callback(run.cleanup)
             await run.setup()
             self._count(run)
             self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
-            await around.enter_async_context(beside(self._run_reloads()))
-            await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
+            await exit_stack.enter_async_context(beside(self._run_reloads()))
+            await exit_stack.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
             sites = [BatchSite(run, *pair) for pair in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()
             freeze_startup_objects()
-            await around.enter_async_context(beside(self._report()))
+            await exit_stack.enter_async_context(beside(self._report()))
             self._channel.send({"type": "ready", **self._announcement()})
             await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
