@@ -193,11 +193,11 @@ class ChangeLog:
     """
 
     def __init__(
-        self, transactions: Transactions, watch: ChangeWatch, own: OwnChanges, *, statement_s: float = 0.0
+        self, transactions: Transactions, watch: ChangeWatch, own_changes: OwnChanges, *, statement_s: float = 0.0
     ) -> None:
         self._transactions = transactions
         self._watch = watch
-        self._own = own
+        self._own = own_changes
         self._missing_s = missing_s(statement_s)
 
     async def log_end(self) -> LogPosition:

@@ -237,19 +237,23 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
     return {f"failure_{name}": getattr(failure, name) for name in FAILURE}
 
 
-def asked_columns(new: NewConnection) -> dict[str, Any]:
-    """Return the unsealed columns that `new` sets. A field of `new` that is None keeps its stored value."""
-    columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at, **life_columns(new.life)}
-    columns |= {"account_id": new.account.id, "account_label": new.account.label}
+def asked_columns(new_connection: NewConnection) -> dict[str, Any]:
+    """Return the unsealed columns that `new_connection` sets. A field of `new_connection` that is None keeps its stored value."""
+    columns: dict[str, Any] = {
+        "provider": new_connection.provider,
+        "expires_at": new_connection.expires_at,
+        **life_columns(new_connection.life),
+    }
+    columns |= {"account_id": new_connection.account.id, "account_label": new_connection.account.label}
     for name in ("config", "metadata", "webhook_url_override"):
-        if getattr(new, name) is not None:
-            columns[name] = getattr(new, name)
-    if new.config is not None:
-        columns["site_origin"] = site_origin(new.config)
-    if new.tags is not None:
-        columns["tags"] = {key.lower(): value for key, value in new.tags.items()}
-    if new.end_user is not None:
-        columns |= end_user_columns(new.ref, new.end_user)
+        if getattr(new_connection, name) is not None:
+            columns[name] = getattr(new_connection, name)
+    if new_connection.config is not None:
+        columns["site_origin"] = site_origin(new_connection.config)
+    if new_connection.tags is not None:
+        columns["tags"] = {key.lower(): value for key, value in new_connection.tags.items()}
+    if new_connection.end_user is not None:
+        columns |= end_user_columns(new_connection.ref, new_connection.end_user)
     return columns
 
 

@@ -138,30 +138,32 @@ class ConnectionStore:
         return marks
 
     async def put(
-        self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
+        self, new_connection: NewConnection, *, now: datetime, terms: SessionTerms | None = None
     ) -> tuple[Connection, bool]:
-        """Store `new` in place of the connection with the same reference, if one exists.
+        """Store `new_connection` in place of the connection with the same reference, if one exists.
 
         Returns the stored connection, and whether it was created. The version is incremented, and a failure and a lease
         are removed. So a running refresh of the replaced credential has no effect. `terms`: the terms of the connect
         session, for which the connection is counted; None for an import. Raises Forbidden, and stores nothing, if the
         session has already created its maximum of connections.
         """
-        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new_connection.ref, now)
         digest = None if terms is None else terms.session_digest
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
-            written = await self.put_within(db, new, now=now, entry=entry, session_digest=digest)
+            written = await self.put_within(db, new_connection, now=now, entry=entry, session_digest=digest)
             if terms is not None:
                 await count_connection(db, terms)
             return written
 
-        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
+        return await self._transactions.write(
+            write, before=lambda: self._rows.keys.allow(new_connection.ref.environment)
+        )
 
     async def put_within(
         self,
         db: AsyncConnection,
-        new: NewConnection,
+        new_connection: NewConnection,
         *,
         now: datetime,
         entry: AuditEntry,
@@ -172,18 +174,18 @@ class ConnectionStore:
         The caller must run `DataKeys.allow` before the transaction. `entry`: the entry for the audit trail. Build it
         with `connection_audit_entry` outside the transaction, because the actor is known only there.
         """
-        created = await self._claim_row(db, new, now)
-        while not await self._fill_row(db, new, now):  # another node has just deleted the row
-            created = await self._claim_row(db, new, now)
-        written = await read_written(db, new.ref)
+        created = await self._claim_row(db, new_connection, now)
+        while not await self._fill_row(db, new_connection, now):  # another node has just deleted the row
+            created = await self._claim_row(db, new_connection, now)
+        written = await read_written(db, new_connection.ref)
         if session_digest is not None:
             condition = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
             key_id = (await db.execute(condition)).scalar()
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
-        await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new, created=created)), written)
-        await record_change(db, new.ref, now)
+        await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new_connection, created=created)), written)
+        await record_change(db, new_connection.ref, now)
         return written, created
 
     async def _add_audit_entry(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
@@ -200,29 +202,33 @@ class ConnectionStore:
             return bool((await db.execute(select(exists().where(*same_integration, *other_connection)))).scalar())
 
     async def put_moved(
-        self, new: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
+        self, new_connection: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
-        """Store `new`, which was exported from another gateway, with its `past`.
+        """Store `new_connection`, which was exported from another gateway, with its `past`.
 
         Returns the connection, and whether it was created. `over`: whether to replace an existing connection with the
         same reference; if false, the existing connection stays and the result is None. The application gets no event,
         because it already knows the connection.
         """
-        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new.ref, now)
+        entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new_connection.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
-            created = await self._claim_row(db, new, now)
+            created = await self._claim_row(db, new_connection, now)
             if not (created or over):
                 return None
-            while not await self._fill_row(db, new, now, reported=False):
-                created = await self._claim_row(db, new, now)
-            await write_past(db, (await read_written(db, new.ref)).id, past, now=now)
-            written = await read_written(db, new.ref)
-            await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new, created=created)), written)
-            await record_change(db, new.ref, now)
+            while not await self._fill_row(db, new_connection, now, reported=False):
+                created = await self._claim_row(db, new_connection, now)
+            await write_past(db, (await read_written(db, new_connection.ref)).id, past, now=now)
+            written = await read_written(db, new_connection.ref)
+            await self._add_audit_entry(
+                db, replace(entry, detail=_audit_detail(new_connection, created=created)), written
+            )
+            await record_change(db, new_connection.ref, now)
             return written, created
 
-        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
+        return await self._transactions.write(
+            write, before=lambda: self._rows.keys.allow(new_connection.ref.environment)
+        )
 
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
         """Store the credential of `newer`, which the database lost in a failover.
@@ -304,65 +310,75 @@ class ConnectionStore:
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
         await self._trail.write(*entries, end_user_ids=ids)
 
-    async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
+    async def _claim_row(self, db: AsyncConnection, new_connection: NewConnection, now: datetime) -> bool:
         """Insert the connection's row as version 0 if no row exists. `_fill_row` then writes the credential.
 
         Returns whether the row was inserted. Raises NotFound if the integration was deleted or renamed.
         """
-        await hold_integration(db, new)
+        await hold_integration(db, new_connection)
         blank = {
             "uid": uuid.uuid4().hex,
-            **new.ref._asdict(),
-            "provider": new.provider,
+            **new_connection.ref._asdict(),
+            "provider": new_connection.provider,
             "version": 0,
             "credential": b"",
             "config": {},
             "tags": {},
-            "search_text": search_text(new.ref.connection_id, None),
+            "search_text": search_text(new_connection.ref.connection_id, None),
             "created_at": now,
             "updated_at": now,
         }
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
-    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
-        """Write `new` into its row. Return False if the row does not exist.
+    async def _fill_row(
+        self, db: AsyncConnection, new_connection: NewConnection, now: datetime, *, reported: bool = True
+    ) -> bool:
+        """Write `new_connection` into its row. Return False if the row does not exist.
 
         `reported`: whether to send an event to the application.
         """
         table = connections.c
         secret = table.secret_config, table.secret_config_version
-        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(matches_ref(new.ref))
+        identity = select(*BEFORE, table.uid, table.version, table.end_user_id, *secret).where(
+            matches_ref(new_connection.ref)
+        )
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False
         version = row.version + 1
         columns = {
-            **asked_columns(new),
+            **asked_columns(new_connection),
             "version": version,
-            "credential": self._rows.seal(new.credential, new.ref, row.uid, "credential", version),
+            "credential": self._rows.seal(
+                new_connection.credential, new_connection.ref, row.uid, "credential", version
+            ),
             "updated_at": now,
             "last_refreshed_at": now,
             "granted_at": now,
             "expiry_told_days": None,
             "refused_scopes": None,
         }
-        if new.secret_config is not None:
-            sealed = self._rows.seal(new.secret_config, new.ref, row.uid, "secret_config", version)
+        if new_connection.secret_config is not None:
+            sealed = self._rows.seal(
+                new_connection.secret_config, new_connection.ref, row.uid, "secret_config", version
+            )
             columns |= {"secret_config": sealed, "secret_config_version": version}
-        elif self._is_damaged(new.ref, row):
+        elif self._is_damaged(new_connection.ref, row):
             columns |= {"secret_config": None, "secret_config_version": None}
         columns |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if reported else None
         authorized = StateTrigger.AUTHORIZED
-        await record_trigger(db, outbox, row, authorized, columns, now=now, reason=reason, detail=new.warning)
-        if new.ended is not None and reported:
+        await record_trigger(
+            db, outbox, row, authorized, columns, now=now, reason=reason, detail=new_connection.warning
+        )
+        if new_connection.ended is not None and reported:
             stored_row = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
-            await record_final_failure(db, outbox, stored_row, new.ended)
-        if new.tags is not None:
-            await index_tags(db, row.id, new.tags)
-        if new.end_user is not None and new.end_user.id != row.end_user_id:
-            await self._trail.forget_after_last_connection(db, new.ref, row.end_user_id)
+            await record_final_failure(db, outbox, stored_row, new_connection.ended)
+        if new_connection.tags is not None:
+            await index_tags(db, row.id, new_connection.tags)
+        if new_connection.end_user is not None and new_connection.end_user.id != row.end_user_id:
+            await self._trail.forget_after_last_connection(db, new_connection.ref, row.end_user_id)
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
@@ -388,5 +404,5 @@ def connection_audit_entry(action: AuditAction, ref: ConnectionRef, now: datetim
     )
 
 
-def _audit_detail(new: NewConnection, *, created: bool) -> dict[str, Any]:
-    return {"provider": new.provider, "replaced": not created}
+def _audit_detail(new_connection: NewConnection, *, created: bool) -> dict[str, Any]:
+    return {"provider": new_connection.provider, "replaced": not created}

@@ -65,24 +65,24 @@ class ConsoleSessionStore:
 
         return await self._transactions.write(write)
 
-    async def begin(self, session_digest: str, session: ConsoleSession, *, by: str, now: datetime) -> None:
-        """Start a session for a person. `by`: how the person was identified, such as ``oidc``."""
+    async def begin(self, session_digest: str, session: ConsoleSession, *, method: str, now: datetime) -> None:
+        """Start a session for a person. `method`: how the person was identified, such as ``oidc``."""
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
 
         async def write(db: AsyncConnection) -> None:
             await _add(db, session_digest, SESSION, session)
-            await self._add_audit_entry(db, entry, session, by)
+            await self._add_audit_entry(db, entry, session, method)
 
         await self._transactions.write(write)
 
-    async def record_identity_sign_in(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
+    async def record_identity_sign_in(self, session: ConsoleSession, *, method: str, now: datetime) -> bool:
         """Record the sign-in of a person whom ``identity_headers`` names and who has no stored session.
 
         Until `session.expires_at`, only the first sign-in with this name and role is recorded. Returns whether this
         sign-in was recorded.
         """
         table = console_sessions.c
-        key = digest(f"{by} {session.role} {session.name}")
+        key = digest(f"{method} {session.role} {session.name}")
         query = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
         async with self._transactions.read() as db:
             if (await db.execute(query)).first() is not None:
@@ -96,14 +96,16 @@ class ConsoleSessionStore:
             values = {**row, "expires_at": session.expires_at}
             if not await insert_if_absent(db, console_sessions, values, key=("digest",)):
                 return False
-            await self._add_audit_entry(db, entry, session, by)
+            await self._add_audit_entry(db, entry, session, method)
             return True
 
         return await self._transactions.write(write)
 
-    async def _add_audit_entry(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
+    async def _add_audit_entry(
+        self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, method: str
+    ) -> None:
         actor = AuditActor("operator", name=session.name, command=CONSOLE, address=entry.actor.address)
-        await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
+        await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": method}))
 
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
         """Return the session whose token has this digest; None if the session does not exist or has expired."""

@@ -119,11 +119,11 @@ class UnreadableSecrets:
             self._logged.clear()
         self._logged[place] = now
         ref = sealed.connection
-        whose = {"integration": ref.integration_id, "connection_id": ref.connection_id} if ref else {}
+        connection_fields = {"integration": ref.integration_id, "connection_id": ref.connection_id} if ref else {}
         log.error(
             "stored_secret_unreadable",
             environment=sealed.environment,
-            **whose,
+            **connection_fields,
             table=sealed.table,
             row=sealed.row,
             column=sealed.column,
@@ -136,13 +136,13 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
     """Return the error that a caller gets for `sealed`."""
     place = f"{sealed.table}.{sealed.column}"
     ref = sealed.connection
-    whose = f" of connection '{ref.connection_id}'" if ref is not None else ""
+    of_connection = f" of connection '{ref.connection_id}'" if ref is not None else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
     if ref is not None:
         payload |= {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id}
     return CredentialUnreadable(
         "credential_unreadable",
-        f"The secret stored in {place}{whose} was changed or damaged and cannot be opened. Restore a backup with "
+        f"The secret stored in {place}{of_connection} was changed or damaged and cannot be opened. Restore a backup with "
         "`gateway restore`, or let the end user authorize again.",
         payload=payload,
     )
@@ -287,14 +287,14 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
             raise FenceFailed
-        holding = self._holding.setdefault(_connection(db), set())
-        if environment in holding:
+        held_keys = self._holding.setdefault(_connection(db), set())
+        if environment in held_keys:
             return
         newest = (await db.execute(HELD, {"of": environment})).scalar_one_or_none()
         if key is not None and key.id != newest:
             key.replaced = True
             raise FenceFailed
-        holding.add(environment)
+        held_keys.add(environment)
 
     def newest_key(self, environment: str) -> dict[str, str] | None:
         """Return the parameters of `STILL_NEWEST`, to seal values before the transaction begins.
@@ -316,12 +316,12 @@ class DataKeys:
             else:
                 key = await self._replacement_of(key)
 
-    async def _replacement_of(self, worn: DataKey) -> DataKey:
-        """Return the key that replaces `worn`, which is used up. Create the new key if no other process has done so."""
-        newest = await self._newest(worn.environment)
-        if newest.id == worn.id:
-            await self._transactions.begin(partial(self.make, environment=worn.environment))
-            newest = await self._newest(worn.environment)
+    async def _replacement_of(self, used_up_key: DataKey) -> DataKey:
+        """Return the key that replaces `used_up_key`, which is used up. Create the new key if no other process has done so."""
+        newest = await self._newest(used_up_key.environment)
+        if newest.id == used_up_key.id:
+            await self._transactions.begin(partial(self.make, environment=used_up_key.environment))
+            newest = await self._newest(used_up_key.environment)
         return newest
 
     async def _newest(self, environment: str) -> DataKey:

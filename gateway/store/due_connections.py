@@ -151,13 +151,13 @@ class ExpiringStore:
         # every writer locks rows in the same order, so that no deadlock is possible
         for row in sorted(rows, key=lambda connection: connection.id):
             unchanged = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), is_free)
-            before: Any = (await db.execute(select(*BEFORE).where(*unchanged).with_for_update())).one_or_none()
-            if before is None:
+            row_before: Any = (await db.execute(select(*BEFORE).where(*unchanged).with_for_update())).one_or_none()
+            if row_before is None:
                 continue
-            if before.state in ENDED:
+            if row_before.state in ENDED:
                 await db.execute(update(connections).where(table.id == row.id).values(end_settled=True))
                 continue
-            await record_final_failure(db, self._outbox, before, failure)
+            await record_final_failure(db, self._outbox, row_before, failure)
             ended.append(row)
         for row in ended:
             await record_change(db, row.ref, now)

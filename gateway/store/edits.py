@@ -108,19 +108,19 @@ class EditStore:
 
         async def write(db: AsyncConnection) -> list[Connection]:
             # All writers lock rows in the same order, so that no deadlock is possible.
-            new: dict[ConnectionRef, Mapping[str, Any]] = {}
+            new_metadata: dict[ConnectionRef, Mapping[str, Any]] = {}
             changed: list[tuple[str, ConnectionRef]] = []  # the id of the end user, and the connection
             for ref in sorted(set(refs)):
                 row = await _lock_row(db, ref)
-                old = row.metadata
-                new[ref] = {**old, **metadata} if merge and old else metadata
-                if not fits(new[ref]):
-                    raise MetadataUnfit(ref, new[ref])
-                if _as_text(new[ref]) != _as_text(old):  # in Python, true equals 1
+                old_metadata = row.metadata
+                new_metadata[ref] = {**old_metadata, **metadata} if merge and old_metadata else metadata
+                if not fits(new_metadata[ref]):
+                    raise MetadataUnfit(ref, new_metadata[ref])
+                if _as_text(new_metadata[ref]) != _as_text(old_metadata):  # in Python, true equals 1
                     changed.append((row.end_user_id or "", ref))
             rows = [
                 await _write_columns(db, ref, {"metadata": dict(merged), "updated_at": now}, now)
-                for ref, merged in new.items()
+                for ref, merged in new_metadata.items()
             ]
             for end_user_id, ref in sorted(changed):  # ordered, because a record can lock a row of its end user
                 environment, integration_id, connection_id = ref

@@ -190,13 +190,13 @@ class RefreshJournal:
         self,
         current: CurrentRow,
         release: Callable[[str], None],
-        holding: Container[str] = (),
+        holding_processes: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
         """Remove what is not needed: files of dead processes, and unreleased attempts in files of running processes.
 
         A reply is needed as long as its refresh is open. `current`: returns the present row of a connection. `release`:
-        releases an attempt in this process's journal. `holding`: the names of processes that hold leases; the markers
+        releases an attempt in this process's journal. `holding_processes`: the names of processes that hold leases; the markers
         of these processes stay, because only a marker shows that a process is dead. `unchanged`: returns whether the
         rows read so far are still current; None to skip this check.
 
@@ -207,7 +207,7 @@ class RefreshJournal:
             return []
         overdue: set[str] = set()
         dead_files, living_files = await asyncio.to_thread(self._files)
-        useless, settled = await self._find_unneeded(dead_files, current, holding)
+        useless, settled = await self._find_unneeded(dead_files, current, holding_processes)
         for record in await asyncio.to_thread(self._replies_elsewhere):
             row = await _open_row(record, current)
             if row is not None:
@@ -223,18 +223,18 @@ class RefreshJournal:
             for attempt in ended_attempts:
                 release(attempt)
         for path in await asyncio.to_thread(self._dead_markers):
-            if path.stem not in holding and self._is_overdue(path.name, overdue):
+            if path.stem not in holding_processes and self._is_overdue(path.name, overdue):
                 path.unlink(missing_ok=True)
         self._seen = {name: since for name, since in self._seen.items() if name in overdue}
         return list(settled.values())
 
     async def _find_unneeded(
-        self, dead_files: list[Path], current: CurrentRow, holding: Container[str]
+        self, dead_files: list[Path], current: CurrentRow, holding_processes: Container[str]
     ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead_files:
-            is_needed = slot_file_process(path) in holding
+            is_needed = slot_file_process(path) in holding_processes
             try:
                 records = await asyncio.to_thread(read, path)
             except OSError:
@@ -313,8 +313,8 @@ class RefreshJournal:
     async def _open_records(self, folder: Path, *, skip_damaged: bool = False) -> list[OpenRecord]:
         def read_all() -> list[OpenRecord]:
             records = open_records(folder, skip_damaged=skip_damaged)
-            for other in self._other_folders():
-                records += open_records(other, skip_damaged=True)
+            for other_folder in self._other_folders():
+                records += open_records(other_folder, skip_damaged=True)
             return records
 
         try:

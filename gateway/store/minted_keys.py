@@ -81,35 +81,35 @@ class KeyStore:
         async with self._transactions.read() as db:
             return [_key(row) for row in (await db.execute(query)).mappings()]
 
-    async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
+    async def add(self, new_key: NewMintedKey, *, now: datetime) -> MintedKey:
         """Store the key.
 
         Raises Conflict if another active key has the same name, or if the parent key was revoked. Raises NotFound if
         the key to replace does not exist.
         """
-        entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
+        entry = AuditEntry.of(AuditAction.KEY_CREATED, new_key.environment, now, detail=_as_detail(new_key))
 
         async def write(db: AsyncConnection) -> MintedKey:
-            await _lock_keys(db, new.environment)
-            if new.parent_id is not None:
-                await _check_parent(db, new.parent_id)
+            await _lock_keys(db, new_key.environment)
+            if new_key.parent_id is not None:
+                await _check_parent(db, new_key.parent_id)
             replaced = None
-            if new.replaces is not None:
-                replaced = await self._replace(db, new, now)
+            if new_key.replaces is not None:
+                replaced = await self._replace(db, new_key, now)
             else:
-                await self._check_name(db, new, now)
-            row = {name: getattr(new, name) for name in _STORED} | {
-                "scopes": list(new.scopes),
-                "limits": [key_limits.as_stored() for key_limits in new.limits],
+                await self._check_name(db, new_key, now)
+            row = {name: getattr(new_key, name) for name in _STORED} | {
+                "scopes": list(new_key.scopes),
+                "limits": [key_limits.as_stored() for key_limits in new_key.limits],
                 "calls": 0,
                 "created_at": now,
             }
             await db.execute(insert(keys).values(row))
-            stored_row = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
-            if new.replaces is not None:
-                await self._adopt(db, new.replaces, stored_row["id"], now)
+            stored_row = (await db.execute(select(keys).where(keys.c.digest == new_key.digest))).mappings().one()
+            if new_key.replaces is not None:
+                await self._adopt(db, new_key.replaces, stored_row["id"], now)
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored_row["id"]))
-            await record_change(db, changed_key(new.environment, new.digest), now)
+            await record_change(db, changed_key(new_key.environment, new_key.digest), now)
             return dataclasses.replace(_key(stored_row), replaced=replaced)
 
         return await self._transactions.write(write)
@@ -233,16 +233,16 @@ class KeyStore:
             row = (await db.execute(select(keys).where(*conditions))).mappings().first()
         return None if row is None else _key(row)
 
-    async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
+    async def _check_name(self, db: AsyncConnection, new_key: NewMintedKey, now: datetime) -> None:
         same_name = select(keys.c.id).where(
-            keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now)
+            keys.c.environment == new_key.environment, keys.c.name == new_key.name, *_alive(now)
         )
         holder_id: int | None = (await db.execute(same_name)).scalars().first()
         if holder_id is not None:
             raise Conflict(
                 "conflict",
-                f"Key {holder_id} of environment '{new.environment}' has the name '{new.name}' already. Choose another name, "
-                f"revoke it, or replace it (--replaces {holder_id}, through the API replaces: {holder_id}).",
+                f"Key {holder_id} of environment '{new_key.environment}' has the name '{new_key.name}' already. Choose "
+                f"another name, revoke it, or replace it (--replaces {holder_id}, through the API replaces: {holder_id}).",
                 payload={"key_id": holder_id},
             )
 
@@ -258,21 +258,21 @@ class KeyStore:
         rows = (await db.execute(query)).all()
         await record_changes(db, [changed_key(row.environment, row.digest) for row in rows], now)
 
-    async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> ReplacedKey:
-        """Let the replaced key end when `new` says, if it does not end earlier. Raises NotFound."""
-        active_key = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
+    async def _replace(self, db: AsyncConnection, new_key: NewMintedKey, now: datetime) -> ReplacedKey:
+        """Let the replaced key end when `new_key` says, if it does not end earlier. Raises NotFound."""
+        active_key = keys.c.environment == new_key.environment, keys.c.id == new_key.replaces, *_alive(now)
         old_row = (await db.execute(select(keys).where(*active_key).with_for_update())).mappings().first()
         if old_row is None:
             raise NotFound(
                 "not_found",
-                f"There is no active key {new.replaces} to replace. List the keys with `gateway keys list` or GET "
+                f"There is no active key {new_key.replaces} to replace. List the keys with `gateway keys list` or GET "
                 "/environment/api-keys.",
             )
-        old_key, until = _key(old_row), new.replaced_ends_at or now
+        old_key, until = _key(old_row), new_key.replaced_ends_at or now
         if old_key.expires_at is not None and old_key.expires_at <= until:
             return ReplacedKey(old_key, old_key.expires_at)
-        await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
-        await record_change(db, changed_key(new.environment, old_key.digest), now)
+        await db.execute(update(keys).where(keys.c.id == new_key.replaces).values(expires_at=until))
+        await record_change(db, changed_key(new_key.environment, old_key.digest), now)
         return ReplacedKey(old_key, until)
 
 
@@ -317,18 +317,18 @@ def changed_key(environment: str, digest: str) -> ConnectionRef:
     return ConnectionRef(environment, "", digest)
 
 
-def _as_detail(new: NewMintedKey) -> dict[str, Any]:
+def _as_detail(new_key: NewMintedKey) -> dict[str, Any]:
     """Return the detail for the audit record of a new key. The detail says what the key may do, without the key."""
     members = {
-        "kind": new.kind,
-        "name": new.name,
-        "scopes": list(new.scopes),
-        "limits": [key_limits.as_json() for key_limits in new.limits],
-        "rate": new.rate,
-        "budget": new.budget,
-        "expires_at": None if new.expires_at is None else new.expires_at.isoformat(),
-        "parent": new.parent_id,
-        "replaces": new.replaces,
+        "kind": new_key.kind,
+        "name": new_key.name,
+        "scopes": list(new_key.scopes),
+        "limits": [key_limits.as_json() for key_limits in new_key.limits],
+        "rate": new_key.rate,
+        "budget": new_key.budget,
+        "expires_at": None if new_key.expires_at is None else new_key.expires_at.isoformat(),
+        "parent": new_key.parent_id,
+        "replaces": new_key.replaces,
     }
     return {name: value for name, value in members.items() if value not in (None, [])}
 

@@ -152,25 +152,25 @@ async def insert_event(
         "facts": dict(facts),
         "sealed": sealed,
     }
-    made: int = (await db.execute(insert(outbox).values(row).returning(outbox.c.id))).scalar_one()
-    return made
+    event_id: int = (await db.execute(insert(outbox).values(row).returning(outbox.c.id))).scalar_one()
+    return event_id
 
 
 async def insert_deliveries(
     db: AsyncConnection,
     written: int,
-    whose: tuple[str, str],
-    to: Iterable[tuple[str | None, Sequence[str]]],
+    integration_ref: tuple[str, str],
+    targets_by_connection: Iterable[tuple[str | None, Sequence[str]]],
     *,
     now: datetime,
     kind: str = "",
 ) -> None:
-    """Insert a message for each connection in `to`, and a delivery of the message to each target.
+    """Insert a message for each connection in `targets_by_connection`, and a delivery of the message to each target.
 
-    `whose`: environment and integration. Messages with the same connection and the same `kind` are sent in order.
+    `integration_ref`: environment and integration. Messages with the same connection and the same `kind` are sent in order.
     Messages without a connection have no order.
     """
-    environment, integration_id = whose
+    environment, integration_id = integration_ref
     rows = [
         {
             "outbox": written,
@@ -186,7 +186,7 @@ async def insert_deliveries(
             "due_at": now,
             "give_up_at": now + TRIED_FOR,
         }
-        for connection_id, targets in to
+        for connection_id, targets in targets_by_connection
         for message_id in (f"msg_{uuid.uuid4().hex}",)
         for target in targets
     ]

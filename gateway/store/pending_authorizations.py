@@ -103,9 +103,9 @@ class SessionStore:
         """
         matches = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
-        either = select(exists().where(*matches) | exists().where(*condition))
+        query = select(exists().where(*matches) | exists().where(*condition))
         async with self._transactions.read() as db:
-            return bool((await db.execute(either)).scalar())
+            return bool((await db.execute(query)).scalar())
 
     async def delete(self, digest: str) -> bool:
         """Delete the session. Return whether the session existed."""
@@ -243,17 +243,17 @@ class FlowStore:
         self._vault = vault
         self._keys = keys
 
-    async def add(self, new: NewFlow) -> Flow:
+    async def add(self, new_flow: NewFlow) -> Flow:
         """Seal and store a flow."""
 
         async def write(db: AsyncConnection) -> Flow:
-            address = _flow_address(new.environment, new.state_digest)
-            row: dict[str, Any] = {name: getattr(new, name) for name in FLOW_COLUMNS if name != "details"}
-            details = self._vault.seal_json(new.details.as_json(), **address)
+            address = _flow_address(new_flow.environment, new_flow.state_digest)
+            row: dict[str, Any] = {name: getattr(new_flow, name) for name in FLOW_COLUMNS if name != "details"}
+            details = self._vault.seal_json(new_flow.details.as_json(), **address)
             await db.execute(insert(flows).values(row | {"details": details.ciphertext}))
             return Flow(**row, details=details)
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(new.environment))
+        return await self._transactions.write(write, before=lambda: self._keys.allow(new_flow.environment))
 
     async def get(self, state_digest: str, *, now: datetime) -> Flow | None:
         """Return the flow whose `state` has this digest; None if the flow was used or has expired."""

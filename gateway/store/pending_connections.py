@@ -47,18 +47,26 @@ PLAIN: Final = (
 )
 
 
-def new_to_json(new: NewConnection) -> dict[str, Any]:
+def new_to_json(new_connection: NewConnection) -> dict[str, Any]:
     """Return the new connection as JSON, without its reference."""
     return {
-        **{name: _plain_dict(getattr(new, name)) for name in PLAIN},
-        "expires_at": _text(new.expires_at),
-        "integration_uid": new.integration_uid,
-        "end_user": end_user_to_json(new.end_user),
-        "life": [_text(new.life.dies_at), _text(new.life.keep_alive_at), new.life.settled],
-        "account": [new.account.id, new.account.label],
+        **{name: _plain_dict(getattr(new_connection, name)) for name in PLAIN},
+        "expires_at": _text(new_connection.expires_at),
+        "integration_uid": new_connection.integration_uid,
+        "end_user": end_user_to_json(new_connection.end_user),
+        "life": [
+            _text(new_connection.life.dies_at),
+            _text(new_connection.life.keep_alive_at),
+            new_connection.life.settled,
+        ],
+        "account": [new_connection.account.id, new_connection.account.label],
         "ended": None
-        if new.ended is None
-        else {**asdict(new.ended), "at": _text(new.ended.at), "retry_at": _text(new.ended.retry_at)},
+        if new_connection.ended is None
+        else {
+            **asdict(new_connection.ended),
+            "at": _text(new_connection.ended.at),
+            "retry_at": _text(new_connection.ended.retry_at),
+        },
     }
 
 
@@ -108,9 +116,9 @@ class PendingStore:
         self._connections = connections
 
     async def add(
-        self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
+        self, new_connection: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
     ) -> tuple[PendingConnection, list[PendingConnection]]:
-        """Seal and store `new`, and count the connection for its session.
+        """Seal and store `new_connection`, and count the connection for its session.
 
         Returns the pending connection, and the replaced pending connections with the same session and reference. Raises
         Forbidden, and stores nothing, if the session has already created its maximum of connections, or if it is bound
@@ -119,7 +127,7 @@ class PendingStore:
         assert terms.code_challenge is not None
         row = {
             "uid": uuid.uuid4().hex,
-            **new.ref._asdict(),
+            **new_connection.ref._asdict(),
             "session_digest": terms.session_digest,
             "code_challenge": terms.code_challenge,
             "expires_at": expires_at,
@@ -127,14 +135,14 @@ class PendingStore:
         table = pending_connections.c
         same_connection = and_(
             table.session_digest == terms.session_digest,
-            table.integration_id == new.ref.integration_id,
-            table.connection_id == new.ref.connection_id,
+            table.integration_id == new_connection.ref.integration_id,
+            table.connection_id == new_connection.ref.connection_id,
             table.sealed.is_not(None),
         )
 
         async def write(db: AsyncConnection) -> list[RowMapping]:
-            content = {"new": new_to_json(new), "reconnects": reconnects}
-            sealed = self._vault.seal_json(content, **_seal_place(new.ref.environment, row["uid"]))
+            content = {"new": new_to_json(new_connection), "reconnects": reconnects}
+            sealed = self._vault.seal_json(content, **_seal_place(new_connection.ref.environment, row["uid"]))
             former = [
                 *(await db.execute(select(pending_connections).where(same_connection).with_for_update())).mappings()
             ]
@@ -145,14 +153,14 @@ class PendingStore:
             await db.execute(insert(pending_connections).values(row | {"sealed": sealed.ciphertext}))
             return former
 
-        former = await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+        former = await self._transactions.write(write, before=lambda: self._keys.allow(new_connection.ref.environment))
         stored = PendingConnection(
             uid=row["uid"],
-            ref=new.ref,
+            ref=new_connection.ref,
             session_digest=terms.session_digest,
             code_challenge=terms.code_challenge,
             expires_at=expires_at,
-            new=new,
+            new=new_connection,
             reconnects=reconnects,
         )
         return stored, [pending for row in former if (pending := await self._decrypt_or_none(row)) is not None]
@@ -177,8 +185,8 @@ class PendingStore:
         with the connection that is now stored under the same reference, or with None. `check` raises an error to
         refuse; the connection then stays pending.
         """
-        new, table = pending.new, pending_connections.c
-        assert new is not None
+        new_connection, table = pending.new, pending_connections.c
+        assert new_connection is not None
         waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
         entry = connection_audit_entry(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
@@ -191,7 +199,7 @@ class PendingStore:
             )
             check(None if existing_row is None else connection_of(existing_row))
             digest = pending.session_digest
-            return await self._connections.put_within(db, new, now=now, entry=entry, session_digest=digest)
+            return await self._connections.put_within(db, new_connection, now=now, entry=entry, session_digest=digest)
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 

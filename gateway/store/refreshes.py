@@ -100,12 +100,12 @@ _AUDIT_BODY: Final = bindparam("audit_body", type_=Text)
 _NOTED_AT: Final = bindparam("noted_at", type_=UtcTime)
 
 
-def _statements_of_save(*, one: bool, audited: bool) -> list[ReturningInsert[Any] | ReturningUpdate[Any]]:
+def _statements_of_save(*, as_one: bool, audited: bool) -> list[ReturningInsert[Any] | ReturningUpdate[Any]]:
     """Return the statements that save a refresh: write the row, an audit record if `audited`, and a change log entry.
 
-    The last statement returns the id of the change log entry. `one`: whether one statement does it all.
+    The last statement returns the id of the change log entry. `as_one`: whether one statement does it all.
     """
-    if not one:
+    if not as_one:
         row: dict[str, Any] = {name: bindparam(f"at_{name}") for name in ConnectionRef._fields}
         change = insert(changes).values(at=_NOTED_AT, **row).returning(changes.c.id)
         audit = insert(audit_pending).values(body=_AUDIT_BODY).returning(audit_pending.c.id)
@@ -171,7 +171,7 @@ class RefreshStatements:
         self._claim_at_once = CompiledStatement(at_once.returning(connections.c.uid), dialect)
         self._save_at_once = {
             audited: [
-                CompiledStatement(part, dialect) for part in _statements_of_save(one=by_database, audited=audited)
+                CompiledStatement(part, dialect) for part in _statements_of_save(as_one=by_database, audited=audited)
             ]
             for audited in (False, True)
         }
@@ -270,13 +270,13 @@ class RefreshStore:
     """Leases on refreshes, and the outcome of each refresh."""
 
     def __init__(
-        self, rows: SealedRows, outbox: Outbox, own: OwnChanges, failover: Failover, trail: AuditTrail
+        self, rows: SealedRows, outbox: Outbox, own_changes: OwnChanges, failover: Failover, trail: AuditTrail
     ) -> None:
         self._rows = rows
         self._trail = trail
         self._transactions = rows.transactions
         self._outbox = outbox
-        self._own = own
+        self._own = own_changes
         self._failover = failover
 
     async def save_refreshed(
@@ -351,7 +351,7 @@ class RefreshStore:
         now: datetime,
         entry: AuditEntry,
     ) -> Connection:
-        """Write `columns` into the locked row `held`. Also write the row's new state and the event for this change."""
+        """Write `columns` into the locked `row`. Also write the row's new state and the event for this change."""
         trigger, reason = StateTrigger.RENEWED, "renewed"
         if row.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
             trigger, reason = StateTrigger.REPLACED, row.state_reason
@@ -359,7 +359,7 @@ class RefreshStore:
         state_columns = await record_trigger(db, self._outbox, row, trigger, columns, now=now, reason=reason)
         connection = connection_of({**row._mapping, **state_columns})
         entry_of = replace(entry, detail={"now": connection.state.value, "before": row.state})
-        await self._trail.record_refresh(db, entry_of, news="state" in state_columns)
+        await self._trail.record_refresh(db, entry_of, state_changed="state" in state_columns)
         await record_change(db, ref, now, ends=True)
         return connection
 
@@ -417,7 +417,7 @@ class RefreshStore:
             written_row = await read_written(db, ref)
             detail = {"reason": failure.code, "now": written_row.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
-            await self._trail.record_refresh(db, failed, news="state" in state_columns)
+            await self._trail.record_refresh(db, failed, state_changed="state" in state_columns)
             await record_change(db, ref, failure.at, ends=True)
             return written_row
 

@@ -44,10 +44,10 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
     reply there.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
-    older = connections.c.intent_at <= newest.scalar_subquery()
+    is_older = connections.c.intent_at <= newest.scalar_subquery()
     query = select(data_keys.c.id).where(
         data_keys.c.id.in_(unused),
-        exists().where(connections.c.environment == data_keys.c.environment, older),
+        exists().where(connections.c.environment == data_keys.c.environment, is_older),
     )
     deadline = time.monotonic() + REFRESHES_S
     while True:
@@ -189,10 +189,10 @@ class BatchSize:
 
     def split(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """Yield consecutive parts of `keys`. Each part has the size that is current when the part is taken."""
-        begin = 0
-        while begin < len(keys):
-            batch = keys[begin : begin + self._size]
-            begin += len(batch)
+        start = 0
+        while start < len(keys):
+            batch = keys[start : start + self._size]
+            start += len(batch)
             yield batch
 
     def adapt_to(self, held_s: float) -> None:
@@ -216,10 +216,10 @@ class Rotation:
     async def counts(self) -> KeyCounts:
         return await count(self._transactions)
 
-    async def wrap_again(self, only: Collection[str] | None = None) -> int:
+    async def wrap_again(self, key_ids: Collection[str] | None = None) -> int:
         """Wrap data keys under the first master key. Return how many keys were changed.
 
-        No value is sealed again. `only`: the ids of the data keys to wrap; None for all.
+        No value is sealed again. `key_ids`: the ids of the data keys to wrap; None for all.
         """
 
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
@@ -228,13 +228,13 @@ class Rotation:
             await self._wrap_signing_key(db)
             stored_wrapped = await db.run_sync(stored_keys)
             outdated = [key for key in stored_wrapped if key.master_key_id != self._keys.keyring.first_id]
-            outdated = [key for key in outdated if only is None or key.id in only]
+            outdated = [key for key in outdated if key_ids is None or key.id in key_ids]
             for key in outdated:
                 wrapped = self._keys.keyring.wrap_again(key)
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
                 columns = {"master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(columns))
-            if only is None:
+            if key_ids is None:
                 await self._trail.record(db, replace(entry, detail={"wrapped": len(outdated)}))
             return len(outdated)
 
@@ -247,7 +247,7 @@ class Rotation:
         newest ones. Raises Unavailable.
         """
         await self._write(self._wrap_signing_key)
-        rotated = RotationResult(new_keys=await self._renew_keys(fresh=fresh))
+        rotated = RotationResult(new_keys=await self._renew_keys(force=fresh))
         await self._keys.load()
         newest, old_ids = await self._wait_for_transactions()
         counts_before = await self.counts()
@@ -312,13 +312,15 @@ class Rotation:
         values = {"master_key_id": wrapped_again.master_key_id, "wrapped": wrapped_again.wrapped}
         await db.execute(update(audit_state).values(values))
 
-    async def _renew_keys(self, *, fresh: bool) -> int:
+    async def _renew_keys(self, *, force: bool) -> int:
         async def write(db: AsyncConnection) -> int:
             newest = {key.environment: key for key in await db.run_sync(stored_keys)}
-            worn = [name for name, key in newest.items() if fresh or key.master_key_id != self._keys.keyring.first_id]
-            for name in worn:
+            outdated = [
+                name for name, key in newest.items() if force or key.master_key_id != self._keys.keyring.first_id
+            ]
+            for name in outdated:
                 await self._keys.make(db, name)
-            return len(worn)
+            return len(outdated)
 
         return await self._write(write)
 
@@ -333,11 +335,11 @@ class Rotation:
         async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:
             stored = await db.run_sync(stored_keys)
             newest = frozenset({key.environment: key.id for key in stored}.values())
-            old = frozenset(key.id for key in stored) - newest
+            old_ids = frozenset(key.id for key in stored) - newest
             # No new transaction locks the older data keys. Every transaction that seals locks a newest data key, so
             # waiting for a lock on the newest keys could take forever.
-            await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old)).with_for_update())
-            return newest, old
+            await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old_ids)).with_for_update())
+            return newest, old_ids
 
         return await self._write(write)
 

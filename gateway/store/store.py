@@ -64,10 +64,10 @@ class Store:
         self.trail = trail = AuditTrail(transactions)
         self.audit = AuditRecords(transactions, trail, keys)
         self.uses = UseStore(transactions)
-        own = OwnChanges()
+        own_changes = OwnChanges()
         rows = SealedRows(transactions, vault, keys)
         self.connections = ConnectionStore(rows, self.outbox, trail)
-        self.refreshes = RefreshStore(rows, self.outbox, own, failover, trail)
+        self.refreshes = RefreshStore(rows, self.outbox, own_changes, failover, trail)
         self.pending = PendingStore(transactions, vault, keys, self.connections)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions, trail)
@@ -84,7 +84,7 @@ class Store:
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
-        self.changes = ChangeLog(transactions, backend.watch, own, statement_s=statement_s)
+        self.changes = ChangeLog(transactions, backend.watch, own_changes, statement_s=statement_s)
         self.console_sessions = ConsoleSessionStore(transactions, trail)
         self.call_log = backend.call_log
         self.waits = transactions.waits

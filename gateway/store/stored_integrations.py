@@ -71,57 +71,66 @@ class IntegrationStore:
         """
         return await self._read_decryptable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
-    async def add(self, new: Integration, *, now: datetime) -> Integration | None:
-        """Store `new`. Return the stored integration; None if its `integration_id` is already in use."""
+    async def add(self, new_integration: Integration, *, now: datetime) -> Integration | None:
+        """Store `new_integration`. Return the stored integration; None if its `integration_id` is already in use."""
         managed_row = ApiManagedRow(uuid.uuid4().hex, 1, now, now)
-        stored_integration = replace(new, managed_row=managed_row)
-        entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
+        stored_integration = replace(new_integration, managed_row=managed_row)
+        entry = _entry(AuditAction.INTEGRATION_CREATED, new_integration, now, provider=new_integration.provider)
 
         async def write(db: AsyncConnection) -> bool:
             row = {**self._columns(stored_integration, managed_row), "uid": managed_row.uid, "created_at": now}
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
             await self._trail.record(db, entry)
-            await _add_change(db, new.environment, new.integration_id, now=now)
+            await _add_change(db, new_integration.environment, new_integration.integration_id, now=now)
             return True
 
-        return stored_integration if await self._write(new.environment, write) else None
+        return stored_integration if await self._write(new_integration.environment, write) else None
 
-    async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
-        """Change `before` to `after`, which can have another `integration_id`. Return the stored integration.
+    async def change(
+        self, old_integration: Integration, new_integration: Integration, *, now: datetime
+    ) -> Integration | None:
+        """Change `old_integration` to `new_integration`, which can have another `integration_id`. Return the stored integration.
 
         Returns None if the integration was changed in the meantime, if the new `integration_id` is already in use, or
         if connections use the old one.
         """
-        assert before.managed_row is not None
-        managed_row = replace(before.managed_row, version=before.managed_row.version + 1, updated_at=now)
-        stored_integration = replace(after, managed_row=managed_row)
+        assert old_integration.managed_row is not None
+        managed_row = replace(
+            old_integration.managed_row, version=old_integration.managed_row.version + 1, updated_at=now
+        )
+        stored_integration = replace(new_integration, managed_row=managed_row)
         as_read = and_(
             integrations.c.uid == managed_row.uid,
-            integrations.c.version == before.managed_row.version,
+            integrations.c.version == old_integration.managed_row.version,
             integrations.c.ending_at.is_(None),
         )
-        entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed_fields(before, after))
+        entry = _entry(
+            AuditAction.INTEGRATION_CHANGED,
+            new_integration,
+            now,
+            fields=_changed_fields(old_integration, new_integration),
+        )
 
         async def write(db: AsyncConnection) -> bool:
-            if after.integration_id != before.integration_id:
+            if new_integration.integration_id != old_integration.integration_id:
                 # Locked, so that `hold_integration` waits.
                 await db.execute(select(integrations.c.uid).where(as_read).with_for_update())
-                if await _is_rename_refused(db, before, after):
+                if await _is_rename_refused(db, old_integration, new_integration):
                     return False
             statement = update(integrations).where(as_read).values(self._columns(stored_integration, managed_row))
             if (await db.execute(statement)).rowcount == 0:
                 return False
             await self._trail.record(db, entry)
-            for key in dict.fromkeys((before.integration_id, after.integration_id)):
-                await _add_change(db, after.environment, key, now=now)
+            for key in dict.fromkeys((old_integration.integration_id, new_integration.integration_id)):
+                await _add_change(db, new_integration.environment, key, now=now)
             return True
 
         try:
-            return stored_integration if await self._write(after.environment, write) else None
+            return stored_integration if await self._write(new_integration.environment, write) else None
         # Another process has used the new `integration_id` after `_is_rename_refused` had checked it.
         except IntegrityError:
-            if after.integration_id == before.integration_id:
+            if new_integration.integration_id == old_integration.integration_id:
                 raise
             return None
 
@@ -222,10 +231,10 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
     return AuditEntry.of(action, integration.environment, now, **entry_fields)
 
 
-def _changed_fields(before: Integration, after: Integration) -> list[str]:
+def _changed_fields(old_integration: Integration, new_integration: Integration) -> list[str]:
     """Return the names of the fields that differ, but not their values, because some are secret."""
     names = [field.name for field in fields(Integration) if field.name != "managed_row"]
-    return [name for name in names if getattr(before, name) != getattr(after, name)]
+    return [name for name in names if getattr(old_integration, name) != getattr(new_integration, name)]
 
 
 def _secrets_of(secrets: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,29 +257,33 @@ def _is_row_of(environment: str, integration_id: str) -> ColumnElement[bool]:
     return and_(integrations.c.environment == environment, integrations.c.integration_id == integration_id)
 
 
-async def hold_integration(db: AsyncConnection, new: NewConnection) -> None:
-    """Keep the integration of `new` from being deleted or renamed until the commit, if it was created through the API.
+async def hold_integration(db: AsyncConnection, new_connection: NewConnection) -> None:
+    """Keep the integration of `new_connection` from being deleted or renamed until the commit, if it was created through the API.
 
     Raises NotFound if the integration is already deleted or renamed. The connection would be unusable, and the deletion
     of the integration would not delete it.
     """
-    if new.integration_uid is None:
+    if new_connection.integration_uid is None:
         return
     condition = and_(
-        _is_row_of(*new.ref[:2]), integrations.c.uid == new.integration_uid, integrations.c.ending_at.is_(None)
+        _is_row_of(*new_connection.ref[:2]),
+        integrations.c.uid == new_connection.integration_uid,
+        integrations.c.ending_at.is_(None),
     )
     row = select(integrations.c.uid).where(condition).with_for_update(read=True, key_share=True)
     if (await db.execute(row)).first() is None:
         raise NotFound(
             "unknown_provider_config",
-            f"Integration '{new.ref.integration_id}' was deleted or renamed in the meantime. Nothing was stored.",
+            f"Integration '{new_connection.ref.integration_id}' was deleted or renamed in the meantime. Nothing was stored.",
         )
 
 
-async def _is_rename_refused(db: AsyncConnection, before: Integration, after: Integration) -> bool:
+async def _is_rename_refused(db: AsyncConnection, old_integration: Integration, new_integration: Integration) -> bool:
     """Return whether a rename is refused: the new id is already in use, or connections use the old id."""
-    name_is_taken = select(integrations.c.uid).where(_is_row_of(after.environment, after.integration_id))
-    has_connections = _connections_of(before.environment, before.integration_id)
+    name_is_taken = select(integrations.c.uid).where(
+        _is_row_of(new_integration.environment, new_integration.integration_id)
+    )
+    has_connections = _connections_of(old_integration.environment, old_integration.integration_id)
     return (await db.execute(name_is_taken)).first() is not None or (
         await db.execute(has_connections)
     ).first() is not None

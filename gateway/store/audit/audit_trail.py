@@ -57,9 +57,9 @@ class AuditTrail:
         self.noted.set()
         return entry
 
-    async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
-        """Record a refresh. A refresh that changed no state (`news` false) is recorded only with `all_refreshes`."""
-        if news or self.all_refreshes:
+    async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, state_changed: bool) -> None:
+        """Record a refresh. A refresh that changed no state (`state_changed` false) is recorded only with `all_refreshes`."""
+        if state_changed or self.all_refreshes:
             await self.record(db, entry)
 
     async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:

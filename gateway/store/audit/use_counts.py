@@ -46,17 +46,17 @@ class UseStore:
             batch = sorted(counts[start : start + ROWS_PER_TRANSACTION])
             rows, now = [_row(count) for count in batch], clock.now()
             fetched = self._not_fetched_yet(batch, now)
-            touches = [_fetched_parameters(ref, now) for ref in fetched]
+            fetch_updates = [_fetched_parameters(ref, now) for ref in fetched]
 
             async def write(
-                db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, touches: Any = touches
+                db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, fetch_updates: Any = fetch_updates
             ) -> None:
                 statement = inserting(db)(credential_uses)
                 sums = {name: credential_uses.c[name] + statement.excluded[name] for name in ("calls", "failed")}
                 key = [column.name for column in credential_uses.primary_key]
                 await db.execute(statement.on_conflict_do_update(index_elements=key, set_=sums), rows)
-                if touches:
-                    await db.execute(_SET_FETCHED, touches)
+                if fetch_updates:
+                    await db.execute(_SET_FETCHED, fetch_updates)
 
             await self._transactions.write(write)
             if len(self._fetched) >= MAX_REMEMBERED:

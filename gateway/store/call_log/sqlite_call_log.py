@@ -126,7 +126,7 @@ class SqliteCallLog:
                     f"SELECT coalesce(max(id), {segment << ID_BITS}) FROM calls_{segment}"
                 ).fetchone()[0]
                 number = self._subject_number(db, segment)
-                ats: list[int] = []
+                times: list[int] = []
                 for start in range(0, len(records), ROWS_PER_STATEMENT[0]):
                     # Writing so many rows takes a millisecond. Then other threads can run.
                     batch = records[start : start + ROWS_PER_STATEMENT[0]]
@@ -134,11 +134,11 @@ class SqliteCallLog:
                         _row(top + start + n, operation, number(operation)) for n, operation in enumerate(batch, 1)
                     ]
                     _insert(db, segment, values)
-                    ats += [value[1] for value in values]
+                    times += [value[1] for value in values]
                 db.execute(
                     "UPDATE segments SET rows = rows + :rows, since_at = min(coalesce(since_at, :since), :since),"
                     " until_at = max(coalesce(until_at, :until), :until) WHERE id = :id",
-                    {"rows": len(records), "since": min(ats), "until": max(ats), "id": segment},
+                    {"rows": len(records), "since": min(times), "until": max(times), "id": segment},
                 )
                 db.executemany(ADD_TOTAL, totals_of(records))
         except BaseException:
@@ -302,12 +302,12 @@ def _set_damaged_log_aside(path: Path, reason: str) -> None:
 
     The damaged log can no longer be searched. Calls are not affected.
     """
-    aside = path.with_name(f"{path.name}.damaged")
+    damaged_path = path.with_name(f"{path.name}.damaged")
     with suppress(OSError):
-        path.replace(aside)
+        path.replace(damaged_path)
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        log.error("call_log_damaged", kept_as=aside.name, detail=reason)
+        log.error("call_log_damaged", kept_as=damaged_path.name, detail=reason)
 
 
 @contextmanager

@@ -79,9 +79,11 @@ def _matching_segments(
     for counted_column, values in _counted_values(filters):
         wanted_values = f"what = ? AND value IN ({_placeholders(values)})"
         statement = f"SELECT segment, sum(rows) FROM counts WHERE {wanted_values} GROUP BY segment"
-        have: dict[int, int] = dict(db.execute(statement, (counted_column, *values)).fetchall())
+        rows_by_segment: dict[int, int] = dict(db.execute(statement, (counted_column, *values)).fetchall())
         rows = [
-            row._replace(counted=min(have.get(row.id, 0), SEGMENT_ROWS if row.counted is None else row.counted))
+            row._replace(
+                counted=min(rows_by_segment.get(row.id, 0), SEGMENT_ROWS if row.counted is None else row.counted)
+            )
             if row.sealed
             else row
             for row in rows

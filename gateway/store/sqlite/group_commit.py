@@ -252,8 +252,8 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
     try:
         with raised_as_unavailable():
             await db.exec_driver_sql(f"ROLLBACK TO {PART}")
-    except (DBAPIError, Unavailable) as stuck:
-        return stuck
+    except (DBAPIError, Unavailable) as undo_fault:
+        return undo_fault
     driver.run_with_next(f"RELEASE {PART}")
     return None
 
