@@ -160,7 +160,7 @@ class Keyring:
 
 def weakness(key: bytes) -> str | None:
     """Return why `key` cannot be random, without revealing the key. Return None if no weakness is found."""
-    steps = {(after - before) % 256 for before, after in pairwise(key)}
+    steps = {(later_byte - earlier_byte) % 256 for earlier_byte, later_byte in pairwise(key)}
     if len(steps) == 1:
         return "is one byte repeated" if steps == {0} else "counts up or down"
     for period in range(2, KEY_BYTES // 2 + 1):
