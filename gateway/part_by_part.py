@@ -55,14 +55,14 @@ class IncrementalFeeder:
     def _feed_part(self) -> None:
         part = self._data[self._at : self._at + PART_BYTES]
         self._at += len(part)
-        handle = self._next
+        next_call = self._next
         try:
             self._feed(part)
         except BaseException:
             self.stop()
             self._transport.abort()  # a missing part would corrupt the rest
             raise
-        if self._next is not handle:  # stopped during `_feed`
+        if self._next is not next_call:  # stopped during `_feed`
             return
         if self._at < len(self._data):
             self._next = self._loop.call_soon(self._feed_part)
