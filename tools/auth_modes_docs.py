@@ -11,7 +11,7 @@ HEAD = """\
 
 `make docs` generates this page from `gateway/catalog/auth_modes.py` and the classes in `gateway/auth`.
 [The catalog](catalog.md) explains the fields. A credential is the JSON object that `POST /connections` takes
-and `GET /connections/{id}` returns ([HTTP API](http-api.md)). Another package adds a mode by the entry point
+and `GET /connections/{id}` returns ([HTTP API](http-api.md)). Another package can add a mode by the entry point
 `gateway.auth_modes`.
 """
 
@@ -32,7 +32,7 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     if mode.integration:
-        yield f"| the integration holds | {_names(mode.integration)}, of what is registered at the provider |"
+        yield f"| the integration has | {_names(mode.integration)}, as registered at the provider |"
     if mode.redirects:
         yield "| the end user | is sent to the provider to consent |"
     elif mode.typed_fields:
@@ -42,7 +42,7 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     if mode.optional_fields:
         yield f"| and may have | {_names(mode.optional_fields)} |"
     if mode.placeholders:
-        yield "| fills | " + " ".join(f"`${{{placeholder}}}`" for placeholder in mode.placeholders) + " |"
+        yield "| templates can use | " + " ".join(f"`${{{placeholder}}}`" for placeholder in mode.placeholders) + " |"
     if mode.members:
         yield "| and | " + " ".join(f"`${{credentials.{member}}}`" for member in mode.members) + " |"
 

@@ -136,7 +136,7 @@ def _shapes() -> Iterator[type[BaseModel]]:
 
 
 def _placeholders() -> str:
-    lines = ["| `auth_mode` | placeholders it fills | of the credential besides |", "|---|---|---|"]
+    lines = ["| `auth_mode` | placeholders of the mode | further placeholders of the credential |", "|---|---|---|"]
     for name, mode in sorted(AUTH_MODES.items()):
         fills = " ".join(f"`${{{placeholder}}}`" for placeholder in sorted(mode.placeholders))
         members = " ".join(f"`${{credentials.{member}}}`" for member in sorted(mode.members))

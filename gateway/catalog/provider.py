@@ -151,7 +151,8 @@ class Provider(Shape):
     installation_access_url: str | None = None
     """CUSTOM: URL that returns 200 with JSON only if the end user can access the installation; it must contain
     `${connectionConfig.installation_id}`. It is requested by GET with the end user's token and `token_headers`, before the
-    installation's token. Absent: the installation is not checked, so an end user can connect one of another customer."""
+    installation's token. Absent: the installation is not checked, so an end user can connect another customer's
+    installation."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
     """Additional parameters of the token request. If the grant is not an OAuth grant, these are all parameters. In the

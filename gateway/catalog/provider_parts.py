@@ -306,7 +306,7 @@ class Paginate(Shape):
 
     type: Literal["cursor", "link", "offset", "graphql"]
     """`cursor`: the response has a cursor for the next page; `link`: it has the next page's URL; `offset`: the caller
-    counts; `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
+    counts pages or records; `graphql`: a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
     cursor_path_in_response: str | None = None
     """Dotted path in the response to the next page's cursor. `-1` is the last item of an array."""
     limit_name_in_request: str | None = None
@@ -383,7 +383,7 @@ class Proxy(Shape):
     base_url: str
     """URL to which the path after `/proxy` is appended. Placeholders allowed."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Header fields. A field with a credential placeholder replaces the caller's; any other field is only a default."""
+    """Header fields. A field with a credential placeholder replaces the caller's value; other fields are only defaults."""
     query: dict[str, str] = Field(default_factory=dict)
     """Query parameters, with the same rule."""
     body: dict[str, Any] = Field(default_factory=dict)

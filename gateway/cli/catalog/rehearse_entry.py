@@ -56,9 +56,9 @@ def rehearse(name: str, pairs: tuple[str, ...], file: Path | None, as_json: bool
 
 
 def _lines(name: str, mode: str, report: "RehearsalReport", catalog: "Catalog") -> Iterator[str]:
-    yield f"{name} ({catalog.file_and_line(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
+    yield f"{name} ({catalog.file_and_line(name).rpartition(':')[0]}): {mode}, with the sandbox as the provider"
     for origin, local in report.origins.items():
-        yield f"  {origin} is played at {local}"
+        yield f"  the sandbox serves {origin} at {local}"
     for step in report.steps:
         yield ""
         yield f"{step.name}: {_outcome(step)}"

@@ -11,8 +11,8 @@ def test_an_entry_is_tried_against_the_sandbox(config_folder: Path) -> None:
     ran = catalog("test", "tracker", "-c", str(config_folder))
     assert ran.exit_code == 0, ran.output
     lines = ran.stdout.splitlines()
-    assert lines[0].endswith("tracker.yaml): OAUTH2, its provider played by the sandbox")
-    assert "  https://auth.example.com is played at http://127.0.0.1:" in ran.stdout
+    assert lines[0].endswith("tracker.yaml): OAUTH2, with the sandbox as the provider")
+    assert "  the sandbox serves https://auth.example.com at http://127.0.0.1:" in ran.stdout
     assert "refresh: ok" in lines
     assert any(line.startswith("  > POST /token") for line in lines)
     assert any(line.startswith("not shown: the real provider was not called") for line in lines)
