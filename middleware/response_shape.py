@@ -255,7 +255,7 @@ def convert_http_exception(request: web.Request, fault: web.HTTPException) -> Ga
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
             "method_not_allowed",
-            f"{request.method} is not possible here, only {allowed}.",
+            f"This endpoint does not support {request.method}, only {allowed}.",
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):

@@ -60,12 +60,12 @@ def _escape_ambiguity(path: str) -> str | None:
     if any(segment != segment.strip() for segment in text.split("/")):
         return "has a segment that begins or ends with a space"
     if not _LOOKALIKES.isdisjoint(text):
-        return "holds a character that some readers take for a delimiter"
+        return "holds a character that some parsers read as a delimiter"
     folded = unicodedata.normalize("NFKC", text)
     if not _LOOKALIKES.isdisjoint(folded):  # for example U+FFE5, a wide yen sign
-        return "holds a character that some readers take for a delimiter"
+        return "holds a character that some parsers read as a delimiter"
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
-        return "holds a character that some readers take for a delimiter"
+        return "holds a character that some parsers read as a delimiter"
     return None
 
 

@@ -95,7 +95,7 @@ class _Freezer:
         self._repeated += repeated
         if self._repeated > MAX_REPEATED and repeated:
             raise ValueError(
-                f"names operations that other rules of the key name too, more than {MAX_REPEATED:,} in all; leave it out"
+                f"repeats operations of the key's other rules, more than {MAX_REPEATED:,} in total; leave it out"
             )
         ids = tuple(operation.id for operation in chosen)
         snapshot = self._made.get((provider.name, ids))

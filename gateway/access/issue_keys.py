@@ -34,7 +34,7 @@ def check_rules_together(limits: Sequence[KeyLimits]) -> None:
     limits of the new key first, then of its ancestors.
     """
     if limits[0].rules and sum(len(key_limits.rules) for key_limits in limits) > MAX_RULES_WITH_ANCESTORS:
-        message = f"At most {MAX_RULES_WITH_ANCESTORS:,} rules in a key and its ancestors."
+        message = f"At most {MAX_RULES_WITH_ANCESTORS:,} rules in a key together with the keys that minted it."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("limits", "rules"))])
 
 
@@ -249,8 +249,8 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
     if caller_key.rate is not None or caller_key.budget is not None:
         raise Forbidden(
             "forbidden",
-            "A key with a rate or a budget cannot mint keys, since their calls would not count against its limits.",
+            "A key with a rate or a budget cannot mint keys, since the calls of minted keys would not count against its limits.",
             payload=rule_and_fix(
-                "rate" if caller_key.rate is not None else "budget", f"Use a key without them: {CREATE_KEY}."
+                "rate" if caller_key.rate is not None else "budget", f"Use a key without rate and budget: {CREATE_KEY}."
             ),
         )

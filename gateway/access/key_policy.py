@@ -264,7 +264,7 @@ class _Rules:
         if request.body is None:
             return Breach("unread_body", "one of its rules needs the body, which was not read", self.rule_texts)
         if not can_compare:
-            return Breach("body", "it requests more fields than its rules can be compared with", self.rule_texts)
+            return Breach("body", "it requests too many fields to compare with the key's rules", self.rule_texts)
         refusals: dict[str, None] = {}
         for rule, body in matching:
             refusal = body.refusal(request.body)

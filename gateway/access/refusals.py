@@ -62,7 +62,7 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
     rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
     if below_base:
         fix = (
-            "Send a request that this key allows, or use a key that allows this one. Rules match the whole path sent to "
+            "Send a request that this key allows, or use a key that allows this request. Rules match the whole path sent to "
             "the provider, including the path of its base URL. Send the request with Gateway-Dry-Run: true and a key "
             "without rules to see that path."
         )
@@ -110,7 +110,8 @@ def no_integration_error(environment: str, integration_id: str) -> NotFound:
         payload={
             "provider_config_key": integration_id,
             **rule_and_fix(
-                "limits", f"Name one that this key may use, or use a key that may use this one: {CREATE_KEY}."
+                "limits",
+                f"Name an integration that this key may use, or use a key that may use this integration: {CREATE_KEY}.",
             ),
         },
     )
@@ -129,7 +130,8 @@ def no_connection_error(integration_id: str, connection_id: str) -> NotFound:
             "provider_config_key": integration_id,
             "connection_id": connection_id,
             **rule_and_fix(
-                "limits", f"Name one that this key may use, or use a key that may use this one: {CREATE_KEY}."
+                "limits",
+                f"Name a connection that this key may use, or use a key that may use this connection: {CREATE_KEY}.",
             ),
         },
     )

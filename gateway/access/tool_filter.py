@@ -40,7 +40,7 @@ class ToolFilter:
             return False  # a call with such a name is refused
         self._cost_left -= self._cost * (len(tool) + COST_PER_COMPARISON)
         if self._cost_left < 0:
-            raise MalformedResponse("its list has more tools than the key's rules can be compared with")
+            raise MalformedResponse("its list has too many tools to compare with the key's rules")
         return all(key.has(tool) for key in self._keys)
 
 

@@ -252,8 +252,9 @@ def _tools_by_integration(
         host, ids = _catalog_operations(integrations[name], catalog)
         if not ids:
             raise _not_offered_error(
-                f"The tools of a session are operations of the catalog, which has none of {integrations[name].provider} "
-                f"('{name}'). Mint a key with rules of methods and paths instead: POST /environment/api-keys."
+                "The tools of a session are operations of the catalog, and the catalog has no operations of "
+                f"{integrations[name].provider} ('{name}'). Mint a key with rules of methods and paths instead: "
+                "POST /environment/api-keys."
             )
         allowed = (
             dict.fromkeys(policy.allow.tools) if policy != "*" and isinstance(policy.allow, ToolListBody) else None

@@ -391,7 +391,7 @@ def _check_integrations(
     if issues:
         existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
         near = nearest(unknown_ids[0][1], filter(caller.policy.reaches_integration, existing))
-        hint = f"Did you mean '{near}'?" if near else "GET /integrations lists those it has."
+        hint = f"Did you mean '{near}'?" if near else "GET /integrations lists the integrations."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
 

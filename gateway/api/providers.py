@@ -193,11 +193,11 @@ def _check_filters(listing: Listing, query: Query) -> None:
     if query.auth_mode is not None and query.auth_mode.upper() not in listing.auth_modes:
         known_modes = ", ".join(sorted(listing.auth_modes))
         issues.append(
-            Issue("invalid_value", f"No provider has that auth_mode. There are {known_modes}.", ("auth_mode",))
+            Issue("invalid_value", f"No provider has that auth_mode. The auth modes are {known_modes}.", ("auth_mode",))
         )
     if query.category is not None and query.category.casefold() not in listing.categories:
         near = close_matches(query.category.casefold(), listing.categories, 3) or sorted(listing.categories)
-        message = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
+        message = f"No provider is in that category. The categories are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
         issues.append(Issue("invalid_value", message, ("category",)))
     if issues:
         raise InvalidRequest("invalid_query_params", " ".join(issue.message for issue in issues), errors=issues)

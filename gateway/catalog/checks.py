@@ -178,7 +178,7 @@ def _unfilled_placeholders(provider: Provider, place: Place, template: str) -> I
             mode = AUTH_MODES[provider.auth_mode]
             fillable_names = sorted({*mode.placeholders, *mode.members, *provider.credentials})
             fillable_text = ", ".join(f"${{{filled_name}}}" for filled_name in fillable_names) or "none"
-            message = f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {fillable_text}"
+            message = f"${{{name}}} is not available in auth_mode {provider.auth_mode}; this mode has {fillable_text}"
             if name == "body" and place[0] == "proxy":
                 message = "${body} is not available, so a whole body cannot be signed; ${bodyCanonicalParams} has the "
                 message += "members of a form or of a JSON object"

@@ -304,7 +304,7 @@ class _FolderReading:
         provider, parse_faults = parse_provider(name, merged, self.external_names)
         if parse_faults and value[ALIAS_KEY] in self.faulty_names:
             return None, [
-                ((ALIAS_KEY,), f"the entry {value[ALIAS_KEY]!r}, from which this one inherits, has faults of its own")
+                ((ALIAS_KEY,), f"the entry {value[ALIAS_KEY]!r}, from which this entry inherits, also has faults")
             ]
         return provider, parse_faults
 

@@ -37,10 +37,10 @@ def advice_on_refresh_token(provider: Provider, requested: Collection[str]) -> s
         return f"See {name}'s documentation{page} on how to get a refresh token: often with a scope such as {OFFLINE}."
     if "consent" not in params.get("prompt", "").split():
         return (
-            f"Each authorization asks for {action}. Some providers also need prompt=consent: add it to authorization_params "
+            f"Each authorization requests {action}. Some providers also need prompt=consent: add it to authorization_params "
             "of the entry. An import must include its refresh_token."
         )
     return (
-        f"Each authorization asks for {action} and prompt=consent: check at {name} that this app may use refresh tokens. "
+        f"Each authorization requests {action} and prompt=consent: check at {name} that this app may use refresh tokens. "
         "An import must include its refresh_token."
     )

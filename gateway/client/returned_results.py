@@ -55,7 +55,7 @@ def verify_return(
     keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
     claims = _verify(_result_from(url_or_result), keys, audience)
     if state is not None and not _equal(claims.get("state"), state):
-        raise InvalidReturn("The state is not the one of this end user's session. Start again with a new session.")
+        raise InvalidReturn("The state does not belong to this end user's session. Start again with a new session.")
     try:
         result = {name: claims.get(name) for name in ("provider_config_key", "connection_id", "error", "state")}
         return ConnectResult(outcome=claims["outcome"], session_id=claims["session_id"], id=claims["jti"], **result)

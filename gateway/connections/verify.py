@@ -101,7 +101,7 @@ def _unconfirmed_account_error(source: AccountSource, names: Iterable[str], stat
     settings_text = ", ".join(f"{name} {safe_text(str(source.config.get(name)))}" for name in names)
     return InvalidRequest(
         "connection_validation_failed",
-        f"Your sign-in at {source.provider.display_name} does not open the account that your browser returned with: "
+        f"Your account at {source.provider.display_name} has no access to the account that your browser returned with: "
         f"{settings_text} ({status}). Nothing was connected; start again with an account that you can use, or ask the "
         "application's operator to check the integration's scopes.",
         payload={"reason": "account_not_confirmed"},

@@ -41,7 +41,7 @@ _REFUSED_CLIENT: Final = FailureCause(
     "Connections recover with their next refresh; end users need not connect again.",
 )
 _DOWN: Final = FailureCause(
-    "The provider does not respond, or not with valid HTTP.",
+    "The provider does not respond, or its response is not valid HTTP.",
     "Check the provider's status page. The gateway keeps trying; the application may send failed calls again.",
 )
 _RULES: Final = FailureCause(
@@ -64,7 +64,7 @@ _BY_REASON: Final = {
     "token_endpoint_unavailable": FailureCause(
         "The provider's token endpoint does not respond, limits the rate or returns errors, so expired tokens are not refreshed.",
         "Check the provider's status page. No token is lost: the gateway retries automatically.",
-        "Open an entry in this list to see which of these.",
+        "Open an entry in this list to see which of these it is.",
     ),
     "reconnect_needed": FailureCause(
         "The connection's credential no longer works, so the gateway refuses its calls.",
@@ -73,7 +73,7 @@ _BY_REASON: Final = {
     **dict.fromkeys(CLIENT_REFUSED, _REFUSED_CLIENT),
     "forbidden": _RULES,
     "too_many_request": FailureCause(
-        "A key sends more than its rate or budget allows.",
+        "A key sends more calls than its rate or budget allows.",
         "Mint a key with a higher rate or budget, or revoke the key if nobody recognizes this use.",
         "Open a call in this list to see its key.",
     ),

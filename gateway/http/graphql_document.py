@@ -115,7 +115,7 @@ def _tokens(text: str) -> list[str]:
         raise AmbiguousDocument(f"has more than {MAX_CHARS} characters; pass values as variables")
     if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
         raise AmbiguousDocument(
-            f"holds the character U+{ord(forbidden[0]):04X}, which some readers take for the end of a line"
+            f"holds the character U+{ord(forbidden[0]):04X}, which some parsers read as the end of a line"
         )
     return list(_lex(text))
 

@@ -56,7 +56,9 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
     if version not in (HttpVersion11, HttpVersion10):
         raise unknown_version_error()
     if method in FORBIDDEN_METHODS:
-        raise MethodNotAllowed("method_not_allowed", f"{method} is not possible here.", headers=ALLOW, close=True)
+        raise MethodNotAllowed(
+            "method_not_allowed", f"The gateway does not support {method}.", headers=ALLOW, close=True
+        )
     values = {lower: headers.getall(name) for lower, name in CHECKED.items() if name in headers}
     check_fields(values, version)
     if FORBIDDEN_TARGET_CHAR.search(target):
@@ -77,7 +79,7 @@ def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = Htt
     if "transfer-encoding" in values:
         _check_coding(values, version)
     if "expect" in values and any(value.strip().lower() != "100-continue" for value in values["expect"]):
-        raise ExpectationFailed("invalid_headers", "The only expectation here is '100-continue'.", close=True)
+        raise ExpectationFailed("invalid_headers", "The gateway supports only 'Expect: 100-continue'.", close=True)
     if "host" in values and not HOST.fullmatch(values["host"][0]):
         raise InvalidRequest("bad_framing", "Host is not a host name with an optional port.", close=True)
 
@@ -97,7 +99,7 @@ def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> 
 
 
 def unknown_version_error() -> VersionNotSupported:
-    return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
+    return VersionNotSupported("bad_framing", "This gateway supports HTTP/1.1 and HTTP/1.0.", close=True)
 
 
 def repeated_field_error(name: str) -> InvalidRequest:
@@ -110,7 +112,7 @@ def two_framings_error() -> InvalidRequest:
 
 
 def unknown_coding_error() -> NotImplementedHere:
-    return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
+    return NotImplementedHere("not_supported", "The gateway supports only the transfer coding 'chunked'.", close=True)
 
 
 # ── Writes the head of a request to a provider as bytes.

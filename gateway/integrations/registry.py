@@ -118,7 +118,7 @@ class Integrations:
             suggestion = nearest(
                 integration_id, [integration.integration_id for integration in self.list_in(environment)]
             )
-            hint = f" Did you mean '{suggestion}'?" if suggestion else " GET /integrations lists those it has."
+            hint = f" Did you mean '{suggestion}'?" if suggestion else " GET /integrations lists the integrations."
             raise NotFound(
                 "unknown_provider_config",
                 f"Environment '{environment}' has no integration '{integration_id}'.{hint}",

@@ -109,7 +109,7 @@ class ResponseCollector(AbstractStreamWriter):
     async def write(self, chunk: bytes | bytearray | memoryview) -> None:
         if len(self.body) + len(chunk) > self._limit:
             self.too_large = True
-            raise ConnectionResetError("the response is larger than can be held")
+            raise ConnectionResetError("the response is too large to hold in memory")
         self.body += chunk
         self.output_size += len(chunk)
         await self._room(len(self.body))

@@ -52,7 +52,9 @@ async def respond_at_capability(request: web.Request) -> web.StreamResponse:
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:
         raise MethodNotAllowed(
-            "method_not_allowed", f"{request.method} is not possible here, only POST.", headers={hdrs.ALLOW: "POST"}
+            "method_not_allowed",
+            f"This endpoint does not support {request.method}, only POST.",
+            headers={hdrs.ALLOW: "POST"},
         )
     return await _TO_MCP_ENDPOINT(request)
 

@@ -18,8 +18,8 @@ MAX_SEARCH_CHARS: Final = 100  # maximum length of a search or a category
 
 # The text for people for each member of `/ready` and its value.
 STATE_TEXTS: Final = {
-    ("store", "away"): "Its database cannot be reached; it serves from memory.",
-    ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
+    ("store", "away"): "Its database cannot be reached; it serves calls from memory.",
+    ("store", "damaged"): "Its database is damaged; it serves calls whose data can still be read.",
     ("store", "full"): "The disk of its database is full; it does not refresh tokens.",
     ("store", "read-only"): "Its database is read-only; it does not refresh tokens.",
     ("clock", "off"): "Its clock differs from the database's by seconds.",

@@ -44,11 +44,11 @@ class AuditAction(StrEnum):
     )
     CONNECTION_DELETED = "connection.deleted", "a connection was deleted"
     CONNECTION_EXPORTED = "connection.exported", "a connection was written to a file, credential included"
-    CONNECTION_REFRESHED = "connection.refreshed", "a token was refreshed, or that failed (`audit.refreshes`)"
+    CONNECTION_REFRESHED = "connection.refreshed", "a refresh of a token succeeded or failed (`audit.refreshes`)"
     INTEGRATION_CREATED = "integration.created", "an integration was made through the API"
     INTEGRATION_CHANGED = "integration.changed", "an integration made through the API was changed"
     INTEGRATION_DELETED = "integration.deleted", "an integration made through the API was deleted"
-    EVENTS_REPLAYED = "events.replayed", "an operator had events sent again"
+    EVENTS_REPLAYED = "events.replayed", "an operator sent events again"
     EVENT_KEY_ROTATED = "event_key.rotated", "the key that signs events was replaced"
     ENCRYPTION_KEYS_ROTATED = "encryption_keys.rotated", "values were sealed again under the first encryption key"
     CONFIGURATION_LOADED = "configuration.loaded", "a changed gateway.yaml took effect; `detail` has its SHA-256 digest"
@@ -73,7 +73,7 @@ class AuditAction(StrEnum):
     AUDIT_PRUNED = "audit.pruned", "records older than `audit.keep_days` were removed; `detail` says up to which one"
     PERSON_FORGOTTEN = (
         "person.forgotten",
-        "an end user's audit key was deleted: no one can tell any more whose digest it was",
+        "an end user's audit key was deleted: nobody can find out any more to whom the digest belongs",
     )
 
 

@@ -37,7 +37,7 @@ def check_files(examined: ExaminedGateway) -> Iterator[DoctorFinding]:
     for file in files:
         yield DoctorFinding("warn", "files", file.message, str(file.path), file.fix)
     if not files:
-        yield ok("files", "only their owner can read keys, configuration and database")
+        yield ok("files", "only the owner of the files can read keys, configuration and database")
     if config.store.url.startswith(SQLITE):
         yield _check_free_space(examined, Path(config.store.url.removeprefix(SQLITE)))
 

@@ -256,7 +256,7 @@ def _records(document: PageDocument, paging: PagingScheme) -> tuple[Records, Pag
     raise UpstreamFailed(
         "page_unreadable",
         f"The provider's response {fault}. "
-        + (f"It has arrays under: {arrays}. " if arrays else "It has no array that could be meant. ")
+        + (f"It has arrays under: {arrays}. " if arrays else "It has no array that could be the records. ")
         + "Name the path of the records: 'Gateway-Paginate: all; response_path=…'.",
     )
 

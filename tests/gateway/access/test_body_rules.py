@@ -179,7 +179,7 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
     rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
     refused = decision(policy(*rules), "/graphql", body)
     assert isinstance(refused, Breach)
-    assert refused.why == "it requests more fields than its rules can be compared with"
+    assert refused.why == "it requests too many fields to compare with the key's rules"
     assert decision(policy("POST /graphql with query *"), "/graphql", body) == "POST /graphql with query *"
     alone = decision(policy(rules[0]), "/graphql", body)
     assert isinstance(alone, Breach)
@@ -204,7 +204,7 @@ def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together()
     assert chain(keys - 1) == allowing[0]
     refused = chain(keys + 1)
     assert isinstance(refused, Breach)
-    assert (refused.broken, refused.why) == ("body", "it requests more fields than its rules can be compared with")
+    assert (refused.broken, refused.why) == ("body", "it requests too many fields to compare with the key's rules")
 
 
 @pytest.mark.parametrize("pattern", ["*0*", "*0*1", "*ab*", "*aab*b", "*a*b", "*z"])

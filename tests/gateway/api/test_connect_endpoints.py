@@ -74,7 +74,7 @@ async def test_misspelt_integration_is_refused_with_the_closest_name(running: Ru
     assert [error["path"] for error in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
     request_body["allowed_integrations"] = ["nope"]
     body = (await running.json("POST", "/connect/sessions", json=request_body, expect=400))["error"]
-    assert body["message"].endswith("has no integration 'nope'. GET /integrations lists those it has.")
+    assert body["message"].endswith("has no integration 'nope'. GET /integrations lists the integrations.")
     request_body["allowed_integrations"] = ["traker"]
     limited = {
         "display_name": "n",

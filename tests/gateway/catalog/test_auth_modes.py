@@ -68,7 +68,7 @@ def test_entry_with_many_fields_has_no_faults(tmp_path: Path, entry: str) -> Non
             SIGN_IN.replace("{kind: {}}", "{}"),
             "5: ${assertionOption.kind} has no field; add 'kind' to assertion_option",
         ),
-        (SIGN_IN.replace("user: {}, ", ""), "5: ${credentials.user} is not filled by auth_mode TWO_STEP"),
+        (SIGN_IN.replace("user: {}, ", ""), "5: ${credentials.user} is not available in auth_mode TWO_STEP"),
         (SIGN_IN.replace("x-token", "host"), "11: host cannot be set by an entry"),
         (SIGN_IN.replace("{scope: {optional: true}}", "{}"), "7: ${connectionConfig.scope} has no setting"),
         (SIGN_IN.replace("timestamp", "until"), "13: token_response.expiry_kind must be 'duration' or 'timestamp'"),
@@ -79,7 +79,7 @@ def test_entry_with_many_fields_has_no_faults(tmp_path: Path, entry: str) -> Non
         (KEY.replace("BASIC", "OAUTH1"), "1: request_url is missing; auth_mode OAUTH1 needs it"),
         (
             KEY.replace("${username}", "${credentials.organization_id}"),
-            "6: ${credentials.organization_id} is not filled",
+            "6: ${credentials.organization_id} is not available",
         ),
         (
             GRANT.replace("{token_url: [", "{tokenurl: ["),

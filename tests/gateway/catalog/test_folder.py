@@ -158,17 +158,20 @@ CASES = [
         PLAIN.replace("${apiKey}", "${hmacSha1Hex(${apiKey})}"),
         "7: proxy.headers.x-api-key: hmacSha1Hex takes two arguments",
     ),
-    (PLAIN.replace("${apiKey}", "${apikey}"), "7: ${apikey} is not filled by auth_mode API_KEY; it fills ${apiKey}"),
+    (
+        PLAIN.replace("${apiKey}", "${apikey}"),
+        "7: ${apikey} is not available in auth_mode API_KEY; this mode has ${apiKey}",
+    ),
     (
         PLAIN.replace("${apiKey}", "${apiSecret}"),
-        "7: ${apiSecret} is not filled by auth_mode API_KEY; it fills ${apiKey}, or add 'apiSecret' to credentials",
+        "7: ${apiSecret} is not available in auth_mode API_KEY; this mode has ${apiKey}, or add 'apiSecret' to credentials",
     ),
     (
         PLAIN.replace("${apiKey}", "${credentials.secret}"),
-        "7: ${credentials.secret} is not filled by auth_mode API_KEY; it fills ${apiKey}, or add 'secret' to credentials",
+        "7: ${credentials.secret} is not available in auth_mode API_KEY; this mode has ${apiKey}, or add 'secret' to credentials",
     ),
     (PLAIN.replace("${apiKey}", "${body}"), "7: ${body} is not available, so a whole body cannot be signed; ${body"),
-    (PLAIN.replace("${apiKey}", "${password}"), "7: ${password} is not filled by auth_mode API_KEY"),
+    (PLAIN.replace("${apiKey}", "${password}"), "7: ${password} is not available in auth_mode API_KEY"),
     (PLAIN.replace("${apiKey}", "${connectionConfig.x}"), "7: ${connectionConfig.x} has no setting; add 'x'"),
     (PLAIN.replace("${apiKey}", "${apiKey} || ${apiKey}"), "7: templates have no '||'; give the setting a default"),
     (PLAIN.replace("${apiKey}", "a\\nb"), "7: contains a line break"),
@@ -289,7 +292,7 @@ def test_faults_of_shape_do_not_hide_those_of_placeholders(tmp_path: Path) -> No
     text = PLAIN.replace("decompress: true", "decompress: perhaps").replace("${apiKey}", "${password}")
     found = faults(tmp_path, text.replace("docs:", "docs: []\n#"))
     assert [fault.partition(":")[0] for fault in found] == ["3", "8", "9"]
-    assert found[1].startswith("8: ${password} is not filled by auth_mode API_KEY")
+    assert found[1].startswith("8: ${password} is not available in auth_mode API_KEY")
 
 
 def test_faulty_file_that_is_removed_while_it_is_read_is_a_fault(

@@ -112,7 +112,7 @@ def test_inherited_fault_is_reported_at_the_alias(tmp_path: Path) -> None:
 def test_faulty_base_is_reported_once_per_inheriting_entry(tmp_path: Path) -> None:
     message = faults(folder(tmp_path, zbase=dedent(BASE).replace("token_url", "tokn_url"), heir="alias: zbase\n"))
     assert [line.partition(": ")[0] for line in message] == ["heir.yaml:1", "zbase.yaml:6"]
-    assert message[0].endswith("the entry 'zbase', from which this one inherits, has faults of its own")
+    assert message[0].endswith("the entry 'zbase', from which this entry inherits, also has faults")
 
 
 def test_a_later_folder_inherits_from_an_earlier_one(tmp_path: Path) -> None:

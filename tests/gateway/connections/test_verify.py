@@ -102,7 +102,7 @@ async def test_account_named_by_the_browser_is_refused_if_the_provider_refuses_i
 ) -> None:
     source = FakeAccountSource(config={"realm": "9"}, **entry)
     source.status = status
-    with pytest.raises(InvalidRequest, match=rf"does not open .*: realm 9 \({status}\)\. ") as refused:
+    with pytest.raises(InvalidRequest, match=rf"has no access to .*: realm 9 \({status}\)\. ") as refused:
         await account_of(source, {}, ["realm"])
     assert refused.value.code == "connection_validation_failed"
     assert refused.value.payload == {"reason": "account_not_confirmed"}

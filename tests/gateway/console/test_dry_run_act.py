@@ -26,9 +26,9 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
         passes = await dry("r1")
         assert f"GET {tracker.url}/items/1" in passes
         assert "Bearer ***" in passes
-        assert "Its key allows it" in passes
+        assert "The key allows this call" in passes
         assert grant["access_token"] not in passes
-        assert "Its key refuses it" in await dry("r2")
+        assert "The key refuses this call" in await dry("r2")
         assert "no connection 'gone'" in await dry("r3")
         assert "Only a proxied call" in await dry("r4", expect=400)
         assert "do not allow" in await console.page(f"/dev/call?id={found['r2']}")
@@ -46,4 +46,4 @@ async def test_a_key_without_the_connection_refuses_the_dry_run(running: Running
         form = csrf_token(await console.page(f"/dev/call?id={first_operation['id']}"))
         page = await console.send("/dev/call/dry-run", {"form": form, "id": str(first_operation["id"])})
         assert "its limits do not include this connection" in page
-        assert "Its key allows it" not in page
+        assert "The key allows this call" not in page

@@ -143,7 +143,7 @@ async def test_connections_that_the_report_does_not_list_are_named_after_deletio
     )
     async with at_console(running) as console:
         page = await console.page(f"/dev/incident?key={stolen_key_id}&since=2h")
-        assert "Those of the 2 most used of 3 pairs of key and connection" in page
+        assert "Of 3 pairs of key and connection, only the 2 most used are shown" in page
         fields = {
             "form": csrf_token(page),
             "key": str(stolen_key_id),

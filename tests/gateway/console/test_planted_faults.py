@@ -241,7 +241,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope_is_explained(
     async with at_console(running) as console:
         assert (
             await beyond_one_click(
-                console, "more than its rate or budget allows", "Mint a key with a higher rate", "tracker"
+                console, "more calls than its rate or budget allows", "Mint a key with a higher rate", "tracker"
             )
             == []
         )

@@ -14,7 +14,7 @@ async def test_a_browser_gets_a_start_page_with_links(running: RunningGateway) -
         assert (response.status, response.content_type) == (200, "text/html")
         assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
         assert "Gateway-Error" not in response.headers
-    assert "This gateway serves." in text
+    assert "This gateway is ready." in text
     assert all(f'href="{running.url}{path}"' in text for path in ("/docs", "/guides", "/openapi.json"))
     assert f'href="{running.url}/console"' not in text
     switch_on(running)

@@ -259,7 +259,7 @@ async def test_a_consent_without_a_refresh_token_warns_immediately(
     assert (found["causes"][0]["cause"], found["action"]["do"]) == ("no_refresh_token", "reconnect")
     for text in (line["detail"], event["warning"]["description"], found["causes"][0]["why"]):
         assert "gave no refresh token" in text
-        assert "asks for the scope 'offline_access'" in text
+        assert "requests the scope 'offline_access'" in text
         assert "prompt=consent" in text
         assert "Add" not in text
 
@@ -285,13 +285,13 @@ def entry_with(**changes: Any) -> Provider:
     [
         ({"refresh": {"requires_scope": "keep"}}, [], "Add the scope 'keep'"),
         ({"available_scopes": ["offline_access"]}, [], "Add the scope 'offline_access'"),
-        ({"refresh": {"requires_scope": "keep"}}, ["keep"], "Each authorization asks for the scope 'keep'."),
-        ({}, ["offline_access"], "Each authorization asks for the scope 'offline_access'."),
-        ({"authorization_params": {"access_type": "offline"}}, [], "Each authorization asks for access_type=offline."),
+        ({"refresh": {"requires_scope": "keep"}}, ["keep"], "Each authorization requests the scope 'keep'."),
+        ({}, ["offline_access"], "Each authorization requests the scope 'offline_access'."),
+        ({"authorization_params": {"access_type": "offline"}}, [], "Each authorization requests access_type=offline."),
         (
             {"authorization_params": {"access_type": "offline", "prompt": "consent"}},
             [],
-            "Each authorization asks for access_type=offline and prompt=consent: check at Tracker",
+            "Each authorization requests access_type=offline and prompt=consent: check at Tracker",
         ),
         ({}, [], "See Tracker's documentation"),
     ],

@@ -69,7 +69,7 @@ async def test_a_browser_cannot_name_the_account_of_another_customer(
     gateway = await start(CLIENT, **entry(fake_provider))
     quickbooks.back = "8"
     shown, html = await connect(gateway)
-    assert (shown, f"does not open the account that your browser returned with: realmId 8 ({status})." in html) == (
+    assert (shown, f"has no access to the account that your browser returned with: realmId 8 ({status})." in html) == (
         400,
         True,
     )

@@ -137,8 +137,8 @@ def test_has_more_flag_decides_whether_an_offset_list_continues() -> None:
         ("items", {"items": {"a": 1}}, "no array at 'items'"),
         (None, {"a": [1], "b": [2]}, "arrays under: a, b"),
         (None, {"a": [{}], "b": [{}]}, "arrays under: a, b"),
-        (None, {"error": "ratelimited"}, "no array that could be meant"),
-        (None, "text", "no array that could be meant"),
+        (None, {"error": "ratelimited"}, "no array that could be the records"),
+        (None, "text", "no array that could be the records"),
     ],
 )
 def test_missing_records_are_reported_with_the_arrays_of_the_page(path: str | None, page: Any, names: str) -> None:
