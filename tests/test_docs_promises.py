@@ -40,7 +40,7 @@ class Page:
         return found
 
 
-SECURITY: Final = Page("security.md", "Where|What leaves|What an agent|Who|How|Bounds")
+SECURITY: Final = Page("security.md", "Where|What leaves|What an agent|Who|How|Limits")
 PROMISES: Final = Page("promises.md", "Under which|In every")
 COMPATIBILITY: Final = Page("compatibility.md", "What works|Differences")
 PAGES: Final = (SECURITY, PROMISES, COMPATIBILITY)
