@@ -132,7 +132,7 @@ def add_cors_headers(request: web.Request, headers: CIMultiDict[str]) -> None:
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
 MARK: Final = istr(errors.MARK)
-# Endpoints that the Nango SDKs call, but that the gateway does not have (docs/compatibility.md#not-here).
+# Endpoints that the Nango SDKs call, but that the gateway does not have (docs/compatibility.md#not-available-here).
 _SYNC_PATHS: Final = re.compile(
     r"/(?:records|sync|action|scripts|functions)(?:/.*)?|/integrations/[^/]+/functions(?:/.*)?|/providers/[^/]+/templates"
 )
