@@ -385,9 +385,9 @@ class Proxy(Shape):
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields. A field with a credential placeholder replaces the caller's value; other fields are only defaults."""
     query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters, with the same rule."""
+    """Query parameters, with the same rule as `headers`."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Members added to the caller's JSON object or form, with the same rule. Templates allowed in texts."""
+    """Members added to the caller's JSON object or form, with the same rule as `headers`. Templates allowed in texts."""
     decompress: bool | None = None
     """Whether compressed responses are decompressed for the caller."""
     paginate: Paginate | None = None
