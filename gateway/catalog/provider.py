@@ -192,7 +192,7 @@ class Provider(Shape):
     refresh_url: str | None = None
     """URL at which tokens are refreshed; `token_url` if absent."""
     refresh_params: dict[str, str] = Field(default_factory=dict)
-    """Further parameters of a refresh; those of the token request if absent."""
+    """Further parameters of a refresh. Absent: the parameters of the token request."""
     refresh_param_renames: dict[str, str] = Field(default_factory=dict)
     """Standard parameter of a refresh ▸ the provider's name for it; as `token_param_renames` if absent."""
     refresh: RefreshPolicy | None = None
