@@ -23,7 +23,9 @@ def main() -> None:
     except OSError as fault:
         if fault.errno != errno.ENOSPC or fault.filename is not None:
             raise
-        sys.stderr.write(f"gateway: the output cannot be written: {fault.strerror}. Send it to another place.\n")
+        sys.stderr.write(
+            f"gateway: the output cannot be written: {fault.strerror}. Redirect the output to another place.\n"
+        )
         from gateway.cli.terminal import drop_output
 
         drop_output()

@@ -129,5 +129,5 @@ def reconnect_mismatch_error(session: ConnectSession, integration_id: str) -> In
         return None
     return InvalidRequest(
         "integration_not_allowed",
-        f"This connect session reconnects a connection of '{session.integration_id}', and no other.",
+        f"This connect session can only reconnect a connection of '{session.integration_id}'.",
     )

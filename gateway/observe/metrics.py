@@ -164,7 +164,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_keep_alive_overdue_seconds": Family(
         "gauge",
         ("environment", "state"),
-        "How overdue the most overdue keep-alive refresh of a connection is.",
+        "Delay of the most overdue keep-alive refresh of a connection.",
     ),
     "gateway_store_away": Family("gauge", (), "1 while the shared database does not respond.", largest=True),
     "gateway_store_unwritable": Family(

@@ -290,7 +290,7 @@ def _misnamed_list_error(page: PageResult) -> UpstreamFailed:
     return UpstreamFailed(
         "page_unreadable",
         f"The provider's page has nothing at '{page.paging.cursor_path_in_response}' (cursor_path_in_response), but has "
-        f"{', '.join(list(page.unseen or ())[:5])}. Set cursor_path_in_response to the one that is the cursor.",
+        f"{', '.join(list(page.unseen or ())[:5])}. Set cursor_path_in_response to the path of the cursor.",
     )
 
 

@@ -295,7 +295,7 @@ def _next_position_text(
             _next_cursor(document, paging) if paging.type == "cursor" else _next_link(document, headers, paging, page)
         )
     if next_at is None and has_more:
-        raise _page_error(f"says that more follows ({paging.has_more_path_in_response}), but not where")
+        raise _page_error(f"says that more records follow ({paging.has_more_path_in_response}), but not where")
     return next_at
 
 

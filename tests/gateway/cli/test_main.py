@@ -41,7 +41,9 @@ def test_full_disk_under_the_output_is_reported_without_a_traceback() -> None:
             [sys.executable, "-m", "gateway", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert run.returncode == 1
-    assert run.stderr == ("gateway: the output cannot be written: No space left on device. Send it to another place.\n")
+    assert run.stderr == (
+        "gateway: the output cannot be written: No space left on device. Redirect the output to another place.\n"
+    )
 
 
 @pytest.mark.parametrize("start", ["-m gateway", "-c import~gateway.__main__;gateway.__main__.main()"])

@@ -70,7 +70,7 @@ def test_cursor_may_be_a_field_of_the_last_record() -> None:
     assert next_at(paging, {"data": [], "has_more": False}) is None
     result = read(paging, {"data": [], "has_more": True})
     assert result.refused is not None
-    assert "says that more follows (has_more), but not where" in result.refused.message
+    assert "says that more records follow (has_more), but not where" in result.refused.message
 
 
 @pytest.mark.parametrize(
