@@ -8,6 +8,7 @@ This module never sends a request twice. It closes the connection if the provide
 9112 §9.2)."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -168,6 +169,7 @@ class PushedUpload:
 
 
 MAX_UNREAD_BYTES: Final = 256 * 1024
+MAX_EARLY_BYTES: Final = 64 * 1024  # of a response that is read after the connection has ended
 _IDLE, _QUEUED, _SENT, _RESPONDED, _SWITCHED, _DEAD = range(6)
 
 
@@ -192,6 +194,7 @@ class ProviderConnection(asyncio.Protocol):
         self._new_response: ProviderResponse | None = None  # a response whose head has just arrived
         self._head_is_new = False  # a head has just arrived, and the waiting exchange does not have it yet
         self._upload: RequestUpload | PushedUpload | None = None
+        self._streams_body = False  # whether the body of the present request is written piece by piece
         self._response_reader = ResponseReader(self)
         self._bytes_after_switch = b""
         self._keep_s: float | None = None
@@ -228,6 +231,7 @@ class ProviderConnection(asyncio.Protocol):
         if `head` is the whole request. If the caller is cancelled, the connection is closed.
         """
         self._stage = _SENT
+        self._streams_body = body is not None and body.length != 0
         self._response_reader.expect(without_body=method == "HEAD", may_switch=may_switch)
         waiter: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
@@ -262,6 +266,7 @@ class ProviderConnection(asyncio.Protocol):
         `receiver`: gets the result. `listener`: pauses and resumes the upload.
         """
         self._expect(receiver, method)
+        self._streams_body = True
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # still paused by an earlier write: `pause_writing` is not called again
         self._send_now(message)
@@ -269,6 +274,7 @@ class ProviderConnection(asyncio.Protocol):
 
     def _expect(self, receiver: ResponseReceiver, method: str) -> None:
         self._stage = _QUEUED
+        self._streams_body = False
         self._response_reader.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._receiver = receiver
 
@@ -366,7 +372,9 @@ class ProviderConnection(asyncio.Protocol):
             self.response_ended(b"")
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self._stage == _SENT and self._streams_body:
+            self._read_early_response()
         stage, self._stage = self._stage, _DEAD
         if self._parts is not None:
             self._parts.stop()
@@ -378,6 +386,19 @@ class ProviderConnection(asyncio.Protocol):
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
         self._report_closed()
+
+    def _read_early_response(self) -> None:
+        """Read the response of a provider that responds and closes the connection before it has read the whole body.
+
+        The next write then fails, and a failed write ends the transport, even if a response is still unread. With TLS
+        the transport is closed already, and the response is lost.
+        """
+        parts, self._parts = self._parts, None
+        unread = b"" if parts is None else parts.stop()
+        if self.transport.get_extra_info("ssl_object") is None:
+            unread += _read_available(self.transport)
+        if unread:
+            self._process(unread)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -492,3 +513,13 @@ class ProviderConnection(asyncio.Protocol):
         """
         ssl_object = self.transport.get_extra_info("ssl_object")
         return ssl_object is None or closed_cleanly(ssl_object)
+
+
+def _read_available(transport: asyncio.Transport) -> bytes:
+    """Return up to `MAX_EARLY_BYTES` bytes that have arrived on the socket of `transport`."""
+    received = bytearray()
+    with suppress(OSError):  # no byte is left, or the provider has reset the connection
+        descriptor = transport.get_extra_info("socket").fileno()
+        while len(received) < MAX_EARLY_BYTES and (piece := os.read(descriptor, MAX_EARLY_BYTES)):
+            received += piece
+    return bytes(received)

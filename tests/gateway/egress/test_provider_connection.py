@@ -1,15 +1,18 @@
 """Requests to a provider: framed by the gateway, as fast as the provider reads, never more bytes than declared."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 from multidict import CIMultiDict
 
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.provider_exchange import Body
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.egress.provider_exchange import Body, ProviderResponse
+from gateway.http.response_head import ResponseHead
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
 from tests.gateway.egress.test_pool import open_egress, pieces, pool_of, read_all, request_to
 
 
@@ -120,6 +123,70 @@ async def test_early_response_is_returned_while_the_body_is_still_sent() -> None
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert not list(egress.load()) or await egress.send(request_to(provider))
+
+
+EARLY = b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno"
+
+
+def respond_and_close(listener: socket.socket) -> None:
+    """Respond to a request of which most is unread, and close. The system then resets the connection.
+
+    The event loop runs nothing meanwhile, so the next write to the connection fails.
+    """
+    with listener.accept()[0] as provider:
+        provider.recv(1)
+        provider.sendall(EARLY)
+
+
+@pytest.mark.parametrize(
+    ("rest", "length"), [((b"d" * 9, b"e"), 13), ((b"d",), 4)], ids=["in the body", "at its last piece"]
+)
+async def test_response_before_a_reset_that_fails_the_upload_is_returned(rest: tuple[bytes, ...], length: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"abc"
+            respond_and_close(listener)
+            for piece in rest:
+                yield piece
+
+        async with open_egress() as egress:
+            request = request_to(RawProvider(listener.getsockname()[1]), "POST")
+            exchange = await egress.send(request, Body(body(), length))
+            assert (exchange.status, await read_all(exchange)) == (413, b"no")
+
+
+class PushingRequest:
+    """A request whose body is written piece by piece; `response` is its response."""
+
+    def __init__(self) -> None:
+        self.response: asyncio.Future[ProviderResponse] = asyncio.get_running_loop().create_future()
+
+    def sink_for(self, head: ResponseHead) -> None:
+        return None
+
+    def on_response(self, response: ProviderResponse | None) -> None:
+        assert response is not None
+        self.response.set_result(response)
+
+    def on_failure(self, fault: Exception) -> None:
+        self.response.set_exception(fault)
+
+    def pause_upload(self) -> None: ...
+
+    def resume_upload(self) -> None: ...
+
+
+async def test_response_before_a_reset_that_fails_a_pushed_upload_is_received() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection, request = ProviderConnection("http://a"), PushingRequest()
+        await asyncio.get_running_loop().create_connection(lambda: connection, *listener.getsockname())
+        upload = connection.send_with_upload(b"POST / HTTP/1.1\r\n", request, request, method="POST")
+        respond_and_close(listener)
+        upload.write(b"abc")
+        upload.end()
+        response = await asyncio.wait_for(request.response, PATIENCE_S)
+        assert (response.status, await response.read()) == (413, b"no")
 
 
 async def test_connection_is_kept_if_the_body_finishes_after_the_response() -> None:
