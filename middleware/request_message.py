@@ -158,11 +158,13 @@ async def read_limited_body(request: web.Request, limit_bytes: int, detail: str)
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", detail, close=True)
     await send_continue(request)
-    if request.content.is_eof():  # the whole body has arrived
-        body = request.content.read_nowait()
-        if len(body) > limit_bytes:
+    # `_read_bytes` is the attribute where `BaseRequest.read` keeps the body. A middleware of a host application may have
+    # read it.
+    if request._read_bytes is None and request.content.is_eof():  # the whole body has arrived
+        request._read_bytes = request.content.read_nowait()
+    if request._read_bytes is not None:
+        if len(request._read_bytes) > limit_bytes:
             raise BodyTooLarge("body_too_large", detail, close=True)
-        request._read_bytes = body  # the attribute where `BaseRequest.read` keeps the body
         return
     limits = limits_of(request)
     began_at = clock.monotonic()

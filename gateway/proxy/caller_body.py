@@ -48,9 +48,11 @@ class CallerBody:
         self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
-        if READ_BODY in request:  # send the same bytes that a rule has checked
-            self.keep_bytes = max(KEPT_BYTES, len(request[READ_BODY]))
-            self._keep(request[READ_BODY])
+        # the bytes that a rule has checked, or that a middleware of a host application has read
+        read_body = request.get(READ_BODY, request._read_bytes)
+        if read_body is not None:
+            self.keep_bytes = max(KEPT_BYTES, len(read_body))
+            self._keep(read_body)
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0

@@ -4,7 +4,7 @@ key.
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from gateway import clock
 from gateway.access.caller import Caller
@@ -242,16 +242,19 @@ async def gateway_to(
     guard: Guard | None = None,
     runner_options: Mapping[str, Any] | None = None,
     under: str = "",
+    host_middlewares: Sequence[Middleware] = (),
     egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
     end: Handler = forward,
 ) -> AsyncIterator[Gateway]:
-    """Run a gateway with one known connection. `under`: the path prefix at which a host application mounts the gateway."""
+    """Run a gateway with one known connection. `under`: the path prefix at which a host application mounts the gateway.
+    `host_middlewares`: the middlewares of that application.
+    """
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = FakeConnectionCache({opened.connection.ref: opened})
     app = application(live, egress, end, egress_limits=egress_limits, limits=limits)
     if under:
-        host = web.Application()
+        host = web.Application(middlewares=host_middlewares)
         host.add_subapp(under, app)
         app = host
     options = {"auto_decompress": False, "handler_cancellation": True, "max_field_size": 32768, "access_log": None}

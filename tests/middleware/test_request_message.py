@@ -107,6 +107,22 @@ async def test_a_body_at_the_limit_is_read_even_if_the_host_application_allows_l
     assert (await send_to_api(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
 
 
+@web.middleware
+async def reads_the_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    await request.read()
+    return await handler(request)
+
+
+async def test_a_body_that_a_middleware_of_the_host_application_has_read_is_used(serve: Serve) -> None:
+    port = await serve(API, show, web.Application(middlewares=[reads_the_body], client_max_size=MAX_JSON_BYTES * 2))
+    for body, status in ((b'{"a": 1}', 200), (b" " * (MAX_JSON_BYTES + 1), 413)):
+        async with dial(port) as client:
+            client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            response = await client.response()
+        assert response.status == status
+        assert status == 413 or response.body == body
+
+
 async def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
     response = await send_to_api(serve, f"Content-Length: {MAX_JSON_BYTES + 1}\r\n")
     assert (response.status, response.error["code"]) == (413, "body_too_large")

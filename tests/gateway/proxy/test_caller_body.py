@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gateway.config import ClientLimitsConfig
 from tests.fakes.patience import PATIENCE_S
@@ -76,6 +78,34 @@ async def test_an_upload_that_the_runner_decompressed_is_sent_plain_with_new_fra
     assert framing(provider.lines()) == ["Transfer-Encoding: chunked"]
     assert not any(line.startswith("Content-Encoding") for line in provider.lines())
     assert provider.bodies == [b"5\r\nplain\r\n0\r\n\r\n"]
+
+
+@web.middleware
+async def reads_the_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    await request.read()
+    return await handler(request)
+
+
+@pytest.mark.parametrize("inflates", [False, True], ids=["as sent", "decompressed"])
+async def test_an_upload_that_a_middleware_of_the_host_application_has_read_is_sent(inflates: bool) -> None:
+    plain, coded = b"x" * 100_000, gzip.compress(b"y" * 100_000)
+    async with (
+        raw_provider() as provider,
+        gateway_to(
+            opened_at(provider.port),
+            under="/gateway",
+            host_middlewares=[reads_the_body],
+            runner_options={"auto_decompress": inflates},
+        ) as gateway,
+    ):
+        for body, lines in (
+            (plain, [f"Content-Length: {len(plain)}"]),
+            (b"5\r\nhello\r\n0\r\n\r\n", ["Transfer-Encoding: chunked"]),
+            (coded, [f"Content-Length: {len(coded)}", "Content-Encoding: gzip"]),
+        ):
+            assert (await gateway.call("/gateway/proxy/x", *lines, method="POST", body=body)).endswith(b"ok")
+    inflated = b"186a0\r\n" + b"y" * 100_000 + b"\r\n0\r\n\r\n"
+    assert provider.bodies == [plain, b"5\r\nhello\r\n0\r\n\r\n", inflated if inflates else coded]
 
 
 async def test_a_response_before_the_end_of_the_upload_passes_immediately() -> None:
