@@ -41,3 +41,11 @@ def unread_bytes(transport: asyncio.WriteTransport) -> int:
     with suppress(OSError):  # not every system supports this request
         fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
     return buffered + int.from_bytes(queued, sys.byteorder)
+
+
+def bytes_held_up(transport: asyncio.WriteTransport) -> int:
+    """Return `unread_bytes` if the next bytes of a response wait until the client has read these, else 0.
+
+    If this number shrinks, the client reads, although no byte may be sent for minutes.
+    """
+    return unread_bytes(transport) if transport.get_write_buffer_size() else 0

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from aiohttp import web
 
 from gateway import clock
 from gateway.egress.client import Timeouts
 from gateway.egress.limits import Outcome
-from gateway.http.abort import abort_connection
+from gateway.http.abort import abort_connection, bytes_held_up
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
 from gateway.runtime import RUNTIME
 
-_CHECK_EVERY_S = 1.0
+CHECK_EVERY_S: Final = 1.0
 
 
 class ExchangeTimeout(Exception):
@@ -66,6 +66,7 @@ class ExchangeWatch:
         self._total_s = total_s
         self._moved_at = self._began_at = clock.monotonic()
         self._fault: ExchangeTimeout | None = None
+        self._held_up_bytes = 0  # result of `bytes_held_up` at the last check
 
     def record_progress(self) -> None:
         """Record that bytes have just been received or sent."""
@@ -128,7 +129,7 @@ class ExchangeWatch:
             raise self._fault from fault
 
     def _schedule_check(self) -> None:
-        look_in_s = min(_CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
+        look_in_s = min(CHECK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
         self._timer = self._loop.call_later(look_in_s, self._check_limits)
 
     @property
@@ -140,7 +141,9 @@ class ExchangeWatch:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self._task.cancel("the caller has disconnected")
-        elif self._key_is_over():
+            return
+        self._record_reading(transport)
+        if self._key_is_over():
             abort_connection(transport)
             self._schedule_check()
         elif self._total_s is not None and self.left_s <= 0:
@@ -150,6 +153,12 @@ class ExchangeWatch:
         else:
             self._report_broken_framing()
             self._schedule_check()
+
+    def _record_reading(self, transport: asyncio.WriteTransport) -> None:
+        """Record progress if the response waits for a slow caller, and the caller has read since the last check."""
+        before, self._held_up_bytes = self._held_up_bytes, bytes_held_up(transport)
+        if 0 < self._held_up_bytes < before:
+            self.record_progress()
 
     def _key_is_over(self) -> bool:
         """Return whether the caller's key was revoked or has expired after the request was admitted."""

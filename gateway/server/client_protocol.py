@@ -20,7 +20,7 @@ from yarl import URL
 from gateway.access.caller import Caller
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.http.abort import abort_connection, unread_bytes
+from gateway.http.abort import abort_connection, bytes_held_up, unread_bytes
 from gateway.http.request_head import check_head
 from gateway.middleware.facts import CONNECTION, READ_BODY, TIMING, UPSTREAM
 from gateway.part_by_part import PART_BYTES, IncrementalFeeder, is_slow_to_parse
@@ -227,6 +227,8 @@ class ClientProtocol(RequestHandler):
         if is_new:
             self._probe_client()
         if self._fast_exchange is not None:
+            if isinstance(self._fast_exchange, FastExchange) and self._has_read(now):
+                self._fast_exchange.moved_at = now
             self._fast_exchange.enforce_time_limits(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
             self._cut_if_unread(now)
@@ -242,6 +244,15 @@ class ClientProtocol(RequestHandler):
         if self.transport is not None and not self.transport.is_closing():
             with suppress(OSError):  # the client has just reset the connection
                 tcp_keepalive(self.transport)
+
+    def _has_read(self, now: float) -> bool:
+        """Return whether a fast path response waits for a slow client that has read since the last check."""
+        if self.transport is None:
+            return False
+        before, unread = self._unread, bytes_held_up(self.transport)
+        if unread != before:
+            self._unread, self._unread_since = unread, now
+        return 0 < unread < before
 
     def _cut_if_unread(self, now: float) -> None:
         """Close the connection if the client reads nothing of a response for too long.

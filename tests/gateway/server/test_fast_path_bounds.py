@@ -1,6 +1,7 @@
 """Limits on memory, idle time and total time hold both on the fast path and in the middleware chain."""
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from gateway import clock as our_clock
 from gateway.egress.client import Timeouts
+from gateway.http.abort import bytes_held_up
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes import raw
 from tests.fakes.clock import Clock
@@ -102,6 +104,57 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"
         assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)
+
+
+async def test_a_caller_that_reads_slowly_gets_the_whole_response(tmp_path: Path) -> None:
+    """The system holds so much of the response that the gateway sends no byte for minutes, while the caller reads."""
+    total, written = 16 << 20, 0
+
+    async def large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % total)
+            while written < total:
+                writer.write(b"x" * 65536)
+                written += 65536
+                await writer.drain()
+
+    async with raw_provider(large) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        loop = asyncio.get_running_loop()
+        with socket.socket() as caller:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            caller.setblocking(False)
+            await loop.sock_connect(caller, ("127.0.0.1", port_of(running)))
+            await loop.sock_sendall(caller, get())
+            seen = -1
+            async with asyncio.timeout(PATIENCE_S):
+                while seen != written:  # wait until no more bytes move
+                    seen = written
+                    await asyncio.sleep(0.2)
+            assert written < total
+            (connection,) = [
+                client_connection for client_connection in connections(running) if client_connection.on_fast_path
+            ]
+            transport, at = connection.transport, our_clock.monotonic()
+            assert transport is not None
+            for _ in range(4):
+                connection.enforce_time_limits(at, begun_by=0.0)
+                held_up = bytes_held_up(transport)
+                await loop.sock_recv(caller, 4096)
+                async with asyncio.timeout(PATIENCE_S):
+                    while bytes_held_up(transport) == held_up:  # until the system knows that the caller has read
+                        await asyncio.sleep(0)
+                at += 40  # less than the 60 s in which a byte must move
+            connection.enforce_time_limits(at, begun_by=0.0)
+            assert connection.on_fast_path
+            connection.enforce_time_limits(at + 61, begun_by=0.0)
+            assert not connection.on_fast_path
+            assert written == seen
 
 
 async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
