@@ -9,7 +9,8 @@ from gateway.http.response_head import MalformedMessage
 MAX_LINE_BYTES: Final = 1024
 MAX_REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the middleware chain uses
 TRAILER_BYTES: Final = 16_384
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+# In a response, white space may precede an extension (RFC 9112 §7.1.1).
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _VALUE: Final = rb'(?:"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"|%b*+)' % _TOKEN
 # A chunk extension in a request has a name. As in aiohttp's parser, the name can be empty only before a value.

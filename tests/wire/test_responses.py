@@ -178,6 +178,7 @@ FRAMED_BODIES = table(
     ("a length of nothing", sends(ok(b"")), b"", "length"),
     ("chunks", sends(CHUNKED_OK + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), b"abc", "chunks"),
     ("chunks with extensions", sends(CHUNKED_OK + b'3;a="b"\r\nabc\r\n0;x\r\n\r\n'), b"abc", "chunks"),
+    ("chunks with extensions after white space", sends(CHUNKED_OK + b'3 ; a = "b"\r\nabc\r\n0\t;x\r\n\r\n'), b"abc", "chunks"),
     ("chunks with trailers", sends(CHUNKED_OK + b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nGateway-Error: x\r\n\r\n"), b"abc", "chunks"),
     ("chunks of nothing", sends(CHUNKED_OK + b"0\r\n\r\n"), b"", "chunks"),
     ("chunks with sizes in capitals", sends(CHUNKED_OK + b"0A\r\n0123456789\r\n0\r\n\r\n"), b"0123456789", "chunks"),
