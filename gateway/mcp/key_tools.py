@@ -215,8 +215,10 @@ class KeyTools:
                     connections[f"{integration_id}/{connection}"] = None
         return list(connections)
 
-    async def candidates(self) -> dict[str, str] | None:
-        """Return the connections that a call can use, each with a label.
+    async def candidates(self, integrations: tuple[str, ...] | None) -> dict[str, str] | None:
+        """Return the connections that a call can use, each with a label. At most `MAX_CANDIDATES` are from the store.
+
+        `integrations`: the integrations that the call can use; None means all.
 
         Return None if the key's limits name no connection and the key is not allowed to list connections. A label is
         the provider's name of the account. The label is empty if it is unknown, if the key is not allowed to list
@@ -228,7 +230,8 @@ class KeyTools:
             return dict.fromkeys(named_connections, "")
         if not may_list:
             return None
-        filters = ListFilter(within=policy.limits, limit=MAX_CANDIDATES)
+        # Without `integrations`, the connections of other integrations could hide a second account.
+        filters = ListFilter(integration_ids=integrations or (), within=policy.limits, limit=MAX_CANDIDATES)
         rows = await self._request.runtime.store.connections.list(self._request.environment, filters)
         labels = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
         return (

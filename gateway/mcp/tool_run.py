@@ -80,7 +80,7 @@ class ToolRun:
             select = None if call.select is None else parse_expression(call.select)
             candidates: Mapping[str, str] | None = known_tools.candidates
             if call.connection is None and not candidates:
-                candidates = await self._tools.candidates()
+                candidates = await self._tools.candidates(call.integrations)
             connection = chosen_connection(call, candidates)
             if tool is not None and not self._is_placed(tool, call, self._ref(connection)):
                 call = await self._place_call(tool, call, arguments, connection)

@@ -12,6 +12,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway import create_app
 from gateway.config import parse
+from gateway.mcp import key_tools
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_provider_call import MAX_RESPONSE_BYTES
 from gateway.records.proxied_call import ExchangeRecord
@@ -147,6 +148,20 @@ async def test_several_connections_are_never_guessed(gateway: AgentGateway) -> N
     assert gateway.provider.calls == []
     await gateway.call(key, "get_me", {"connection": "acme/c2"})
     assert gateway.provider.calls[0][2] == "Bearer key-of-c2"
+
+
+async def test_connections_of_other_integrations_do_not_hide_a_second_account(
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_tools, "MAX_CANDIDATES", 2)
+    other = {"provider": "accredible", "unique_key": "other"}
+    await gateway.running.json("POST", "/integrations", json=other, expect=200)
+    await gateway.connect("o1", provider_config_key="other")
+    await gateway.connect("newest")
+    scopes = ["environment:proxy", "environment:connections:list"]
+    key = await gateway.key("GET /base/v1/me", limits={"connections": None}, scopes=scopes)
+    assert text_of(await gateway.call(key, "get_me")) == "Set 'connection' to one of acme/newest, acme/c2."
+    assert gateway.provider.calls == []
 
 
 @pytest.mark.parametrize("connections", [["acme/c1"], ["acme/c1", "acme/c2"]])
