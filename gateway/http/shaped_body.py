@@ -36,8 +36,8 @@ class ShapedBody:
     `text`: the response as text. `value`: the parsed value of a JSON response. `whole`: whether nothing was cut.
     `of_json`: whether the response is JSON. `is_text`: False for files and images, which have no `text` here.
     `unselected`: whether the expression was not applied, because the response is not JSON. `cut_to`: a description of
-    the remaining part; empty if nothing was cut. `fault`: why the expression could not be evaluated; empty if there was
-    no fault.
+    the remaining part; empty if nothing was cut. `only_names`: whether the value has only the names of the response's
+    members. `fault`: why the expression could not be evaluated; empty if there was no fault.
     """
 
     text: str
@@ -48,6 +48,7 @@ class ShapedBody:
     unselected: bool = False
     cut_to: str = ""
     fault: str = ""
+    only_names: bool = False
 
 
 def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
@@ -135,7 +136,7 @@ def _first_part(document: Any, max_bytes: int) -> ShapedBody:
             if items:
                 return _cut_result({**document, name: items}, f"{len(items)} of {len(lists[name])} of '{name[:64]}'")
         names = _items_within(list(document), max_bytes // 2)
-        return _cut_result({"members": names}, "only the names of its members")
+        return _cut_result({"members": names}, "only the names of its members", only_names=True)
     return _cut_result(None, "nothing")
 
 
@@ -151,5 +152,6 @@ def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
     return kept_items
 
 
-def _cut_result(value: Any, cut_to: str) -> ShapedBody:
-    return ShapedBody(ENCODER.encode(value), value, whole=False, of_json=True, cut_to=cut_to)
+def _cut_result(value: Any, cut_to: str, *, only_names: bool = False) -> ShapedBody:
+    text = ENCODER.encode(value)
+    return ShapedBody(text, value, whole=False, of_json=True, cut_to=cut_to, only_names=only_names)

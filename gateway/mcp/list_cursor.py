@@ -94,8 +94,8 @@ def _all_schemes(provider: Provider) -> Sequence[Paginate]:
 
 def find_list(
     opened: OpenedConnection, target: str, body: bytes, fields: Fields, shown_at: str
-) -> tuple[str, str | None] | None:
-    """Return the dotted path of the list in `body`, and the target of the next page (None on the last page).
+) -> tuple[str, int, str | None] | None:
+    """Return the dotted path and length of the list in `body`, and the target of the next page (None on the last page).
 
     Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
     `fields`: the body and the header fields of the response. `shown_at`: the gateway's URL, which replaces the
@@ -111,11 +111,13 @@ def find_list(
         page_result = parse_page(body, fields, schemes, page_url)
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
-    if not len(page_result.records):
+    length = len(page_result.records)
+    if not length:
         return None
-    return page_result.paging.response_path or "", None if page_result.next is None else _target(
+    return page_result.paging.response_path or = None if page_result.next is None else _target(
         opened, target, page_result.next, shown_at
     )
+    return turn.paging.response_path or "", length, following
 
 
 def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:

@@ -27,12 +27,13 @@ class ShapedResult:
 
     `keep`: whether the result shows only a part of the response. Then the caller keeps the whole response and adds a
     link to it. `structured_json`: the result's ``structuredContent`` as compact JSON text; None if that text is not
-    known.
+    known. `only_names`: whether the result has only the names of the response's members, so no item of a list.
     """
 
     result: dict[str, Any]
     keep: bool = False
     structured_json: str | None = None
+    only_names: bool = False
 
 
 def provider_result(
@@ -65,7 +66,9 @@ def provider_result(
         result["structuredContent"] = {"status": status, **({"body": shaped.value} if has_value else {})}
     elif has_value:
         result["structuredContent"] = shaped.value
-        return ShapedResult(result, not shaped.whole, shaped.text)  # `text` is `value` as compact JSON
+        return ShapedResult(
+            result, not shaped.whole, shaped.text, shaped.only_names
+        )  # `text` is `value` as compact JSON
     return ShapedResult(result, not shaped.whole)
 
 

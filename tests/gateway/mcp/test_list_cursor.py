@@ -150,6 +150,37 @@ async def test_a_selected_page_continues_at_the_next_page(tmp_path: Path) -> Non
         assert cursor_in(cut) is None
 
 
+async def test_a_longer_list_beside_the_paged_one_does_not_end_it(tmp_path: Path) -> None:
+    async def with_included(request: web.Request) -> web.Response:
+        page = json.loads((await pages(request)).text or "")
+        return web.json_response({**page, "included": [{"id": n, "text": "x" * 100} for n in range(3 * PAGE)]})
+
+    async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
+        gateway.provider.responding = with_included
+        key = await gateway.key("GET /base/v1/items as list_items")
+        arguments: dict[str, Any] = {"max_bytes": 3000}
+        seen: list[Any] = []
+        for call in (1, 2, 3):
+            result = await gateway.call(key, "list_items", arguments)
+            seen += result["structuredContent"]["items"]
+            arguments["cursor"] = cursor_in(result)
+            assert len(gateway.provider.calls) == call
+        assert (seen, arguments["cursor"]) == (ITEMS, None)
+
+
+async def test_names_of_members_do_not_count_as_items(tmp_path: Path) -> None:
+    async def with_large_items(_: web.Request) -> web.Response:
+        members = [{"id": n, "text": "x" * 500} for n in range(PAGE)]
+        return web.json_response({"ok": True, "members": members, "meta": {"next": "20"}})
+
+    async with agent_gateway(tmp_path, paginate={**CURSOR, "response_path": "members"}) as gateway:
+        gateway.provider.responding = with_large_items
+        key = await gateway.key("GET /base/v1/users as list_users")
+        result = await gateway.call(key, "list_users", {"max_bytes": 300})
+        assert result["structuredContent"] == {"members": ["ok", "members", "meta"]}
+        assert cursor_in(result) is None
+
+
 async def test_only_lists_have_a_cursor(tmp_path: Path) -> None:
     async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
         rules = (
