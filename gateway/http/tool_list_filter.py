@@ -19,6 +19,7 @@ MAX_LINES: Final = 50_000  # maximum lines in an event
 INLINE_STREAM_BYTES: Final = 4096
 """A thread filters a larger part of a stream, because the part can contain a thousand events."""
 BOM: Final = b"\xef\xbb\xbf"
+_CACHE_HINTS: Final = frozenset({"ttlMs", "cacheScope"})  # without a scope, a client may share the list
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
@@ -26,7 +27,8 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
     """Return `body` with only the tools that `is_allowed` accepts; unchanged if `body` has no list of tools.
 
-    Raises MalformedResponse.
+    The list is marked as cacheable only for this caller (``cacheScope``, MCP revision 2026-07-28), because another key
+    has another list. Raises MalformedResponse.
     """
     if not body.strip():
         return body
@@ -36,22 +38,25 @@ def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
         value = parse(body)
     except InvalidRequest as fault:
         raise MalformedResponse("its list of tools is not JSON, or is JSON that parsers read differently") from fault
-    if not _remove_tools(value, is_allowed):
+    if not _filter_lists(value, is_allowed):
         return body
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _remove_tools(value: Any, is_allowed: IsToolAllowed) -> bool:
-    """Remove tools from `value`; return whether a tool was removed."""
+def _filter_lists(value: Any, is_allowed: IsToolAllowed) -> bool:
+    """Remove tools from `value`, and mark its lists; return whether `value` was changed."""
     if isinstance(value, list):
-        filtered = [_remove_tools(item, is_allowed) for item in value]
+        filtered = [_filter_lists(item, is_allowed) for item in value]
         return any(filtered)
     result = value.get("result") if isinstance(value, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(tools, list):
         return False
     result["tools"] = [tool for tool in tools if _is_tool_allowed(tool, is_allowed)]
-    return len(result["tools"]) < len(tools)
+    is_shared = not _CACHE_HINTS.isdisjoint(result) and result.get("cacheScope") != "private"
+    if is_shared:
+        result["cacheScope"] = "private"
+    return is_shared or len(result["tools"]) < len(tools)
 
 
 def _is_tool_allowed(tool: Any, is_allowed: IsToolAllowed) -> bool:

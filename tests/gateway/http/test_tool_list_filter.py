@@ -36,6 +36,16 @@ def test_response_without_forbidden_tools_is_unchanged() -> None:
     assert filtered_json(b"", is_allowed) == b""
 
 
+@pytest.mark.parametrize("hints", [{"ttlMs": 60000, "cacheScope": "public"}, {"ttlMs": 60000}])
+def test_a_filtered_list_is_not_shared_with_other_keys(hints: dict[str, Any]) -> None:
+    raw = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS, **hints}}).encode()
+    event = StreamEventFilter(lambda _: True).feed(b"data: " + raw + b"\n\n").removeprefix(b"data: ")
+    for filtered in (filtered_json(raw, is_allowed), filtered_json(raw, lambda _: True), event):
+        result = json.loads(filtered)["result"]
+        assert (result["ttlMs"], result["cacheScope"]) == (60000, "private")
+    assert filtered_json(filtered, lambda _: True) == filtered
+
+
 def test_items_without_a_name_are_removed() -> None:
     nameless: list[Any] = [{"name": 3}, {}, "search", None, {"name": "search"}]
     assert names_in(filtered_json(json.dumps({"result": {"tools": nameless}}).encode(), is_allowed)) == ["search"]
