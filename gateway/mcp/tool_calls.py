@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from gateway.access.key_rule import WEBSOCKET
 from gateway.http.compact_json import compact_json
 from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
@@ -90,6 +91,8 @@ def call_of_api(arguments: Mapping[str, Any]) -> ToolCall:
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise UnfitArguments("'method' must be a method in capitals, such as GET.")
+    if method == WEBSOCKET:  # in rules, an upgrade and not a method
+        raise UnfitArguments("A tool cannot open a WebSocket.")
     if not isinstance(path, str) or not path.startswith("/"):
         raise UnfitArguments("'path' must begin with '/': the path below the provider's base URL.")
     return _call(method, path, arguments, None)

@@ -91,6 +91,11 @@ def test_call_api_takes_a_method_and_a_path() -> None:
     assert "visible ASCII" in refusal_of({"method": "GET", "path": "/a#b"})
 
 
+def test_call_api_sends_no_request_whose_method_is_the_word_websocket() -> None:
+    """A rule with WEBSOCKET allows only an upgrade, and some servers respond to any method."""
+    assert refusal_of({"method": "WEBSOCKET", "path": "/socket"}) == "A tool cannot open a WebSocket."
+
+
 def test_the_connection_is_never_guessed() -> None:
     call = call_of_rule(tool(), {"key": "a"})
     # the only connection of the tool's integration
