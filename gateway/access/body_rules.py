@@ -153,7 +153,9 @@ def parse_body_rule(text: str) -> BodyRule:
     patterns = names.split(",")
     for pattern in patterns:
         if not form.fullmatch(pattern):
-            raise ValueError(f"must have names separated by commas after 'with {kind}'; * stands for any characters")
+            raise ValueError(
+                f"must have names separated by commas, without spaces, after 'with {kind}'; * stands for any characters"
+            )
         if pattern.count("*") > MAX_STARS or "**" in pattern:
             raise ValueError(f"may have '*' at most {MAX_STARS} times in a name, and no '**'")
     exact = frozenset(pattern for pattern in patterns if "*" not in pattern)

@@ -93,10 +93,16 @@ def parse_rule(text: str) -> KeyRule:
     if methods.startswith("/"):
         raise ValueError("has no method: write METHOD /path, for example 'GET /v1/items/*'")
     if not space or not path.startswith("/"):
-        raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
+        if methods.lower() in ("operation", "operations"):
+            raise ValueError("has no method; a rule by operation begins with 'operations ', as 'operations jira read'")
+        raise ValueError(
+            "has no path: write METHOD /path, with one space and without scheme and host, for example 'GET,POST /v1/items/*'"
+        )
     method_set = None if methods == "*" else frozenset(methods.split(","))
     if method_set is not None and not all(_METHOD.fullmatch(method) for method in method_set):
         raise ValueError("must begin with upper-case methods separated by commas, or with *")
+    if " " in path:
+        raise ValueError("has a space in its path; around 'with' and 'as', in lower case, write one space each")
     bare = path.replace("*", "")
     if not _LITERAL.fullmatch(bare):
         raise ValueError("holds a character that must be percent-encoded in a path; a rule has no query")
@@ -122,6 +128,8 @@ def _without_placeholders(written_path: str, name: str) -> str:
 
     Raises ValueError if the name or a placeholder is invalid.
     """
+    if WITH in name:
+        raise ValueError("has 'as' before 'with': write POST /path with WHAT as NAME")
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
             f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
@@ -134,7 +142,7 @@ def _without_placeholders(written_path: str, name: str) -> str:
             f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(RESERVED_PLACEHOLDERS))}"
         )
     if "{" in path or "}" in path:
-        raise ValueError("holds '{' or '}' around something other than a lower-case word")
+        raise ValueError("holds '{' or '}' around something other than a lower-case word, such as {issue_id}")
     if (
         any(f"{{{place}}}*" in written_path or f"*{{{place}}}" in written_path for place in places)
         or "}{" in written_path

@@ -78,6 +78,27 @@ def test_rule_that_can_never_match_is_refused_with_a_reason(text: str) -> None:
         parse_rule(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("GET, POST /x", "for example 'GET,POST /v1/items/*'"),
+        ("GET  /x", "with one space"),
+        ("GET https://api.example.com/v1", "without scheme and host"),
+        ("operation jira read", "begins with 'operations '"),
+        ("Operations jira read", "begins with 'operations '"),
+        ("POST /graphql as ask with query issues", "'as' before 'with'"),
+        ("POST /mcp WITH tools a", "in lower case"),
+        ("GET /x AS y", "in lower case"),
+        ("GET /a b", "has a space in its path"),
+        ("POST /mcp with tools a, b", "without spaces"),
+        ("GET /issue/{issueId} as get_issue", "such as {issue_id}"),
+    ],
+)
+def test_a_mistyped_rule_is_refused_with_what_to_write(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse_rule(text)
+
+
 def test_hostile_path_is_matched_in_linear_time() -> None:
     rule = parse_rule("GET /*a*a*a*a*a*a*a*a*a*a/**b")
     began = time.process_time()
