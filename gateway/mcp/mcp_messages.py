@@ -29,6 +29,9 @@ REVISIONS: Final = (MODERN, *HANDSHAKE)
 # The revision of a request without MCP-Protocol-Version, per the specifications of 2025.
 DEFAULT_REVISION: Final = "2025-03-26"
 
+# This revision has no blocks of the type resource_link.
+WITHOUT_LINKS: Final = "2025-03-26"
+
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -366,7 +369,16 @@ def result_reply(
         full_result["_meta"] = {**full_result.get("_meta", {}), META_SERVER: dict(server)}
     elif not isinstance(full_result.get(STRUCTURED, {}), dict):
         del full_result[STRUCTURED]  # must be an object in revisions before 2026-07-28
+    if request.revision == WITHOUT_LINKS and "content" in full_result:
+        full_result["content"] = [_without_link(block) for block in full_result["content"]]
     return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": full_result}, structured_json)
+
+
+def _without_link(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block of a tool's result as text if it is a link, so that a strict client can read the result."""
+    if block["type"] != "resource_link":
+        return block
+    return {"type": "text", "text": f"The link, for resources/read: {block['uri']}"}
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:

@@ -226,6 +226,17 @@ def test_only_clients_of_2026_get_structured_content_that_is_not_an_object() -> 
         assert ("structuredContent" in body["result"]) is expected
 
 
+def test_a_client_of_the_first_revision_gets_a_link_as_text() -> None:
+    """The schema of 2025-03-26 has no type resource_link, and clients refuse a result with an unknown type."""
+    content = [{"type": "text", "text": "cut"}, {"type": "resource_link", "uri": "gateway://answers/x", "name": "x"}]
+    for revision in mcp.REVISIONS:
+        reply = mcp.result_reply(RpcRequest(1, "tools/call", {}, revision), {"content": content}, {}, None)
+        shown = json.loads(reply.content())["result"]["content"]
+        assert [block["type"] for block in shown] == ["text", "text" if revision == "2025-03-26" else "resource_link"]
+        assert "gateway://answers/x" in str(shown[1])
+    assert content[1]["type"] == "resource_link"
+
+
 @pytest.mark.parametrize("revision", mcp.REVISIONS)
 @pytest.mark.parametrize("structured", [{"a": "é\ud800", "b": [1.5, None, {}]}, {}, [1, {"x": 2}], "text", None])
 def test_a_known_json_text_gives_the_same_bytes_as_encoding_its_value(revision: str, structured: Any) -> None:
