@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from gateway.access.key_rule import WEBSOCKET
+from gateway.access.key_rule import WEBSOCKET, KeyRule
 from gateway.http.compact_json import compact_json
 from gateway.mcp.rule_tools import RuleTool
 from gateway.mcp.tool_list import BODILESS
@@ -29,6 +29,7 @@ _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some 
 _COMMON: Final = frozenset({"connection", "max_bytes", "method", "query", "select"})
 _COMMON_WITH_BODY: Final = _COMMON | {"body", "body_as"}
 _OF_API: Final = _COMMON_WITH_BODY | {"path"}
+_OF_GRAPHQL: Final = _COMMON_WITH_BODY - {"query", "body_as"}  # the document is the member `query` of `body`
 _OPTIONS: Final = _COMMON | {"body_as", "cursor"}
 
 
@@ -66,9 +67,10 @@ class ToolCall:
 
 def call_of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Return the call that the arguments of a rule's tool describe. Raises UnfitArguments."""
-    _refuse_unknown_arguments(
-        arguments.keys() - tool.own_names, _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY
-    )
+    accepted = _COMMON if BODILESS.issuperset(tool.methods) else _COMMON_WITH_BODY
+    if isinstance(tool.rule, KeyRule) and tool.rule.body is not None:
+        accepted = _OF_GRAPHQL
+    _refuse_unknown_arguments(arguments.keys() - tool.own_names, accepted)
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
         raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")

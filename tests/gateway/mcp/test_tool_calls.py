@@ -51,6 +51,13 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], sentence: str) -> 
     assert sentence in refusal_of(arguments, tool())
 
 
+def test_a_graphql_tool_takes_its_document_in_the_body_only() -> None:
+    ask = RuleTool("ask", parse_rule("POST /graphql with query issues as ask"), ("POST",), ("/graphql",), ("linear",))
+    assert call_of_rule(ask, {"body": {"query": "{issues}"}}).body == b'{"query":"{issues}"}'
+    for arguments in ({"query": "{issues}"}, {"query": {"query": "{issues}"}}, {"body": {}, "body_as": "form"}):
+        assert refusal_of(arguments, ask) == f"Unknown argument '{max(arguments)}'."
+
+
 def test_an_argument_may_be_deep_or_optional() -> None:
     assert call_of_rule(tool(deep=True), {"key": "a/b"}).target == "/issue/a/b"
     assert call_of_rule(tool(optional=True), {}).target == "/issue/"
