@@ -191,7 +191,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
         return RpcNotification(method)
     request_id = id_of(message)
     if request_id is None:
-        raise RpcError(INVALID_REQUEST, "'id' must be text or a whole number.")
+        raise RpcError(INVALID_REQUEST, f"'id' must be text of at most {MAX_ID_CHARS} characters, or a whole number.")
     if not isinstance(params, dict):
         raise RpcError(INVALID_REQUEST, "'params' must be an object.")
     meta, revision = params.get("_meta"), routing.get(VERSION_HEADER, DEFAULT_REVISION)

@@ -166,9 +166,9 @@ class ToolRun:
         if not isinstance(tool_name, str):
             return failure("'name' must be the name of a tool.")
         if name == "describe_tool":
-            if tool_name not in tools:
+            if tool_name not in tools and tool_name != "call_api":
                 return failure(_unknown_tool(tool_name, tools, "Use find_tools to search this key's tools."))
-            description = self._tools.describe(tools[tool_name])
+            description = self._tools.describe(tools.get(tool_name))
             return {
                 "content": [text_block(json.dumps(description))],
                 "structuredContent": description,

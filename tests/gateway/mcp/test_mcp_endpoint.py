@@ -90,6 +90,8 @@ async def test_a_long_list_is_searched(gateway: AgentGateway) -> None:
     assert found.splitlines()[0] == "get_thing17: GET /thing17/{thing17}"
     about = await gateway.call(key, "describe_tool", {"name": "get_thing17"})
     assert about["structuredContent"]["inputSchema"]["required"] == ["thing17"]
+    raw = await gateway.call(key, "describe_tool", {"name": "call_api"})
+    assert raw["structuredContent"]["inputSchema"]["required"] == ["method", "path"]
     result = await gateway.call(key, "call_tool", {"name": "get_thing17", "arguments": {"thing17": "x"}})
     assert result["structuredContent"]["path"] == "/base/v1/thing17/x"
     assert (await gateway.call(key, "call_tool", {"name": "get_thing99", "arguments": {}}))["isError"] is True

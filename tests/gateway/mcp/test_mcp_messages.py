@@ -190,6 +190,11 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
     assert isinstance(mcp.id_in(body), str | int | None)
 
 
+def test_the_error_for_an_id_says_which_ids_are_valid() -> None:
+    with pytest.raises(RpcError, match=f"at most {mcp.MAX_ID_CHARS} characters, or a whole number"):
+        mcp.read_message(json.dumps({"jsonrpc": "2.0", "id": "x" * 257, "method": "ping"}).encode(), [])
+
+
 def test_results_are_complete_and_lists_state_how_long_they_are_valid() -> None:
     request = RpcRequest(7, "tools/list", {}, mcp.MODERN)
     body = mcp.result_reply(request, {"tools": []}, {"name": "g"}, 60_000).body
