@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 from aiohttp import hdrs, web
-from multidict import CIMultiDict, istr
+from multidict import CIMultiDict, MultiMapping, istr
 
 from gateway import errors
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound, NotImplementedHere
@@ -230,9 +230,14 @@ def is_from_mcp_client(request: web.BaseRequest) -> bool:
     """
     return (
         request.method == hdrs.METH_POST
-        and accepts_stream(request.headers.get(hdrs.ACCEPT))
+        and accepts_stream(accept_of(request.headers))
         and (request.path.endswith("/mcp") or "MCP-Protocol-Version" in request.headers)
     )
+
+
+def accept_of(headers: MultiMapping[str]) -> str | None:
+    """Return the value of Accept; None if the client did not send it. Several such fields are one list (RFC 9110 §5.3)."""
+    return ", ".join(headers.getall(hdrs.ACCEPT, ())) or None
 
 
 def accepts_stream(accept: str | None) -> bool:

@@ -1,14 +1,16 @@
 """A POST to the MCP endpoint that the middleware chain or the fast path has read and accepted. No I/O."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
+from multidict import MultiMapping
 
 from gateway.access.caller import Caller
 from gateway.errors import Forbidden
 from gateway.generation import Generation
+from gateway.middleware.response_shape import accept_of
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.proxied_call import PROXY_PATH
 from gateway.records.trace import TRACEPARENT, TRACESTATE, CallTrace
@@ -38,10 +40,10 @@ class MessageHead(NamedTuple):
     head_id: bytes | None = None
 
 
-def head_of(headers: Mapping[str, str]) -> MessageHead:
+def head_of(headers: MultiMapping[str]) -> MessageHead:
     """Return the head of a message with these header fields."""
     return MessageHead(
-        headers.get(hdrs.ACCEPT),
+        accept_of(headers),
         headers.get(hdrs.ORIGIN),
         headers.get(hdrs.USER_AGENT),
         headers.get(TRACEPARENT),

@@ -482,6 +482,20 @@ async def test_a_page_of_another_origin_is_refused(gateway: AgentGateway) -> Non
     assert (await gateway.post_message(message, {**bearer, "Origin": gateway.running.url}))[0] == 200
 
 
+async def test_accept_can_be_sent_in_several_fields(gateway: AgentGateway) -> None:
+    key = await gateway.key(*RULES)
+    accept = [("Accept", "text/event-stream"), ("Accept", "application/json")]
+    head = [("Authorization", f"Bearer {key}"), ("Content-Type", "application/json"), *accept]
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    for head_sent, status in ((head, 200), (head[1:], 401)):
+        for _ in range(2):
+            async with gateway.running.http.post(
+                f"{gateway.running.url}/mcp", json=message, headers=head_sent
+            ) as response:
+                body = await response.json()
+                assert (response.status, body["jsonrpc"]) == (status, "2.0")
+
+
 async def test_other_methods_of_http_are_405_and_notifications_202(gateway: AgentGateway) -> None:
     key = await gateway.key(*RULES)
     bearer = {"Authorization": f"Bearer {key}"}
