@@ -223,12 +223,18 @@ def id_in(body: bytes) -> int | str | None:
 def _read_modern_request(
     request_id: int | str, method: str, params: dict[str, Any], routing: Mapping[str, str]
 ) -> RpcRequest:
-    meta = params.get("_meta")
-    missing = [name for name in (META_VERSION, META_CAPABILITIES) if not isinstance(meta, dict) or name not in meta]
-    if missing or not isinstance(meta, dict):
+    sent_meta = params.get("_meta")
+    meta: Mapping[str, Any] = sent_meta if isinstance(sent_meta, dict) else {}
+    if META_VERSION in meta:
+        version = meta[META_VERSION]
+        _check_header(VERSION_HEADER, routing.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+        if version != MODERN:  # only now, because another revision can require other fields and headers
+            _raise_unsupported(version)
+    else:
+        _check_revision(routing.get(VERSION_HEADER))
+    if missing := [name for name in (META_VERSION, META_CAPABILITIES) if name not in meta]:
         raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
-    version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
-    _check_header(VERSION_HEADER, routing.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+    capabilities = meta[META_CAPABILITIES]
     _check_header(METHOD_HEADER, routing.get(METHOD_HEADER), method, "method")
     parameter = NAMED_BY.get(method)
     if parameter is not None and (value := params.get(parameter)) is not None:
@@ -236,8 +242,6 @@ def _read_modern_request(
         _check_header(
             NAME_HEADER, None if name_header is None else decoded_mcp_header(name_header), value, f"params.{parameter}"
         )
-    if version != MODERN:
-        _raise_unsupported(version)
     if not isinstance(capabilities, dict):
         raise RpcError(INVALID_PARAMS, f"params._meta['{META_CAPABILITIES}'] must be an object.")
     return RpcRequest(request_id, method, params, MODERN, capabilities)

@@ -110,6 +110,17 @@ def test_an_unknown_revision_gets_the_list_of_supported_revisions() -> None:
     assert mcp.error_reply(fault, None, 1).status == 400
 
 
+@pytest.mark.parametrize("method", ["tools/call", "server/discover"])
+def test_an_unknown_revision_need_not_have_the_fields_and_headers_of_this_one(method: str) -> None:
+    version = ("MCP-Protocol-Version", "2031-01-01")
+    message = modern(method, name="get_x")
+    message["params"]["_meta"] = {mcp.META_VERSION: "2031-01-01"}
+    assert error_of_message(message, [version]).code == mcp.UNSUPPORTED_REVISION
+    assert error_of_message(message, [("MCP-Protocol-Version", "2032-01-01")]).code == mcp.HEADER_MISMATCH
+    message["params"].pop("_meta")
+    assert error_of_message(message, [version]).code == mcp.UNSUPPORTED_REVISION
+
+
 def test_capabilities_are_part_of_each_request() -> None:
     message = modern()
     message["params"]["_meta"] = {mcp.META_VERSION: mcp.MODERN}
