@@ -172,7 +172,12 @@ def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
             if item is None:
                 continue
             if isinstance(item, (dict, list)):
-                raise UnfitArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.")
+                fix = (
+                    f" Send a nested member as '{name[:64]}[{next(iter(item))[:64]}]'."
+                    if isinstance(item, dict) and item
+                    else ""
+                )
+                raise UnfitArguments(f"'{name[:64]}' must be text, a number, true or false, or a list of these.{fix}")
             text = item if isinstance(item, str) else json.dumps(item)
             yield f"{encoded_name}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 

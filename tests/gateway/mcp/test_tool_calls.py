@@ -39,7 +39,8 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
         ({"key": "a", "other": 1}, "Unknown argument 'other'."),
         ({"key": "a", "body": {}}, "Unknown argument 'body'."),  # a GET has no body
         ({"key": "a", "query": []}, "'query' must be an object"),
-        ({"key": "a", "query": {"q": {"x": 1}}}, "'q' must be text, a number"),
+        ({"key": "a", "query": {"q": {"x": 1}}}, "or a list of these. Send a nested member as 'q[x]'."),
+        ({"key": "a", "query": {"q": [{}]}}, "'q' must be text, a number, true or false, or a list of these."),
         ({"key": "a", "max_bytes": MAX_BYTES + 1}, "'max_bytes' must be a whole number"),
         ({"key": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
         ({"key": "a", "select": 1}, "'select' must be a JMESPath expression"),
