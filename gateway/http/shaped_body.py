@@ -93,6 +93,10 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
         except UnusableExpression as fault:
             return ShapedBody("", whole=False, fault=str(fault))
     whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
+    except ValueError:
+        if select is None:
+            raise
+        return ShapedBody("", whole=False, fault="'select' gives infinity or another number that JSON does not have.")
     if whole_json is not None:
         return ShapedBody(whole_json, document, of_json=True)
     return _first_part(document, max_bytes)
