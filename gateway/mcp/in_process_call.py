@@ -97,12 +97,15 @@ class ResponseCollector(AbstractStreamWriter):
     """Collects a response's body of up to `limit` bytes.
 
     If the body is larger, `write` raises ConnectionResetError, as if the caller had disconnected. `room`: called with
-    the size of the collected body; waits until there is enough memory.
+    the size of the collected body; waits until there is enough memory. If it raises an error, `write` keeps the error
+    as `fault` and raises ConnectionResetError too, because the middleware chain would report the error as a fault of
+    the gateway.
     """
 
     def __init__(self, limit: int, room: Room) -> None:
         self.body = bytearray()
         self.too_large = False
+        self.fault: Exception | None = None
         self._limit = limit
         self._room = room
 
@@ -112,7 +115,11 @@ class ResponseCollector(AbstractStreamWriter):
             raise ConnectionResetError("the response is too large to hold in memory")
         self.body += chunk
         self.output_size += len(chunk)
-        await self._room(len(self.body))
+        try:
+            await self._room(len(self.body))
+        except Exception as fault:
+            self.fault = fault
+            raise ConnectionResetError("there is no room for the response") from fault
 
     async def write_eof(self, chunk: bytes = b"") -> None:
         if chunk:
@@ -175,6 +182,8 @@ async def _call_chain(
         protocol.discard_handed()
         current_trace.set(trace)  # restores the trace of the outer request
         current_trace_id.set(trace_id)
+    if collector.fault is not None:
+        raise collector.fault
     headers = response.headers
     media_type, by_gateway = headers.get(hdrs.CONTENT_TYPE, ""), MARK in headers
     if not response.prepared:

@@ -75,7 +75,7 @@ def provider_result(
 def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> str:
     """Return a note for the model about an incomplete result; empty if the result is complete."""
     if shaped.fault:
-        return f"{shaped.fault} The link has the whole response."
+        return f"{shaped.fault} The request was sent; the link has the whole response."
     unselected = f"{SELECT_UNUSED} " if shaped.unselected else ""
     if shaped.whole:
         return unselected.strip()

@@ -23,7 +23,7 @@ from gateway.mcp.list_cursor import NextPage, find_list, items_at, open_cursor, 
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.refused_calls import RefusedCalls
-from gateway.mcp.rule_tools import RuleTool, below_base
+from gateway.mcp.rule_tools import SAFE, RuleTool, below_base
 from gateway.mcp.tool_calls import (
     ToolCall,
     UnfitArguments,
@@ -42,6 +42,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.text import nearest
 
 RETRIED_LATER: Final = (429, 503)
+SENT: Final = "The request was sent and may have taken effect: find out before you call again."
 NOTHING_FOUND: Final = "No tool matches. Use other English words, or an empty query to see the first tools."
 
 
@@ -257,11 +258,10 @@ class ToolRun:
             response = await call_proxy(self._request, prepared.sent, call.body, call.content_type, memory)
             return await self._shape_response(prepared, response)
         except TimeoutError:
-            return failure(f"The response was not complete within {MAX_CALL_S:.0f} s.")
+            return _lost_response(call.method, f"The response was not complete within {MAX_CALL_S:.0f} s.")
         except NoPageMemory:
-            return failure(
-                "The gateway does not have enough memory for another large response now. Call again in a few seconds."
-            )
+            why = "The gateway does not have enough memory for another large response now."
+            return _lost_response(call.method, why, "Call again in a few seconds.")
         finally:
             memory.release()
 
@@ -288,12 +288,12 @@ class ToolRun:
         if response.by_gateway:
             return RefusedCalls(self._request).refused_result(response, prepared.call)
         if response.too_large:
-            return failure(
-                f"The response has more than {MAX_RESPONSE_BYTES >> 20} MiB. Request less with 'query', or fetch it by HTTP "
-                "from /proxy."
-            )
+            why = f"The response has more than {MAX_RESPONSE_BYTES >> 20} MiB."
+            fix = "Request less with 'query', or fetch it by HTTP from /proxy."
+            return _lost_response(prepared.call.method, why, fix)
         if not response.complete:
-            return failure("The provider's response broke off, so none of it is shown.")
+            why = "The provider's response broke off, so none of it is shown."
+            return _lost_response(prepared.call.method, why)
         return None
 
     def _page_facts(self, prepared: "PreparedCall", response: CollectedResponse) -> tuple[Any, ...] | None:
@@ -419,6 +419,14 @@ def _shape(
     reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
     max_bytes = prepared.call.max_bytes
     return provider_result(response.status, reason, response.media_type, body, prepared.select, max_bytes), found_list
+
+
+def _lost_response(method: str, why: str, fix: str = "") -> dict[str, Any]:
+    """Return the result for a call that was sent, but whose response cannot be shown.
+
+    `fix`: what to do if the method is safe. Otherwise, a second call could take effect twice.
+    """
+    return failure(f"{why} {fix if method in SAFE else SENT}".rstrip())
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:

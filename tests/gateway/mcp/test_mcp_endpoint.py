@@ -12,6 +12,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway import create_app
 from gateway.config import parse
+from gateway.egress.page_memory import NoPageMemory, PageMemory
 from gateway.mcp import key_tools
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_provider_call import MAX_RESPONSE_BYTES
@@ -361,9 +362,32 @@ async def test_a_response_that_breaks_off_is_not_shown(gateway: AgentGateway) ->
         return response
 
     gateway.provider.responding = broken
-    result = await gateway.call(await gateway.key(*RULES), "search_issues")
+    key = await gateway.key(*RULES)
+    result = await gateway.call(key, "search_issues")
     assert result["isError"] is True
     assert "half" not in json.dumps(result)
+    assert "may have taken effect" not in text_of(result)
+    written = text_of(await gateway.call(key, "comment", {"issue": "A-1", "body": {}}))
+    assert written.endswith("The request was sent and may have taken effect: find out before you call again.")
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_write_is_not_called_again_if_there_is_no_memory_for_its_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool
+) -> None:
+    async def large(_: web.Request) -> web.Response:
+        return web.json_response({"text": "x" * 200_000})
+
+    async def refuse(*_: Any) -> None:
+        raise NoPageMemory
+
+    monkeypatch.setattr(PageMemory, "reserve", refuse)
+    async with agent_gateway(tmp_path, fast_path=fast_path) as gateway:
+        gateway.provider.responding = large
+        key = await gateway.key(*RULES)
+        assert text_of(await gateway.call(key, "search_issues")).endswith("Call again in a few seconds.")
+        written = text_of(await gateway.call(key, "comment", {"issue": "A-1", "body": {}}))
+        assert written.endswith("The request was sent and may have taken effect: find out before you call again.")
 
 
 async def test_rate_and_budget_are_counted_as_for_a_proxied_call(gateway: AgentGateway) -> None:

@@ -78,6 +78,8 @@ def test_a_text_is_cut_between_characters() -> None:
 def test_a_failed_selection_is_an_error_with_a_link_to_the_whole_response() -> None:
     shaped = result(b'{"a":1}', select="sum(a)")
     assert (shaped.result["isError"], shaped.keep) == (True, True)
+    text = shaped.result["content"][0]["text"]  # a model that reads only of an error would repeat a write
+    assert text.endswith(" The request was sent; the link has the whole response.")
 
 
 @pytest.mark.parametrize(("select", "noted"), [("b", True), ("a.b", True), ("a", False), ("b || `[]`", False)])
