@@ -192,7 +192,7 @@ class _Part:
     `ends_open`: whether ``**`` follows the part, so that the part can end in the middle of a segment of the request's
     path.
 
-    `first_text`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
+    `first`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
     characters between two wildcards of one segment, with the expression for the rest up to the next such text. These
     texts have their own expressions for speed: `re` searches a text alone in linear time, but compares a text inside an
     expression again at each character.

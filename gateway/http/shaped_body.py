@@ -92,7 +92,8 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
             document = evaluate(select, document, values_in(body))
         except UnusableExpression as fault:
             return ShapedBody("", whole=False, fault=str(fault))
-    whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
+    try:
+        whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
     except ValueError:
         if select is None:
             raise

@@ -114,10 +114,8 @@ def find_list(
     length = len(page_result.records)
     if not length:
         return None
-    return page_result.paging.response_path or = None if page_result.next is None else _target(
-        opened, target, page_result.next, shown_at
-    )
-    return turn.paging.response_path or "", length, following
+    next_target = None if page_result.next is None else _target(opened, target, page_result.next, shown_at)
+    return page_result.paging.response_path or "", length, next_target
 
 
 def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:

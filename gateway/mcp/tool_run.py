@@ -358,16 +358,17 @@ class ToolRun:
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
-        `found_list`: the dotted path and length of the list, and the target of the next page. `selected`: whether the result was
-        selected by an expression, so that its number of items is unknown.
+        `found_list`: the dotted path and length of the list, and the target of the next page. `selected`: whether the
+        result was selected by an expression, so that its number of items is unknown.
         """
         list_path, length, target = found_list
         next_page = None if target is None else NextPage(target)
         if shaped.keep:
-            items = None if selected or shaped.only_names else items_at(shaped.result.get("structuredContent"), list_path)
-            next_page = NextPage(call.target, lists.page.skip + len(items or ())
+            shown_list = shaped.result.get("structuredContent")
+            items = None if selected or shaped.only_names else items_at(shown_list, list_path)
+            shown = lists.page.skip + len(items or ())
             if items is None or shown < length:  # otherwise another list was cut, and this one is complete
-                following = NextPage(sent.target, shown) if items else None
+                next_page = NextPage(call.target, shown) if items else None
         if next_page is not None:
             cursor = seal_cursor(next_page, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(

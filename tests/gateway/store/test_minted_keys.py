@@ -213,7 +213,9 @@ async def test_withdrawn_replacement_returns_the_children_and_the_end_of_the_old
     withdrawn = await store.keys.get("new")
     assert withdrawn is not None
     assert withdrawn.revoked_at == NOW
-    assert set((await store.changes.read_since(last))[1]) == {changed_key("dev", name) for name in ("d1", "child", "new")}
+    assert set((await store.changes.read_since(last))[1]) == {
+        changed_key("dev", name) for name in ("d1", "child", "new")
+    }
 
 
 async def test_withdrawn_replacement_keeps_an_end_that_was_set_in_the_meantime(store: Store) -> None:
