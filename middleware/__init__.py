@@ -1,4 +1,4 @@
-"""The middlewares of every route, for aiohttp: each learns or decides one thing. One file per subject.
+"""The middlewares of every route, for aiohttp: each finds out or decides one thing. One file per subject.
 
 Read `surfaces` first: it defines every chain, outermost link first. The links, in the order of a proxied call:
 

@@ -402,8 +402,8 @@ class Proxy(Shape):
     """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential is sent there
     too. `https://*.example.com` means all hosts one label below."""
     scope_challenge: Literal["all", "any"] | None = None
-    """Which of the scopes that a 403 with `error="insufficient_scope"` names (RFC 6750) a token needs: `all`, the
-    default, or `any` one of them."""
+    """How many of the scopes that a 403 with `error="insufficient_scope"` names (RFC 6750) a token needs: `all`,
+    the default, or `any` one of them."""
     path_form: str | None = None
     """Example of a path on this provider, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
