@@ -56,7 +56,7 @@ def evidence_sources() -> str:
     """Return a Markdown table that explains each source name used in entries."""
     lines = ["| source | what | licence |", "|---|---|---|"]
     for name, source in sorted(sources().items()):
-        vendor = ", the vendor's own document" if source.get("vendor") else ""
+        vendor = " (published by the vendor)" if source.get("vendor") else ""
         lines.append(f"| `{name}` | {source['where']}{vendor} | {source.get('licence', '')} |")
     return "\n".join(lines)
 

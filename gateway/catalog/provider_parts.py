@@ -200,7 +200,7 @@ class Signature(Shape):
     scheme: Literal["wsse"]
     """`wsse`: a WS-Security UsernameToken."""
     lifetime_s: int = Field(default=300, gt=0)
-    """Seconds for which a token is sent."""
+    """Seconds for which the gateway sends the same token."""
 
 
 class RequestSigning(Shape):
