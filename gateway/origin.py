@@ -40,7 +40,7 @@ def non_ascii_fault(text: str) -> str | None:
 
     first_non_ascii = next(char for char in text if not char.isascii())
     character = f"U+{ord(first_non_ascii):04X}, {unicodedata.name(first_non_ascii, 'a character without a name')}"
-    return f"holds a character that host names do not have ({character}); type ASCII letters, other scripts as xn--…"
+    return f"contains a character that host names do not have ({character}); type ASCII letters, other scripts as xn--…"
 
 
 def bracketed(host: str) -> str:

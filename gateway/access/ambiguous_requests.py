@@ -34,11 +34,11 @@ def path_ambiguity(path: str) -> str | None:
     if len(path) > MAX_PATH_LENGTH:
         return f"has more than {MAX_PATH_LENGTH} characters"
     if "//" in path:
-        return "holds '//'"
+        return "contains '//'"
     if ";" in path:
-        return "holds ';'"
+        return "contains ';'"
     if has_dot_segment(path):
-        return "holds a '.' or '..' segment"
+        return "contains a '.' or '..' segment"
     if "./" in path or path.endswith("."):
         return "has a segment that ends in '.'"
     return _escape_ambiguity(path) if "%" in path else None
@@ -47,12 +47,12 @@ def path_ambiguity(path: str) -> str | None:
 def _escape_ambiguity(path: str) -> str | None:
     for escape in _ESCAPE.finditer(path):
         if escape[1] is None:
-            return "holds a '%' that encodes nothing"
+            return "contains a '%' that encodes nothing"
         byte = int(escape[1], 16)
         if byte in _DELIMITERS or byte < 0x20 or byte == 0x7F:
-            return f"holds '{escape[0]}', an encoded delimiter or control character"
+            return f"contains '{escape[0]}', an encoded delimiter or control character"
         if byte in _UNRESERVED:
-            return f"holds '{escape[0]}', which must be written as '{chr(byte)}'"
+            return f"contains '{escape[0]}', which must be written as '{chr(byte)}'"
     try:
         text = unquote_to_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
@@ -60,12 +60,12 @@ def _escape_ambiguity(path: str) -> str | None:
     if any(segment != segment.strip() for segment in text.split("/")):
         return "has a segment that begins or ends with a space"
     if not _LOOKALIKES.isdisjoint(text):
-        return "holds a character that some parsers read as a delimiter"
+        return "contains a character that some parsers read as a delimiter"
     folded = unicodedata.normalize("NFKC", text)
     if not _LOOKALIKES.isdisjoint(folded):  # for example U+FFE5, a wide yen sign
-        return "holds a character that some parsers read as a delimiter"
+        return "contains a character that some parsers read as a delimiter"
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
-        return "holds a character that some parsers read as a delimiter"
+        return "contains a character that some parsers read as a delimiter"
     return None
 
 

@@ -105,7 +105,7 @@ def parse_rule(text: str) -> KeyRule:
         raise ValueError("has a space in its path; around 'with' and 'as', in lower case, write one space each")
     bare = path.replace("*", "")
     if not _LITERAL.fullmatch(bare):
-        raise ValueError("holds a character that must be percent-encoded in a path; a rule has no query")
+        raise ValueError("contains a character that must be percent-encoded in a path; a rule has no query")
     if path.count("**") > 1 or "***" in path:
         raise ValueError("may hold '**' once")
     if (fault := path_ambiguity(path.replace("*", "x"))) is not None:
@@ -142,7 +142,7 @@ def _without_placeholders(written_path: str, name: str) -> str:
             f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(RESERVED_PLACEHOLDERS))}"
         )
     if "{" in path or "}" in path:
-        raise ValueError("holds '{' or '}' around something other than a lower-case word, such as {issue_id}")
+        raise ValueError("contains '{' or '}' around something other than a lower-case word, such as {issue_id}")
     if (
         any(f"{{{place}}}*" in written_path or f"*{{{place}}}" in written_path for place in places)
         or "}{" in written_path

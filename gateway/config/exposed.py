@@ -85,13 +85,13 @@ def open_files(config: Config) -> list[OpenFile]:
         if not _may_hold_secret(place):
             continue
         if "${" not in text and (LOGIN.search(text) or place not in URLS_WITH_LOGIN):
-            reasons.setdefault(config.path, "holds secrets")
+            reasons.setdefault(config.path, "contains secrets")
         for name in FILE_REFERENCE.findall(text):
             reasons.setdefault(config.path.parent / name, f"is read by {dotted(place)}")
     if config.store.url.startswith(SQLITE):
         database = Path(config.store.url.removeprefix(SQLITE))
         for suffix in ("", "-wal"):
-            reasons.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
+            reasons.setdefault(database.with_name(database.name + suffix), "contains the sealed credentials")
     return [
         exposed_file
         for path, reason in reasons.items()

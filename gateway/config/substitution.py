@@ -65,7 +65,7 @@ class Substitution:
             raise UnresolvedReference("a ${…} of no known form; " + _FORMS)
         name, default = variable.groups()
         if default is not None and "${" in default:
-            raise UnresolvedReference(f"the default of ${{{name}}} holds another ${{…}}, which is not filled in")
+            raise UnresolvedReference(f"the default of ${{{name}}} contains another ${{…}}, which is not filled in")
         return self._variable(name, default)
 
     def _variable(self, name: str, default: str | None) -> str:
@@ -94,7 +94,7 @@ class Substitution:
             raise UnresolvedReference(f"{reference} cannot be read at {self.base / name}: {error.strerror}") from None
         if len(content) > MAX_FILE_BYTES:
             raise UnresolvedReference(
-                f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB, more than any setting needs"
+                f"{reference} contains more than {MAX_FILE_BYTES >> 10} KiB, more than any setting needs"
             )
         try:
             text = content.decode()

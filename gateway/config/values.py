@@ -243,7 +243,7 @@ def secret_key(text: str) -> Secret:
     if not text:
         raise ValueError(f"is empty; {_make_a_secret_key()}")
     if not VISIBLE.fullmatch(text):
-        raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
+        raise ValueError("contains a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < MIN_SECRET_KEY_CHARS:
         raise ValueError(
             f"is {counted(len(text), 'character')} and must be {MIN_SECRET_KEY_CHARS} or more; {_make_a_secret_key()}"

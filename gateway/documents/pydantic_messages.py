@@ -41,7 +41,7 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "string_too_long": "may have at most {max_length} characters",
         "too_short": "must have {min_length} or more items",
         "too_long": "may have at most {max_length} items",
-        "string_pattern_mismatch": "holds a character that it may not have",
+        "string_pattern_mismatch": "contains a character that is not allowed",
         "datetime_type": _TIME,
         "datetime_parsing": _TIME,
         "datetime_from_date_parsing": _TIME,

@@ -85,7 +85,7 @@ def operation_of(text: str) -> GraphqlOperation:
             tokens.expect("{")
             operations.append((first, name, tokens.selection()))
         else:
-            raise AmbiguousDocument(f"holds '{first[:64]}' where an operation or a fragment begins")
+            raise AmbiguousDocument(f"contains '{first[:64]}' where an operation or a fragment begins")
     if len(operations) != 1:
         raise AmbiguousDocument(f"has {len(operations)} operations; send one")
     kind, name, selection = operations[0]
@@ -115,7 +115,7 @@ def _tokens(text: str) -> list[str]:
         raise AmbiguousDocument(f"has more than {MAX_CHARS} characters; pass values as variables")
     if (forbidden := _FORBIDDEN_CHARS.search(text)) is not None:
         raise AmbiguousDocument(
-            f"holds the character U+{ord(forbidden[0]):04X}, which some parsers read as the end of a line"
+            f"contains the character U+{ord(forbidden[0]):04X}, which some parsers read as the end of a line"
         )
     return list(_lex(text))
 
@@ -131,7 +131,7 @@ def _lex(text: str) -> Iterator[str]:
         if kind is None:
             continue
         if kind == "block":
-            raise AmbiguousDocument("holds a block string; pass the text as a variable")
+            raise AmbiguousDocument("contains a block string; pass the text as a variable")
         count += 1
         if count > MAX_TOKENS:
             raise AmbiguousDocument(f"has more than {MAX_TOKENS} tokens")

@@ -370,7 +370,7 @@ def depends_on_value(name: str) -> bool:
 
 
 def _malformed_error(name: str) -> MalformedResponse:
-    return MalformedResponse(f"its header {name!r} holds control characters")
+    return MalformedResponse(f"its header {name!r} contains control characters")
 
 
 def decoded_fields(fields: Fields) -> Fields:

@@ -63,7 +63,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
     check_fields(values, version)
     if FORBIDDEN_TARGET_CHAR.search(target):
         raise InvalidRequest(
-            "bad_path", "The target holds a byte that must be percent-encoded, such as '\\' or '#'.", close=True
+            "bad_path", "The target contains a byte that must be percent-encoded, such as '\\' or '#'.", close=True
         )
     return origin_form(target, headers.get(hdrs.HOST, ""))
 

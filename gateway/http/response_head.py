@@ -72,7 +72,7 @@ def parse_head(raw: bytes) -> ResponseHead:
     """
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
     if raw.translate(None, BYTES_OF_FIELDS) != b"\r\n" * (len(lines) - 1):
-        raise MalformedMessage("it holds a control character, or a line that does not end in CR LF")
+        raise MalformedMessage("it contains a control character, or a line that does not end in CR LF")
     if len(lines) > MAX_HEADER_LINES + 1:
         raise MalformedMessage(f"it has more than {MAX_HEADER_LINES} header lines")
     status_line = _STATUS_LINE.fullmatch(lines[0])

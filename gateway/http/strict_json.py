@@ -29,9 +29,9 @@ def parse(raw: bytes) -> Any:
     except RecursionError:
         raise _json_error("is nested too deep") from None
     except ValueError:
-        raise _json_error("holds a whole number of too many digits") from None
+        raise _json_error("contains a whole number of too many digits") from None
     if "\\u" in text and not _is_unicode(value):
-        raise _json_error(r"holds half a surrogate pair (\ud800 to \udfff), which is not a character")
+        raise _json_error(r"contains half a surrogate pair (\ud800 to \udfff), which is not a character")
     return value
 
 
@@ -45,13 +45,13 @@ def _object_from_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise _json_error(f"holds {word}, which is not JSON")
+    raise _json_error(f"contains {word}, which is not JSON")
 
 
 def _finite_number(text: str) -> float:
     number = float(text)
     if isinf(number):
-        raise _json_error("holds a number that is too large")
+        raise _json_error("contains a number that is too large")
     return number
 
 

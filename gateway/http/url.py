@@ -93,7 +93,7 @@ def parse_proxied_target(target: str, mount_prefix: str, shown: str | None = Non
         raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mount_prefix}/.")
     path, question_mark, query = path_and_query.partition("?")
     if has_dot_segment(path):
-        raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")
+        raise InvalidRequest("bad_path", "The path contains a '.' or '..' segment; send the path it resolves to.")
     return ProxiedTarget(path, question_mark + query)
 
 

@@ -48,7 +48,7 @@ def id_fault(text: str, pattern: str) -> str | None:
     if invalid_character is None:
         return "is empty"
     character_text = f"'{invalid_character}'" if invalid_character.isprintable() else f"U+{ord(invalid_character):04X}"
-    return f"holds {character_text}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
+    return f"contains {character_text}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
 
 
 # ── The parts of a connection.

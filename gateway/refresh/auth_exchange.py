@@ -222,7 +222,7 @@ def mode_for(provider: Provider, credential: Mapping[str, Any], ref: ConnectionR
     if credential["type"] not in mode.types():
         raise ReconnectNeeded(
             "reconnect_needed",
-            f"Connection '{ref.connection_id}' holds a credential of type {credential['type']}, but provider "
+            f"Connection '{ref.connection_id}' has a credential of type {credential['type']}, but provider "
             f"'{provider.name}' now uses {provider.auth_mode}. {refusals.sentence(refusals.RECONNECT_STEP)}",
             payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
         )

@@ -48,7 +48,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, help="file that keeps grants and issues over a restart")
     parser.add_argument("--client-id", default="sandbox-demo", help="client ID of the registered application")
     parser.add_argument("--client-name", default="Gateway demo", help="its name on the consent page")
-    parser.add_argument("--client-secret-file", type=Path, required=True, help="file that holds its secret")
+    parser.add_argument("--client-secret-file", type=Path, required=True, help="file that contains its secret")
     parser.add_argument(
         "--redirect-uri", action="append", required=True, help="a redirect URI of the application; repeatable"
     )

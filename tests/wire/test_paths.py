@@ -118,7 +118,7 @@ DOT_SEGMENT_PATHS = table(
 @pytest.mark.parametrize("path", DOT_SEGMENT_PATHS)
 async def test_path_that_some_server_reads_with_dot_segments_is_refused(bench: Bench, path: bytes) -> None:
     response = await bench.refuses(request(b"/proxy" + path), status=400, code="bad_path", kept=True)
-    assert response.message.startswith("The path holds a '.' or '..' segment")
+    assert response.message.startswith("The path contains a '.' or '..' segment")
 
 
 RAW_BYTE_PATHS = table(

@@ -84,7 +84,7 @@ def parse_page_url(url: str) -> PageUrl:
     path_and_query = text[match.end() :]
     target = path_and_query if path_and_query.startswith("/") else f"/{path_and_query}"
     if "\\" in target or has_dot_segment(target.partition("?")[0]):
-        raise ValueError("its path holds a backslash or a dot segment")
+        raise ValueError("its path contains a backslash or a dot segment")
     return PageUrl(scheme, *authority, target)
 
 

@@ -318,7 +318,7 @@ class PageDocument:
                 if len(bounds) >= 2 * MAX_RECORDS:
                     raise UpstreamFailed(
                         "page_too_large",
-                        f"One page of the provider holds more than {MAX_RECORDS} records; request smaller pages.",
+                        f"One page of the provider contains more than {MAX_RECORDS} records; request smaller pages.",
                     )
         self._arrays[start_pos] = pos, bounds
         return pos, bounds

@@ -65,7 +65,7 @@ def test_refusal_of_an_ambiguous_path_shows_the_unambiguous_form() -> None:
     policy = Policy((), (KeyLimits(rules=("GET /v1/**",)),))
     breach = policy.decision(SentRequest("GET", "api.example.com", "/v1/%6b", "", frozenset()))
     assert isinstance(breach, Breach)
-    assert breach.why == "a path can be read in two ways if it holds '%6b', which must be written as 'k'"
+    assert breach.why == "a path can be read in two ways if it contains '%6b', which must be written as 'k'"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_rule_does_not_match_other_requests(rule: str, method: str, path: str) -
     ],
 )
 def test_rule_that_can_never_match_is_refused_with_a_reason(text: str) -> None:
-    with pytest.raises(ValueError, match=r"has|must|holds|may|never"):
+    with pytest.raises(ValueError, match=r"has|must|contains|may|never"):
         parse_rule(text)
 
 
@@ -137,7 +137,7 @@ def test_braces_are_literal_in_a_rule_without_a_name() -> None:
     ],
 )
 def test_rule_name_is_a_plain_word_and_placeholders_are_unique(text: str) -> None:
-    with pytest.raises(ValueError, match=r"name|placeholders|holds"):
+    with pytest.raises(ValueError, match=r"name|placeholders|contains"):
         parse_rule(text)
 
 

@@ -159,7 +159,7 @@ TABLE = [
     ("server:\n  host: ${file:}", 3, "names no file"),
     ("server:\n  host: ${1X}", 3, "a ${…} of no known form; write ${NAME}"),
     ("server:\n  host: '${NAME'", 3, "a '${' without its '}'"),
-    ("server:\n  host: '${A:-${B}}'", 3, "the default of ${A} holds another"),
+    ("server:\n  host: '${A:-${B}}'", 3, "the default of ${A} contains another"),
 ]
 
 

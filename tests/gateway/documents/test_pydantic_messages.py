@@ -44,7 +44,7 @@ def message(syntax: Syntax, **value: Any) -> str:
         ({"word": None}, "must be text", "must be text"),
         ({"word": ""}, "must have 1 or more characters", "must not be empty; leave the key out if it is not needed"),
         ({"word": "secret"}, "may have at most 4 characters", "may have at most 4 characters"),
-        ({"key": "S"}, "holds a character that it may not have", "must match ^[a-z]+$"),
+        ({"key": "S"}, "contains a character that is not allowed", "must match ^[a-z]+$"),
         ({"pair": [1]}, "must have 2 or more items", "must have 2 or more items"),
         ({"pair": "x"}, "must be an array", "must be a list, such as [a, b]"),
         ({"seconds": 0}, "must be more than 0", "must be more than 0"),

@@ -13,11 +13,11 @@ from gateway.records.connection import CONNECTION_ID, PROVIDER_CONFIG_KEY, id_fa
         (
             "müller",
             CONNECTION_ID,
-            "holds 'ü'; allowed are A-Z a-z 0-9, spaces and , . ; : = + ~ [ ] | @ $ { } \" ' \\ / _ -",
+            "contains 'ü'; allowed are A-Z a-z 0-9, spaces and , . ; : = + ~ [ ] | @ $ { } \" ' \\ / _ -",
         ),
-        ("a/b", PROVIDER_CONFIG_KEY, "holds '/'; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
-        ("a\n", PROVIDER_CONFIG_KEY, "holds U+000A; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
-        ("a\udcff", PROVIDER_CONFIG_KEY, "holds U+DCFF; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("a/b", PROVIDER_CONFIG_KEY, "contains '/'; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("a\n", PROVIDER_CONFIG_KEY, "contains U+000A; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("a\udcff", PROVIDER_CONFIG_KEY, "contains U+DCFF; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
         ("", CONNECTION_ID, "is empty"),
     ],
 )
