@@ -18,6 +18,8 @@ UNCHANGED_FIELDS = table(
     ("a tab and spaces inside a value", b"X-A: a \t  b\r\n"),
     ("quotes and backslashes", b'X-A: "a\\"b", c\\d\r\n'),
     ("UTF-8", "X-A: café ☃\r\n".encode()),
+    ("Latin-1", b"X-A: caf\xe9\r\n"),
+    ("bytes that are not UTF-8", b"X-A: \x80\r\nX-B: \xc0\xaf\r\nX-C: \xed\xa0\x80\r\n"),
     ("every character a name may have", b"!#$%&'*+-.^_`|~09Az: 1\r\n"),
     ("a template that nobody expands", b"X-A: ${apiKey} ${accessToken}\r\n"),
     ("an underscore in a name of the caller's own", b"X_Trace_Id: 1\r\n"),
@@ -120,6 +122,7 @@ async def test_a_framing_field_named_by_connection_still_frames_the_upload(bench
 
 NANGO_PROXY_FIELDS = table(
     ("a field of any name", b"Nango-Proxy-X-A: 1\r\n", [b"X-A: 1"]),
+    ("a value in Latin-1", b"Nango-Proxy-X-A: caf\xe9\r\n", [b"X-A: caf\xe9"]),
     ("the prefix in any case", b"nango-PROXY-X-A: 1\r\n", [b"X-A: 1"]),
     ("it replaces a plain one before it", b"X-A: 1\r\nNango-Proxy-X-A: 2\r\n", [b"X-A: 2"]),
     ("it replaces a plain one after it", b"Nango-Proxy-X-A: 2\r\nx-a: 1\r\n", [b"X-A: 2"]),
@@ -159,23 +162,6 @@ async def test_nango_proxy_fields_become_end_to_end_fields_only(
     received, _ = await bench.passes(request(fields=lines + b"X-Kept: 1\r\n"))
     assert sorted(received.passed_on) == sorted([*arrives, b"X-Kept: 1"])
     assert received.head.all("authorization") == [b"Bearer " + CREDENTIAL]
-
-
-INVALID_VALUES = table(
-    ("Latin-1", b"X-A: caf\xe9\r\n"),
-    ("a stray continuation byte", b"X-A: \x80\r\n"),
-    ("an overlong slash", b"X-A: \xc0\xaf\r\n"),
-    ("a surrogate", b"X-A: \xed\xa0\x80\r\n"),
-    ("Latin-1 in a minted field", b"Nango-Proxy-X-A: caf\xe9\r\n"),
-)
-
-
-@pytest.mark.parametrize("line", INVALID_VALUES)
-async def test_a_value_that_is_not_utf_8_is_refused_not_cut(bench: Bench, line: bytes) -> None:
-    response = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
-    assert response.message == (
-        "These headers cannot be forwarded: x-a. They must be UTF-8 without control characters."
-    )
 
 
 DEFAULT_FIELD_CASES = table(
