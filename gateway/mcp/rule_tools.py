@@ -21,6 +21,7 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
 NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})  # no tool sends these methods
 WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_STARS: Final = re.compile(r"\*\*?")
 _COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
 _MAX_NAME_CHARS: Final = 63
 
@@ -165,7 +166,7 @@ def tools_of(
 
 
 def _operation_tool(rule: OperationRule, place: OperationPlace, names: _Names) -> RuleTool:
-    first_part, *other_parts = _parts(rule.operation_path)
+    first_part, *other_parts = _parts(rule.operation_path, has_placeholders=True)
     path = (f"{rule.path_prefix.removeprefix(place.base)}{first_part}", *other_parts)
     name = rule.name
     if name in names:  # in use by an operation of another provider, or by a rule
@@ -186,7 +187,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
 
     Return None if the rule's path is not below `base`.
     """
-    parts = _parts(rule.path_pattern)
+    parts = _parts(rule.path_pattern, has_placeholders=bool(rule.name))
     if not base:
         return parts
     segments = list(_segments(parts))[1:]
@@ -203,12 +204,16 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
 
 
 @lru_cache(maxsize=64)  # the same path is parsed for each base URL
-def _parts(path: str) -> tuple[str | PathArgument, ...]:
-    """Return a rule's `path` as texts and arguments, each argument with a unique name."""
+def _parts(path: str, *, has_placeholders: bool) -> tuple[str | PathArgument, ...]:
+    """Return a rule's `path` as texts and arguments, each argument with a unique name.
+
+    `has_placeholders`: whether braces are placeholders. In a rule without a name, they are text.
+    """
     parts: list[str | PathArgument] = []
-    names = _Names(match[0].strip("{}") for match in WILDCARD.finditer(path) if match[0].startswith("{"))
+    wildcards = list((WILDCARD if has_placeholders else _STARS).finditer(path))
+    names = _Names(match[0].strip("{}") for match in wildcards if match[0].startswith("{"))
     end, segment_start, last_word = 0, "", ""
-    for match in WILDCARD.finditer(path):
+    for match in wildcards:
         text = path[end : match.start()]
         end = match.end()
         if text:
@@ -221,7 +226,8 @@ def _parts(path: str) -> tuple[str | PathArgument, ...]:
             name = match[0].strip("{}")
         else:
             name = names.add(_argument_name(last_word or "path", is_partial=is_partial, deep=deep))
-        parts.append(PathArgument(name, deep, optional=deep or is_partial))
+        between = text.endswith("/") and path[end : end + 1] == "/"  # empty, it would leave ``//``
+        parts.append(PathArgument(name, deep, optional=is_partial or (deep and not between)))
     if path[end:]:
         parts.append(path[end:])
     return tuple(parts)

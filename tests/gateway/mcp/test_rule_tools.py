@@ -51,6 +51,14 @@ def test_a_name_is_that_of_the_rule_or_made_of_its_path() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) for name in names)
 
 
+def test_no_argument_can_have_a_value_that_its_rule_never_allows() -> None:
+    literal, between, at_end = tools_of(
+        [[parse_rule(text) for text in ("GET /issue/{issue}", "GET /a/**/z", "GET /b/**")]], {"a": ""}
+    )
+    assert (literal.fixed_path, literal.arguments) == ("/issue/{issue}", [])  # braces are text in a rule without a name
+    assert [argument.optional for argument in (*between.arguments, *at_end.arguments)] == [False, True]
+
+
 def test_a_rule_that_a_parent_key_excludes_is_not_a_tool() -> None:
     above = [parse_rule("GET /a/**"), parse_rule("POST /b/*/c")]
     own = [parse_rule("GET,POST /a/x"), parse_rule("GET /b/1/c"), parse_rule("POST /b/*/*"), parse_rule("GET /z")]
