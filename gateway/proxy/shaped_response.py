@@ -14,6 +14,7 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import UpstreamFailed
 from gateway.http.headers import MalformedResponse, media_type
 from gateway.http.passed_head import printable
+from gateway.http.retry import IDEMPOTENT
 from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -125,7 +126,8 @@ class HeldResponse:
     async def read(self, body: ResponseBody) -> bytes:
         """Return the whole body, decoded.
 
-        Raises UpstreamFailed if the body exceeds `MAX_RESPONSE_BYTES`, and Unavailable ``busy`` if memory is short.
+        Raises UpstreamFailed if the body exceeds `MAX_RESPONSE_BYTES`, and Unavailable ``busy`` if memory is short. If
+        the caller must not repeat the request, a lack of memory is UpstreamFailed too.
         """
         content = bytearray()
         parts = body.first
@@ -156,6 +158,8 @@ class HeldResponse:
                 share = self._request[CALLER].share
                 self._reserved = await runtime.page_memory.reserve(share, COPIES_IN_MEMORY * MAX_RESPONSE_BYTES, wait_s)
         except NoPageMemory:
+            if SHAPE in self._request and self._request.method not in IDEMPOTENT:  # a 503 would ask for a second write
+                raise _cannot_shape("needs more memory than is free now", "busy") from None
             raise no_page_memory() from None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.egress.page_memory import NoPageMemory, PageMemory
 from tests.fakes.agent_gateway import AgentGateway, agent_gateway
 
 ISSUES: dict[str, Any] = {
@@ -94,6 +95,20 @@ async def test_a_response_that_cannot_be_shaped_is_an_error_with_the_reason(
     assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
     assert json.loads(text)["error"]["payload"] == {"reason": reason}
     assert gateway.running.runtime.page_memory.reserved == 0
+
+
+@pytest.mark.parametrize(("method", "status", "code"), [("GET", 503, "busy"), ("POST", 502, "answer_not_shaped")])
+async def test_a_lack_of_memory_after_a_write_does_not_ask_for_a_retry(
+    gateway: AgentGateway, monkeypatch: pytest.MonkeyPatch, method: str, status: int, code: str
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise NoPageMemory
+
+    provides(gateway, json.dumps(ISSUES).encode() * 2)
+    monkeypatch.setattr(PageMemory, "reserve", refuse)
+    got, fields, text = await call_search(gateway, method, Gateway_Max_Bytes="5000")
+    assert (got, fields["Gateway-Error"], "Retry-After" in fields) == (status, code, method == "GET")
+    assert ("The request was sent." in json.loads(text)["error"]["message"]) is (method == "POST")
 
 
 @pytest.mark.parametrize(
