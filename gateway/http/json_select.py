@@ -72,8 +72,26 @@ def growth(node: dict[str, Any]) -> int:
 
     Raises UnusableExpression for a `join` with a separator that comes from the response.
     """
+    return _growth_and_steps(node)[0]
+
+
+def steps(node: dict[str, Any]) -> int:
+    """Return the maximum number of nodes that are evaluated for each value of the input.
+
+    Raises UnusableExpression like `growth`.
+    """
+    return _growth_and_steps(node)[1]
+
+
+def _growth_and_steps(node: dict[str, Any]) -> tuple[int, int]:
+    """Return both numbers in one pass, because each depends on those of the child nodes."""
+    children = _child_nodes(node)
+    of_children = [_growth_and_steps(child) for child in children]
+    return _growth(node, [size for size, _ in of_children]), _steps(node, of_children)
+
+
+def _growth(node: dict[str, Any], inner: list[int]) -> int:
     kind, children = node["type"], _child_nodes(node)
-    inner = [growth(child) for child in children]
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
     if kind in _SINGLE_RESULT:  # the result is one value, but both operands are evaluated; literals are not copied
@@ -90,17 +108,18 @@ def growth(node: dict[str, Any]) -> int:
     return product
 
 
-def steps(node: dict[str, Any]) -> int:
-    """Return the maximum number of nodes that are evaluated for each value of the input."""
-    children = _child_nodes(node)
+def _steps(node: dict[str, Any], of_children: list[tuple[int, int]]) -> int:
     total = current_growth = 1
     if node["type"] == "function_expression":  # an &expression runs for each value of the other arguments
-        children = sorted(children, key=lambda child: child["type"] == "expref")
+        is_last = [child["type"] == "expref" for child in _child_nodes(node)]
+        of_children = [
+            cost for last in (False, True) for cost, at_end in zip(of_children, is_last, strict=True) if at_end is last
+        ]
     elif node["type"] not in _CHAINED:
-        return 1 + sum(map(steps, children))
-    for child in children:
-        total += current_growth * steps(child)
-        current_growth = min(current_growth * growth(child), MAX_GROWTH)
+        return 1 + sum(step_count for _, step_count in of_children)
+    for size, step_count in of_children:
+        total += current_growth * step_count
+        current_growth = min(current_growth * size, MAX_GROWTH)
     return total
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from jmespath.parser import Parser
 
-from gateway.http.json_select import UnusableExpression, evaluate, parse_expression, values_in
+from gateway.http.json_select import UnusableExpression, evaluate, parse_expression, steps, values_in
 from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_results import provider_result
@@ -249,6 +250,30 @@ def test_an_expression_of_many_steps_leaves_the_event_loop_and_has_a_bound(expre
 def test_an_expression_of_too_many_steps_is_refused(expression: str) -> None:
     with pytest.raises(UnusableExpression, match=r"steps|recursion"):
         parse_expression(expression)
+
+
+class CountedNode(dict[str, Any]):
+    """A node of a parsed expression, with its children. `reads`: how many members of such nodes have been read."""
+
+    reads = 0
+
+    def __init__(self, node: dict[str, Any]) -> None:
+        super().__init__({**node, "children": [CountedNode(child) for child in node["children"]]})
+
+    def __getitem__(self, name: str) -> Any:
+        CountedNode.reads += 1
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("part", ["|a", "[*]", "[?a]"])
+def test_the_cost_of_an_expression_is_computed_in_linear_time(part: str) -> None:
+    """An agent can send expressions, and the event loop computes their cost."""
+    counts = []
+    for repeats in (40, 80):
+        node, CountedNode.reads = CountedNode(Parser().parse("a" + part * repeats).parsed), 0
+        assert steps(node) > repeats
+        counts.append(CountedNode.reads)
+    assert counts[1] < 2.5 * counts[0], counts
 
 
 def test_an_ordinary_selection_stays_on_the_event_loop() -> None:
