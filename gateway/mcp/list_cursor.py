@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateway import clock
 from gateway.catalog.api_operations import ApiOperation
@@ -35,11 +35,26 @@ class NextPage:
     """The page that a cursor requests.
 
     `target`: the path and query of the page, below the provider's base URL. `skip`: the number of items at the start of
-    the page that were already shown.
+    the page that were already shown. `previous`: the digest of the items of the page before (`FoundList.digest`).
     """
 
     target: str
     skip: int = 0
+    previous: str | None = None
+
+
+class FoundList(NamedTuple):
+    """A list in a response.
+
+    `path`: the dotted path of the list. `length`: the number of its items. `target`: the target of the next page; None
+    on the last page. `digest`: identifies the items, if only an empty page ends the list; otherwise None. A request
+    that ignores the offset returns the same items again and again.
+    """
+
+    path: str
+    length: int
+    target: str | None
+    digest: str | None
 
 
 def seal_cursor(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> str:
@@ -48,7 +63,8 @@ def seal_cursor(page: NextPage, seals: SealedTokens, key_id: str, call: str) -> 
     `call`: the digest that identifies the call.
     """
     ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
-    return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
+    facts = [key_id, call, ends_at, page.target, page.skip, page.previous]
+    return seals.seal(json.dumps(facts, separators=(",", ":")))
 
 
 def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> NextPage | None:
@@ -57,12 +73,12 @@ def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> Nex
     A cursor is valid only for its own key and call, until it expires.
     """
     try:
-        for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))
+        for_key, of_call, ends_at, target, skip, *previous = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):
         return None
     if (for_key, of_call) != (key_id, call) or ends_at <= clock.now().timestamp():
         return None
-    return NextPage(target, skip)
+    return NextPage(target, skip, *previous)  # a cursor of an older release has no digest
 
 
 def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
@@ -92,10 +108,8 @@ def _all_schemes(provider: Provider) -> Sequence[Paginate]:
     ]
 
 
-def find_list(
-    opened: OpenedConnection, target: str, body: bytes, fields: Fields, shown_at: str
-) -> tuple[str, int, str | None] | None:
-    """Return the dotted path and length of the list in `body`, and the target of the next page (None on the last page).
+def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields, shown_at: str) -> FoundList | None:
+    """Return the list in `body`.
 
     Return None if `body` has no list that can be paged. `target`: the target of the request for this page. `body`,
     `fields`: the body and the header fields of the response. `shown_at`: the gateway's URL, which replaces the
@@ -115,7 +129,8 @@ def find_list(
     if not length:
         return None
     next_target = None if page_result.next is None else _target(opened, target, page_result.next, shown_at)
-    return page_result.paging.response_path or "", length, next_target
+    digest = page_result.records.digest if page_result.paging.type == "offset" else None
+    return FoundList(page_result.paging.response_path or "", length, next_target, digest)
 
 
 def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:

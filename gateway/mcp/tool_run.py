@@ -19,7 +19,7 @@ from gateway.http.passed_head import CONNECT_URL_FIELD
 from gateway.http.shaped_body import needs_thread
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.list_cursor import NextPage, find_list, items_at, open_cursor, seal_cursor, without_shown
+from gateway.mcp.list_cursor import FoundList, NextPage, find_list, items_at, open_cursor, seal_cursor, without_shown
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
 from gateway.mcp.refused_calls import RefusedCalls
@@ -43,6 +43,7 @@ from gateway.text import nearest
 
 RETRIED_LATER: Final = (429, 503)
 SENT: Final = "The request was sent and may have taken effect: find out before you call again."
+REPEATED: Final = "These are the items of the previous page again: this response has no further pages."
 NOTHING_FOUND: Final = "No tool matches. Use other English words, or an empty query to see the first tools."
 
 
@@ -311,7 +312,7 @@ class ToolRun:
         self,
         prepared: "PreparedCall",
         response: CollectedResponse,
-        shape_result: "tuple[ShapedResult, _FoundList | None]",
+        shape_result: tuple[ShapedResult, FoundList | None],
     ) -> dict[str, Any]:
         """Return the result with links to the whole response, to the next page, and to grant missing scopes."""
         shaped, found_list = shape_result
@@ -351,24 +352,25 @@ class ToolRun:
         self,
         shaped: ShapedResult,
         call: RepeatableCall,
-        found_list: "_FoundList",
+        found_list: FoundList,
         *,
         selected: bool,
         lists: "_ListPosition",
     ) -> None:
         """Add a cursor to the result: for the items of this page that are not shown yet, or else for the next page.
 
-        `found_list`: the dotted path and length of the list, and the target of the next page. `selected`: whether the
-        result was selected by an expression, so that its number of items is unknown.
+        `selected`: whether the result was selected by an expression, so that its number of items is unknown.
         """
-        list_path, length, target = found_list
-        next_page = None if target is None else NextPage(target)
+        if found_list.digest is not None and found_list.digest == lists.page.previous:
+            shaped.result["content"].append(text_block(REPEATED))
+            return
+        next_page = None if found_list.target is None else NextPage(found_list.target, previous=found_list.digest)
         if shaped.keep:
             shown_list = shaped.result.get("structuredContent")
-            items = None if selected or shaped.only_names else items_at(shown_list, list_path)
+            items = None if selected or shaped.only_names else items_at(shown_list, found_list.path)
             shown = lists.page.skip + len(items or ())
-            if items is None or shown < length:  # otherwise another list was cut, and this one is complete
-                next_page = NextPage(call.target, shown) if items else None
+            if items is None or shown < found_list.length:  # otherwise another list was cut, and this one is complete
+                next_page = NextPage(call.target, shown, lists.page.previous) if items else None
         if next_page is not None:
             cursor = seal_cursor(next_page, self._request.seals, self._request.caller.key_id, lists.call)
             shaped.result["content"].append(
@@ -387,10 +389,6 @@ class _ListPosition:
     call: str
 
 
-_FoundList = tuple[str, int, str | None]
-"""The result of `find_list`."""
-
-
 @dataclass(slots=True)
 class PreparedCall:
     """A call that is ready to be sent.
@@ -407,7 +405,7 @@ class PreparedCall:
 
 def _shape(
     prepared: PreparedCall, response: CollectedResponse, page_facts: tuple[Any, ...] | None
-) -> tuple[ShapedResult, _FoundList | None]:
+) -> tuple[ShapedResult, FoundList | None]:
     """Return the provider's response in the form of a result, and the list in it. No I/O.
 
     `page_facts`: the result of `ToolRun._page_facts`.
@@ -416,7 +414,7 @@ def _shape(
     if page_facts is not None:
         found_list = find_list(*page_facts)
     if found_list is not None and lists is not None and lists.page.skip:
-        body = without_shown(body, found_list[0], lists.page.skip)
+        body = without_shown(body, found_list.path, lists.page.skip)
     reason = _reason(response.status) if response.status >= 400 or not response.body else ""  # otherwise unused
     max_bytes = prepared.call.max_bytes
     return provider_result(response.status, reason, response.media_type, body, prepared.select, max_bytes), found_list

@@ -168,6 +168,25 @@ async def test_a_longer_list_beside_the_paged_one_does_not_end_it(tmp_path: Path
         assert (seen, arguments["cursor"]) == (ITEMS, None)
 
 
+@pytest.mark.parametrize("max_bytes", [400, 100_000])
+async def test_a_response_that_ignores_the_offset_does_not_page_forever(max_bytes: int, tmp_path: Path) -> None:
+    async def profile(_: web.Request) -> web.Response:
+        return web.json_response({"name": "Ada", "bikes": ITEMS[:PAGE]})
+
+    offset = {name: value for name, value in OFFSET.items() if name != "response_path"}
+    async with agent_gateway(tmp_path, paginate=offset) as gateway:
+        gateway.provider.responding = profile
+        key = await gateway.key("GET /base/v1/athlete as get_athlete")
+        arguments: dict[str, Any] = {"max_bytes": max_bytes}
+        seen: list[Any] = []
+        while (cursor := cursor_in(result := await gateway.call(key, "get_athlete", arguments))) is not None:
+            seen += result["structuredContent"]["bikes"]
+            arguments["cursor"] = cursor
+            assert len(gateway.provider.calls) < PAGE
+        assert seen == ITEMS[:PAGE]
+        assert text_of(result).endswith("this response has no further pages.")
+
+
 async def test_names_of_members_do_not_count_as_items(tmp_path: Path) -> None:
     async def with_large_items(_: web.Request) -> web.Response:
         members = [{"id": n, "text": "x" * 500} for n in range(PAGE)]
