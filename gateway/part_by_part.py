@@ -20,15 +20,15 @@ class IncrementalFeeder:
     Reading from `transport` is paused first, so that `transport` delivers no more bytes before `done` is called.
     """
 
-    __slots__ = ("_at", "_data", "_done", "_feed", "_loop", "_next", "_transport")
+    __slots__ = ("_data", "_feed", "_loop", "_next", "_on_done", "_position", "_transport")
 
     def __init__(
         self, data: bytes, feed: Callable[[bytes], None], done: Callable[[], None], transport: asyncio.Transport
     ) -> None:
         self._data = data
-        self._at = 0
+        self._position = 0
         self._feed = feed
-        self._done = done
+        self._on_done = done
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Handle | None = self._loop.call_soon(self._feed_part)
@@ -36,25 +36,25 @@ class IncrementalFeeder:
 
     def add(self, data: bytes) -> None:
         """Add bytes that the transport had already read when it was paused."""
-        self._data = self._data[self._at :] + data
-        self._at = 0
+        self._data = self._data[self._position :] + data
+        self._position = 0
 
     def put_back(self, data: bytes) -> None:
         """Put back bytes that were fed too early. These bytes are fed again, before the rest."""
-        self._data = data + self._data[self._at :]
-        self._at = 0
+        self._data = data + self._data[self._position :]
+        self._position = 0
 
     def stop(self) -> bytes:
         """Stop feeding; return the bytes that were not fed."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
-        unread, self._data, self._at = self._data[self._at :], b"", 0
+        unread, self._data, self._position = self._data[self._position :], b"", 0
         return unread
 
     def _feed_part(self) -> None:
-        part = self._data[self._at : self._at + PART_BYTES]
-        self._at += len(part)
+        part = self._data[self._position : self._position + PART_BYTES]
+        self._position += len(part)
         next_call = self._next
         try:
             self._feed(part)
@@ -64,8 +64,8 @@ class IncrementalFeeder:
             raise
         if self._next is not next_call:  # stopped during `_feed`
             return
-        if self._at < len(self._data):
+        if self._position < len(self._data):
             self._next = self._loop.call_soon(self._feed_part)
         else:
             self._next = None
-            self._done()
+            self._on_done()

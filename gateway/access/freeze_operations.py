@@ -70,10 +70,10 @@ class _Freezer:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._known: dict[str, tuple[Provider, ProviderOperations]] = {}
-        self._named: dict[str, set[str]] = {}  # by provider: the ids of the operations that the previous rules name
-        self._repeated = 0
-        self._made: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._operations_by_provider: dict[str, tuple[Provider, ProviderOperations]] = {}
+        self._named_ids: dict[str, set[str]] = {}  # by provider: the ids of the operations that the previous rules name
+        self._repeated_count = 0
+        self._snapshots: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def snapshot(self, text: str) -> str:
         """Return the snapshot of the operations that the rule `text` selects.
@@ -86,21 +86,21 @@ class _Freezer:
             raise ValueError(f"is longer than {MAX_RULE_LENGTH} characters")
         if len(words) != 2 or not all(words):
             raise ValueError(f"is not a valid rule for operations: {_FORM_HINT}")
-        if words[0] not in self._known:
-            self._known[words[0]] = self._read_operations(words[0])
-        provider, operations = self._known[words[0]]
+        if words[0] not in self._operations_by_provider:
+            self._operations_by_provider[words[0]] = self._read_operations(words[0])
+        provider, operations = self._operations_by_provider[words[0]]
         chosen = _select(words[1], operations)
-        named_ids = self._named.setdefault(provider.name, set())
+        named_ids = self._named_ids.setdefault(provider.name, set())
         repeated = sum(operation.id in named_ids for operation in chosen)
-        self._repeated += repeated
-        if self._repeated > MAX_REPEATED and repeated:
+        self._repeated_count += repeated
+        if self._repeated_count > MAX_REPEATED and repeated:
             raise ValueError(
                 f"repeats operations of the key's other rules, more than {MAX_REPEATED:,} in total; leave it out"
             )
         ids = tuple(operation.id for operation in chosen)
-        snapshot = self._made.get((provider.name, ids))
+        snapshot = self._snapshots.get((provider.name, ids))
         if snapshot is None:
-            snapshot = self._made[provider.name, ids] = _pack_operations(provider, operations, chosen, named_ids)
+            snapshot = self._snapshots[provider.name, ids] = _pack_operations(provider, operations, chosen, named_ids)
         named_ids.update(ids)
         return snapshot
 

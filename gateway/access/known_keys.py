@@ -100,13 +100,13 @@ class MintedKeyCache:
         self._reserving: set[Meter] = set()
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
         self._load_limit = asyncio.Semaphore(MAX_PARALLEL_READS)
-        self._ended: dict[str, None] = {}  # used keys that were later found to be expired or revoked
+        self._ended_keys: dict[str, None] = {}  # used keys that were later found to be expired or revoked
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_used: set[str] = set()  # keys whose first use is recorded, but not in their cached rows
         self._being_checked: set[str] = set()  # keys that a task reads to find out whether they have ended
         # Keys that the next write marks as used in the store. The write also marks the cached callers with
         # `has_unsaved_use`.
-        self._used: set[str] = set()
+        self._used_keys: set[str] = set()
 
     def peek(self, key_digest: str) -> Caller | None:
         """Return the caller with this key digest from the cache, without I/O, and mark the key as used.
@@ -126,7 +126,7 @@ class MintedKeyCache:
         """
         cached = self.peek(key_digest) or await self._caller(key_digest)
         if cached is not None:
-            self._used.add(key_digest)
+            self._used_keys.add(key_digest)
         return cached
 
     async def _caller(self, key_digest: str) -> Caller | None:
@@ -191,7 +191,7 @@ class MintedKeyCache:
         later call returns the result.
         """
         key_digest = access.key.digest
-        if key_digest in self._ended or not access.is_valid:
+        if key_digest in self._ended_keys or not access.is_valid:
             return True
         now = self._callers.get(key_digest)
         if now is None or now.access is None:  # the key is not in the cache, so its end may have been missed
@@ -220,9 +220,9 @@ class MintedKeyCache:
         async def read() -> None:
             try:
                 if await self._caller(key_digest) is None:
-                    while len(self._ended) >= MAX_CACHED:
-                        del self._ended[next(iter(self._ended))]
-                    self._ended[key_digest] = None
+                    while len(self._ended_keys) >= MAX_CACHED:
+                        del self._ended_keys[next(iter(self._ended_keys))]
+                    self._ended_keys[key_digest] = None
             except GatewayError as fault:
                 log.warning("key_not_read", detail=fault.message)
                 await clock.sleep(RETRY_READ_S)
@@ -237,7 +237,7 @@ class MintedKeyCache:
         """Remember the use of a cached key, so that `write` stores the use even if the key leaves the cache."""
         if caller is not None and caller.access is not None and caller.access.has_unsaved_use:
             caller.access.has_unsaved_use = False
-            self._used.add(caller.access.key.digest)
+            self._used_keys.add(caller.access.key.digest)
 
     async def _load(self, key_digest: str) -> Caller | None:
         policy = None
@@ -329,12 +329,12 @@ class MintedKeyCache:
     async def _write(self, idle_s: float) -> None:
         for caller in self._callers.values():
             self._record_use(caller)
-        used_keys, self._used = self._used, set()
+        used_keys, self._used_keys = self._used_keys, set()
         if used_keys:
             try:
                 await self._store.keys.record_uses(sorted(used_keys), now=clock.now())
             except GatewayError:
-                self._used |= used_keys  # stored with the next write
+                self._used_keys |= used_keys  # stored with the next write
                 raise
         for meter in list(self._reserving):
             if not await meter.return_unspent(idle_s):

@@ -49,8 +49,8 @@ class _ToolNames:
 
     def __init__(self, rules: Iterable[BodyRule]) -> None:
         rules = [rule for rule in rules if rule.kind == "tools"]
-        self._exact = frozenset[str]().union(*(rule.exact for rule in rules))
+        self._exact_names = frozenset[str]().union(*(rule.exact for rule in rules))
         self.with_patterns = [rule for rule in rules if rule.patterns]
 
     def has(self, tool: str) -> bool:
-        return tool in self._exact or any(rule.names(tool) for rule in self.with_patterns)
+        return tool in self._exact_names or any(rule.names(tool) for rule in self.with_patterns)

@@ -126,7 +126,7 @@ class _ConnectionPage:
         self._row_limit = row_limit
         self._rows: list[bytes] = []
         self._bytes = self._in_this_turn = 0
-        self._last: Connection | None = None
+        self._last_row: Connection | None = None
 
     @property
     def is_full(self) -> bool:
@@ -137,7 +137,7 @@ class _ConnectionPage:
         self._rows.append(text)
         self._bytes += len(text)
         self._in_this_turn += len(text)
-        self._last = row
+        self._last_row = row
 
     async def give_way(self) -> None:
         """Let other tasks run after every `INLINE_BYTES` of JSON, so that a large page does not block the event
@@ -149,8 +149,8 @@ class _ConnectionPage:
     def response(self, *, has_more: bool, cursor: str | None = None) -> web.Response:
         """Return the page. `has_more`: whether the list has more rows. `cursor`: the position at which the next page
         begins; None: after the last row of this page."""
-        if cursor is None and self._last is not None:
-            cursor = cursor_after(self._last)
+        if cursor is None and self._last_row is not None:
+            cursor = cursor_after(self._last_row)
         empty_page: responses.ConnectionList = {"connections": []}
         if has_more and cursor is not None:
             empty_page["next_cursor"] = cursor

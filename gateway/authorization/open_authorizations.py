@@ -20,14 +20,14 @@ class OpenAuthorizations:
     that was started, or a credential that was typed in."""
 
     def __init__(self) -> None:
-        self._open: WindowCounter[str] = WindowCounter(ATTEMPTS_WINDOW_S)
+        self._attempts: WindowCounter[str] = WindowCounter(ATTEMPTS_WINDOW_S)
 
     def add(self, session: ConnectSession) -> None:
         """Count an attempt that `session` begins. Raises TooManyRequests if `MAX_OPEN` attempts of the session are open
         or failed."""
-        self._open.restart_if_over()
-        if self._open[session.digest] >= MAX_OPEN:
-            wait_s = self._open.left_s
+        self._attempts.restart_if_over()
+        if self._attempts[session.digest] >= MAX_OPEN:
+            wait_s = self._attempts.left_s
             fix = f"Finish one that is open in another window, or try again in {wait_s} s."
             raise TooManyRequests(
                 "too_many_request",
@@ -35,8 +35,8 @@ class OpenAuthorizations:
                 payload={"limit": MAX_OPEN, **rule_and_fix("authorizations_open", fix)},
                 retry_after_s=wait_s,
             )
-        self._open.add(session.digest)
+        self._attempts.add(session.digest)
 
     def succeed(self, session_digest: str) -> None:
         """Stop counting one attempt of the session, because the attempt made a connection."""
-        self._open.subtract(session_digest)
+        self._attempts.subtract(session_digest)

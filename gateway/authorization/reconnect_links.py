@@ -61,9 +61,9 @@ class ReconnectLinks:
         self._store = store
         self._sessions = sessions
         self._current = current
-        self._kept: dict[ConnectionRef, dict[str, ReconnectLink]] = {}
+        self._links_by_key: dict[ConnectionRef, dict[str, ReconnectLink]] = {}
         self._creating: dict[tuple[ConnectionRef, str], asyncio.Task[ReconnectLink]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending_tasks: set[asyncio.Task[None]] = set()
 
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
@@ -149,11 +149,11 @@ class ReconnectLinks:
         """Return the existing link of this key and connection, or create a new link. `exists`: whether the connection
         exists. A link is not reused if its session has ended, is about to expire, or was created when `exists` was
         different."""
-        cached_link = self._kept.get(ref, {}).get(key_id)
+        cached_link = self._links_by_key.get(ref, {}).get(key_id)
         if cached_link is not None and cached_link.session.expires_at - clock.now() >= MIN_LIFETIME_LEFT:
             if cached_link.session.reconnects == exists and await self._is_usable(cached_link.session):
                 return cached_link
-            if self._kept.get(ref, {}).get(key_id) is cached_link:
+            if self._links_by_key.get(ref, {}).get(key_id) is cached_link:
                 self._forget(ref, key_id)
                 await self._sessions.end(cached_link.session)
         pair = ref, key_id
@@ -179,18 +179,18 @@ class ReconnectLinks:
 
     def handle_change(self, ref: ConnectionRef) -> None:
         """End the links of this connection if it works now. Called after the connection was written."""
-        if ref in self._kept:
+        if ref in self._links_by_key:
             task = asyncio.create_task(self._end_if_working(ref))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending_tasks.add(task)
+            task.add_done_callback(self._ending_tasks.discard)
 
     def handle_missed_changes(self) -> None:
         """Forget all links, because changes of their connections may have been missed. The next request creates a new
         link."""
-        self._kept.clear()
+        self._links_by_key.clear()
 
     async def close(self) -> None:
-        tasks = [*self._ending, *self._creating.values()]
+        tasks = [*self._ending_tasks, *self._creating.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -209,24 +209,24 @@ class ReconnectLinks:
             pinned=exists,
             for_provider_response=until_granted is not None,
         )
-        while len(self._kept) >= MAX_LINKS:
-            del self._kept[next(iter(self._kept))]
+        while len(self._links_by_key) >= MAX_LINKS:
+            del self._links_by_key[next(iter(self._links_by_key))]
         link = ReconnectLink(connect_link(self._current.generation.public_url, token), session, until_granted)
-        self._kept.setdefault(ref, {})[key_id] = link
+        self._links_by_key.setdefault(ref, {})[key_id] = link
         return link
 
     def _forget(self, ref: ConnectionRef, key_id: str) -> None:
-        links = self._kept.get(ref, {})
+        links = self._links_by_key.get(ref, {})
         links.pop(key_id, None)
         if not links:
-            self._kept.pop(ref, None)
+            self._links_by_key.pop(ref, None)
 
     async def _end_if_working(self, ref: ConnectionRef) -> None:
         try:
             row = await self._store.connections.get(ref)
             if row is None or row.state is not State.ACTIVE:
                 return
-            for key_id, link in list(self._kept.get(ref, {}).items()):
+            for key_id, link in list(self._links_by_key.get(ref, {}).items()):
                 if link.until_granted is None or (row.granted_at or row.created_at) > link.until_granted:
                     self._forget(ref, key_id)
                     await self._sessions.end(link.session)

@@ -40,8 +40,8 @@ class InheritedEntries:
     """
 
     def __init__(self, own_entries: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
-        self._own = own_entries
-        self._earlier = earlier
+        self._own_entries = own_entries
+        self._earlier_entries = earlier
         self._merged: dict[str, Values] = {}
 
     def merged_values(self, name: str) -> Values:
@@ -53,7 +53,7 @@ class InheritedEntries:
             cycle = " ▸ ".join((*heirs[heirs.index(name) :], name))
             raise CannotInherit(f"{cycle} is a cycle of aliases; remove the alias from one of them")
         if name not in self._merged:
-            own_values = self._own[name]
+            own_values = self._own_entries[name]
             base = own_values.get(ALIAS_KEY)
             self._merged[name] = (
                 own_values
@@ -65,12 +65,12 @@ class InheritedEntries:
     def _base_values(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
         if not isinstance(base, str):
             raise CannotInherit("must be the name of another entry")
-        if base != name and base in self._own:
+        if base != name and base in self._own_entries:
             base_values = self._resolve(base, heirs)
-        elif base in self._earlier:
-            base_values = self._earlier[base]
+        elif base in self._earlier_entries:
+            base_values = self._earlier_entries[base]
         else:
-            known_names = sorted({*self._own, *self._earlier} - {name})
+            known_names = sorted({*self._own_entries, *self._earlier_entries} - {name})
             hint = did_you_mean(base, known_names) or "; `gateway catalog list` shows what there is"
             raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
         return {key: value for key, value in base_values.items() if key not in _NOT_INHERITED}

@@ -65,7 +65,7 @@ class Listing:
     def __init__(self, catalog: Catalog, public_url: str) -> None:
         self._rows = [_build_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
         self._by_name = {row.name: row for row in self._rows}
-        self._all = self._page(self._rows, None)
+        self._whole_list = self._page(self._rows, None)
 
     @cached_property
     def categories(self) -> frozenset[str]:
@@ -85,7 +85,7 @@ class Listing:
     def page(self, query: Query) -> ListingBody:
         """Return the body of ``GET /providers`` for `query`. The body has `next_cursor` if more providers follow."""
         if query == Query():
-            return self._all
+            return self._whole_list
         matches = [row for row in self._rows if row.matches(query)]
         if query.limit is None or len(matches) <= query.limit:
             return self._page(matches, None)

@@ -41,14 +41,14 @@ class RowId(click.ParamType[int]):
     name = "number"
 
     def __init__(self, least: int = 1, shown_by: str = "") -> None:
-        self._least = least
+        self._minimum = least
         self._hint = f"; `{shown_by}` shows the ids" if shown_by else ""
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         match = whole_number(str(value))
-        if match is None or match < self._least:
+        if match is None or match < self._minimum:
             self.fail(
-                f"{value!r} must be a whole number, {self._least} or more, of at most {MAX_ID_DIGITS} digits{self._hint}",
+                f"{value!r} must be a whole number, {self._minimum} or more, of at most {MAX_ID_DIGITS} digits{self._hint}",
                 param,
                 ctx,
             )

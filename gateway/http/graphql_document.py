@@ -141,15 +141,15 @@ def _lex(text: str) -> Iterator[str]:
 class _Tokens:
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._position = 0
 
     def peek(self) -> str:
         """Return the next token without consuming it; empty at the end."""
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
     def next(self) -> str | None:
         token = self.peek()
-        self._at += 1
+        self._position += 1
         return token or None
 
     def expect(self, expected: str) -> None:

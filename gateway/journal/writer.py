@@ -35,7 +35,7 @@ class JournalWriter:
         self._name = secrets.token_hex(6)
         self._number = 0
         self._active: Segment | None = None
-        self._full = set[Segment]()
+        self._full_segments = set[Segment]()
         # For each attempt, the segment and the step of each of its calls.
         self._segments_by_attempt: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
         self._creating = asyncio.Lock()
@@ -128,11 +128,11 @@ class JournalWriter:
         """
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
-        for segment in (*self._full, *filter(None, [self._active])):
+        for segment in (*self._full_segments, *filter(None, [self._active])):
             if segment.open:
                 await asyncio.gather(asyncio.to_thread(segment.sync), return_exceptions=True)
             segment.close(remove=not segment.open)
-        self._active, self._full = None, set()
+        self._active, self._full_segments = None, set()
 
     async def _segment_with_room(self, size: int) -> Segment | None:
         """Return a file with space for `size` bytes; None if no file can be created.
@@ -171,7 +171,7 @@ class JournalWriter:
             effect = "the gateway now writes a new file; never remove journal files of a running gateway"
             log.warning("refresh_journal_file_removed", path=str(segment.path), effect=effect)
         if segment.open:
-            self._full.add(segment)
+            self._full_segments.add(segment)
         else:
             segment.close(remove=True)
 
@@ -181,8 +181,8 @@ class JournalWriter:
 
     def _write_release(self, segment: Segment, attempt: str, step: int, record: dict[str, object]) -> None:
         segment.open.discard((attempt, step))
-        if segment in self._full and not segment.open:
-            self._full.remove(segment)
+        if segment in self._full_segments and not segment.open:
+            self._full_segments.remove(segment)
             segment.close(remove=True)
             return
         try:

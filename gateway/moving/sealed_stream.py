@@ -40,7 +40,7 @@ class SealedWriter:
         kdf = {"name": "scrypt", "log2_n": log2_n, "r": 8, "p": 1, "salt": salt.hex()}
         fields = {"version": VERSION, "kdf": kdf, "aead": "AES-256-GCM", "nonce": prefix.hex(), "chunk": CHUNK_BYTES}
         header = json.dumps(fields).encode()
-        self._out = sink
+        self._sink = sink
         self._chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
         self._waiting = bytearray()
         sink.write(MAGIC + struct.pack(">H", len(header)) + header)
@@ -48,12 +48,12 @@ class SealedWriter:
     def write(self, plain: bytes) -> None:
         self._waiting += plain
         while len(self._waiting) > CHUNK_BYTES:  # `close` writes the last chunk, because it must be marked as the last
-            self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), is_last=False))
+            self._sink.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), is_last=False))
             del self._waiting[:CHUNK_BYTES]
 
     def close(self) -> None:
         """Encrypt the remaining bytes as the last chunk."""
-        self._out.write(self._chunks.seal(bytes(self._waiting), is_last=True))
+        self._sink.write(self._chunks.seal(bytes(self._waiting), is_last=True))
         self._waiting.clear()
 
 

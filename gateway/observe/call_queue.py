@@ -85,9 +85,9 @@ class CallQueue:
         self._refused_at: dict[tuple[str, str, str], float] = {}
         self.unwritable: str | None = None
         self._current_uses: dict[tuple[str, str, str, int], list[int]] = {}
-        self._hour = self._this_hour()
+        self._counted_hour = self._this_hour()
         # The counts of each hour. Counts of past hours stay here until they are stored.
-        self._uses = {self._hour: self._current_uses}
+        self._uses = {self._counted_hour: self._current_uses}
         self._use_sink: UseSink | None = None
 
     @property
@@ -182,8 +182,8 @@ class CallQueue:
 
     def _start_new_hour(self) -> None:
         hour = self._this_hour()
-        if hour != self._hour:
-            self._hour = hour
+        if hour != self._counted_hour:
+            self._counted_hour = hour
             self._current_uses = self._uses.setdefault(hour, {})
 
     @staticmethod
@@ -204,7 +204,7 @@ class CallQueue:
             return
         for hour in sorted(self._uses):
             counts_by_key, self._uses[hour] = self._uses[hour], {}
-            if hour == self._hour:
+            if hour == self._counted_hour:
                 self._current_uses = self._uses[hour]
             else:
                 del self._uses[hour]

@@ -29,17 +29,17 @@ class SurvivingStream:
     """
 
     def __init__(self, out: TextIO) -> None:
-        self._out = out
+        self._stream = out
 
     def write(self, text: str) -> None:
         try:
-            self._out.write(text)
+            self._stream.write(text)
         except OSError as fault:
             self._handle_lost_output(fault)
 
     def flush(self) -> None:
         try:
-            self._out.flush()
+            self._stream.flush()
         except OSError as fault:
             self._handle_lost_output(fault)
 
@@ -47,7 +47,7 @@ class SurvivingStream:
         if fault.errno in CLOSED_ERRORS:
             # Python flushes the buffer again when the process exits; with /dev/null, that raises no second error.
             null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._out.fileno())
+            os.dup2(null, self._stream.fileno())
             os.close(null)
 
 

@@ -283,7 +283,7 @@ class Metrics:
         self._cells = page.cells
         self._cells_by_integration: dict[IntegrationLabels, IntegrationCells] = {}
         self._known_integrations = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
-        self._others: dict[Response, int] = {}
+        self._other_responses: dict[Response, int] = {}
         self._places: dict[Key, int] = {}
         self._first_values: dict[Key, float] = {}
         self._is_full = False
@@ -299,7 +299,7 @@ class Metrics:
         """
         upstream_ms = exchange.upstream_ms
         if upstream_ms is None:
-            self._add(self._others, (API_REQUESTS,), (exchange.method, exchange.status, exchange.error_code))
+            self._add(self._other_responses, (API_REQUESTS,), (exchange.method, exchange.status, exchange.error_code))
             return
         cells = self._cells
         try:

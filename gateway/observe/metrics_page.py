@@ -39,7 +39,7 @@ class MetricsPage:
         self._entries = memory[CELLS * 8 :]
         self._places: dict[Key, tuple[int, int]] = {}
         self._read = 0
-        self._free = FIRST
+        self._next_free_cell = FIRST
 
     @classmethod
     def for_one_process(cls) -> "MetricsPage":
@@ -57,7 +57,7 @@ class MetricsPage:
             return cells[0]
         line = json.dumps([width, *key]).encode() + b"\n"
         line_end = self._read + len(line)
-        if line_end > ENTRY_BYTES or self._free + width > CELLS - SPARE_CELLS:
+        if line_end > ENTRY_BYTES or self._next_free_cell + width > CELLS - SPARE_CELLS:
             raise PageFull
         self._entries[self._read : line_end] = line
         self.cells[USED] = line_end
@@ -81,8 +81,8 @@ class MetricsPage:
             except ValueError:
                 # Writes of another process can become visible in another order. The next call reads the whole entry.
                 return
-            self._places[tuple(key)] = (self._free, width)
-            self._free += width
+            self._places[tuple(key)] = (self._next_free_cell, width)
+            self._next_free_cell += width
             self._read += len(line)
 
 

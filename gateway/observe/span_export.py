@@ -92,7 +92,7 @@ class SpanExport:
             resource = resource.merge(Resource({"service.name": SERVICE}))
         self._maker = SpanMaker(resource, connection_ids=connection_ids)
         self._waiting: deque[tuple[ExchangeRecord | Operation, CallTrace | None]] = deque()
-        self._bell = threading.Event()
+        self._wake_event = threading.Event()
         self._closing = False
         self._complained_at: float | None = None
         self.exported = 0
@@ -110,12 +110,12 @@ class SpanExport:
             return
         self._waiting.append((record, parent))
         if len(self._waiting) == self._batch:
-            self._bell.set()
+            self._wake_event.set()
 
     async def close(self, within_s: float = CLOSE_S) -> None:
         """Send the waiting records for up to `within_s` seconds, then drop the rest."""
         self._closing = True
-        self._bell.set()
+        self._wake_event.set()
         await asyncio.to_thread(self._thread.join, within_s)
         if self._thread.is_alive():
             await asyncio.to_thread(self._exporter.shutdown)  # ends the exporter's pause before the next attempt
@@ -129,8 +129,8 @@ class SpanExport:
 
     def _run(self) -> None:
         while not (self._closing and not self._waiting):
-            self._bell.wait(self._delay_s)
-            self._bell.clear()
+            self._wake_event.wait(self._delay_s)
+            self._wake_event.clear()
             while self._waiting and self._export(self._next_batch()):
                 pass
             if self._closing and self._waiting:

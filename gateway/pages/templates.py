@@ -18,7 +18,7 @@ class Templates:
     """The template environment for aiohttp-jinja2, created when it is first used."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self._cache: dict[str, tuple[Mapping[str, Any], str]] = {}
 
     @cached_property
     def environment(self) -> "jinja2.Environment":
@@ -39,10 +39,10 @@ class Templates:
 
         The page is rendered again only if `context` differs from that of the last call.
         """
-        cached = self._kept.get(name)
+        cached = self._cache.get(name)
         if cached is None or cached[0] != context:
             cached = context, self.get_template(name).render({**context, "nonce": _NONCE_PLACE})
-            self._kept[name] = cached
+            self._cache[name] = cached
         return cached[1].replace(_NONCE_PLACE, nonce)
 
 

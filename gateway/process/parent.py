@@ -78,7 +78,7 @@ class Parent:
 
     def __init__(self, first_worker: SpawnedWorker, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
-        self._first: SpawnedWorker | None = first_worker
+        self._first_worker: SpawnedWorker | None = first_worker
         self._memory = memory
         self._start = {"program": sys.argv[0], "file": file, "as_json": as_json}
         self._workers = Workers(self._spawn_worker, self._handle_message)
@@ -123,7 +123,7 @@ class Parent:
             self._socket_stack.close()
 
     def _spawn_worker(self, place: int) -> tuple[SpawnedWorker, int]:
-        started, self._first = self._first or start.spawn(self._memory.descriptors), None
+        started, self._first_worker = self._first_worker or start.spawn(self._memory.descriptors), None
         is_accepted = place > 0 or self._announcement
         message = {
             **self._start,

@@ -82,7 +82,7 @@ class Workers:
         self.living: dict[int, WorkerProcess] = {}  # by process id
         self._vacant_places: dict[int, float] = {}  # place: when to start a worker there, in monotonic seconds
         self._short_lives = 0
-        self._dead: list[WorkerProcess] = []
+        self._dead_workers: list[WorkerProcess] = []
         self.changed = asyncio.Event()  # set when a worker has died or a stop is requested
 
     async def start(self, place: int) -> WorkerProcess:
@@ -114,12 +114,12 @@ class Workers:
             if worker is not None:
                 worker.code = os.waitstatus_to_exitcode(status)
                 worker.exited.set()
-                self._dead.append(worker)
+                self._dead_workers.append(worker)
                 self.changed.set()
 
     def pop_dead(self) -> list[WorkerProcess]:
         """Return the workers that have ended after the last call of this method."""
-        dead_workers, self._dead = self._dead, []
+        dead_workers, self._dead_workers = self._dead_workers, []
         return dead_workers
 
     def plan_replacement(self, worker: WorkerProcess) -> None:

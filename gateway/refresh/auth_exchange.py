@@ -47,9 +47,9 @@ class Attempt:
         self._exchange = exchange
         self._entry = entry
         self._recorded = list(recorded)
-        self._spent = spent
-        self._earlier = {earlier.attempt for earlier in recorded}
-        self._lost = False
+        self._spent_tokens = spent
+        self._earlier_attempts = {earlier.attempt for earlier in recorded}
+        self._exchange_lost = False
         self._step = 0  # the index of the dialogue's next call
         self._reply: Reply | None = None  # the reply to the last call
         self._was_recorded = False  # whether an earlier attempt has journalled that reply
@@ -60,7 +60,9 @@ class Attempt:
         """Whether the journal has the last reply, and the reply seems to contain a new refresh token."""
         journalled = self._entry is not None and self._exchange.journal_fault is None
         return (
-            (journalled or self._was_recorded) and self._reply is not None and replaces_token(self._reply, self._spent)
+            (journalled or self._was_recorded)
+            and self._reply is not None
+            and replaces_token(self._reply, self._spent_tokens)
         )
 
     def recorded_reply(self, call: ProviderCall) -> Reply | None:
@@ -73,7 +75,7 @@ class Attempt:
         at_former_url = (
             earlier
             for earlier in self._recorded
-            if earlier.step == self._step and replaces_token(earlier.reply, self._spent)
+            if earlier.step == self._step and replaces_token(earlier.reply, self._spent_tokens)
         )
         recorded = next(chain(at_this_url, at_former_url), None)
         if recorded is None:
@@ -93,7 +95,7 @@ class Attempt:
                 call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
             )
         except ExchangeLost:
-            self._lost = True
+            self._exchange_lost = True
             raise
         return self._reply
 
@@ -102,9 +104,9 @@ class Attempt:
 
         If an exchange was lost, this attempt keeps its own records, because the outcome of the exchange is unknown.
         """
-        for attempt in self._earlier:
+        for attempt in self._earlier_attempts:
             self._exchange.release(attempt)
-        if self._entry is not None and self.has_sent and not self._lost:
+        if self._entry is not None and self.has_sent and not self._exchange_lost:
             self._exchange.release(self._entry.attempt)
 
 

@@ -51,7 +51,7 @@ class KeepAlive:
         self._refresher = refresher
         self._current = current
         self._owner = uuid.uuid4().hex
-        self._ends = EndedConnectionRecorder(store, current)
+        self._ended_recorder = EndedConnectionRecorder(store, current)
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:
@@ -74,7 +74,7 @@ class KeepAlive:
         if not await self._claim_task():
             self._planned_for = None
             return 0
-        await self._ends.record()
+        await self._ended_recorder.record()
         generation, refreshed = self._current.generation, 0
         catalog = generation.catalog
         names = [
@@ -98,7 +98,7 @@ class KeepAlive:
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._claim_task():
                 break
-            await self._ends.record()  # before each batch, because the refreshes of a batch can take minutes
+            await self._ended_recorder.record()  # before each batch, because the refreshes of a batch can take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._claim_task():

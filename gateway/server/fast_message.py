@@ -255,7 +255,7 @@ class FastMessage(AgentMessage):
     last = False
     _task_began = _over = _stopped = False
     _is_late = False  # whether a part of the body came after the key was looked up, so that the key may have ended
-    _ready: "ReadyCall | None" = None  # the message's call, if it began without a task; None after the end
+    _ready_call: "ReadyCall | None" = None  # the message's call, if it began without a task; None after the end
     _wake_call: Callable[[], None] | None = None
 
     def __init__(
@@ -331,13 +331,13 @@ class FastMessage(AgentMessage):
         if call is None:
             return False
         self.called = True
-        self._ready, self.call = ready_call, call
+        self._ready_call, self.call = ready_call, call
         call.begin()
         return True
 
     def _call_changed(self) -> None:
         """Send the response if the call has ended; otherwise, and after a fault, let a task continue."""
-        ready_call, call, content = self._ready, self.call, None
+        ready_call, call, content = self._ready_call, self.call, None
         assert ready_call is not None
         assert call is not None
         if call.over and call.handover is None:
@@ -384,7 +384,7 @@ class FastMessage(AgentMessage):
         """
         if self._awaited:
             self._hand_back()
-        elif self.task is None and self._ready is not None:
+        elif self.task is None and self._ready_call is not None:
             self._continue_in_task()
         elif self._wake_call is not None:
             self._wake_call()
@@ -418,7 +418,7 @@ class FastMessage(AgentMessage):
         Otherwise these objects stay in memory until the garbage collector finds them, which costs 10 µs a message.
         """
         self._over = True
-        self._ready = self.call = None
+        self._ready_call = self.call = None
 
     def _hand_back(self) -> None:
         self._end()
@@ -481,7 +481,9 @@ class FastMessage(AgentMessage):
         Return None if an error occurs before a call to a provider begins. The middleware chain then reports the error.
         """
         try:
-            waiting_response = _endpoint().response_to(self) if self._ready is None else self._ready.response()
+            waiting_response = (
+                _endpoint().response_to(self) if self._ready_call is None else self._ready_call.response()
+            )
             response: McpResponse = await waiting_response
             return response
         except Exception as fault:

@@ -354,7 +354,7 @@ class HeadMemory(Generic[T]):
     def __init__(self) -> None:
         self.known: dict[Hashable, T] = {}
         self._bytes = 0
-        self._seen: set[Hashable] = set()
+        self._seen_ids: set[Hashable] = set()
         self.get = self.known.get
 
     def __len__(self) -> int:
@@ -362,11 +362,11 @@ class HeadMemory(Generic[T]):
 
     def arrives_again(self, head_id: Hashable) -> bool:
         """Return whether a head has arrived before. A head that never repeats must not fill the memory."""
-        if head_id in self._seen:
+        if head_id in self._seen_ids:
             return True
-        if len(self._seen) >= MAX_KNOWN_HEADS:
-            self._seen.clear()
-        self._seen.add(head_id)
+        if len(self._seen_ids) >= MAX_KNOWN_HEADS:
+            self._seen_ids.clear()
+        self._seen_ids.add(head_id)
         return False
 
     def keep(self, head_id: Hashable, known: T, size: int) -> None:
@@ -380,7 +380,7 @@ class HeadMemory(Generic[T]):
     def forget(self) -> None:
         self.known.clear()
         self._bytes = 0
-        self._seen.clear()
+        self._seen_ids.clear()
 
 
 class KnownHeads(HeadMemory[K]):

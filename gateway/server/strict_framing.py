@@ -147,10 +147,10 @@ class RequestBodyFraming:
     bytes of the body so far, without framing. `ended`: whether the whole body has arrived.
     """
 
-    __slots__ = ("_chunks", "_left", "_raw_bytes", "ended", "received")
+    __slots__ = ("_body_bytes_left", "_chunks", "_raw_bytes", "ended", "received")
 
     def __init__(self, length: int | None) -> None:
-        self._left = length or 0
+        self._body_bytes_left = length or 0
         self._chunks = ChunkedDecoder(of_request=True) if length is None else None
         self._raw_bytes = 0
         self.received = 0
@@ -159,7 +159,7 @@ class RequestBodyFraming:
     @property
     def left_bytes(self) -> int | None:
         """Number of bytes of the body that have not arrived yet; None if unknown."""
-        return None if self._chunks is not None else self._left
+        return None if self._chunks is not None else self._body_bytes_left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the framed bytes to send for `data`, and the bytes of `data` that follow the body.
@@ -168,10 +168,10 @@ class RequestBodyFraming:
         """
         if self._chunks is not None:
             return self._feed_chunks(self._chunks, data)
-        piece = data if len(data) <= self._left else data[: self._left]
-        self._left -= len(piece)
+        piece = data if len(data) <= self._body_bytes_left else data[: self._body_bytes_left]
+        self._body_bytes_left -= len(piece)
         self.received += len(piece)
-        self.ended = not self._left
+        self.ended = not self._body_bytes_left
         return piece, data[len(piece) :]
 
     def _feed_chunks(self, chunks: ChunkedDecoder, data: bytes) -> tuple[bytes, bytes]:

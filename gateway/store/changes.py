@@ -197,7 +197,7 @@ class ChangeLog:
     ) -> None:
         self._transactions = transactions
         self._watch = watch
-        self._own = own_changes
+        self._own_changes = own_changes
         self._missing_s = missing_s(statement_s)
 
     async def log_end(self) -> LogPosition:
@@ -226,7 +226,7 @@ class ChangeLog:
                 if (
                     first_id > lowest_expected or newest_id < last_id
                 ):  # newest_id < last_id: an older backup was restored
-                    self._own.clear()  # after a restore, the ids can belong to other changes
+                    self._own_changes.clear()  # after a restore, the ids can belong to other changes
                     raise ChangesMissed
         position = position.read((row.id for row in (*late_rows, *rows)), self._missing_s)
         if len(position.missing) > MAX_MISSING:
@@ -234,8 +234,8 @@ class ChangeLog:
         changed_marks: dict[ConnectionRef, Mark | None] = {}
         for row in (*late_rows, *rows):
             ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
-            changed_marks[ref] = self._own.mark_of_change(row.id) if changed_marks.get(ref, True) else None
-        self._own.forget(position.last_id, position.missing)
+            changed_marks[ref] = self._own_changes.mark_of_change(row.id) if changed_marks.get(ref, True) else None
+        self._own_changes.forget(position.last_id, position.missing)
         return position, changed_marks
 
     async def version(self) -> Hashable:

@@ -77,12 +77,12 @@ class Holders:
         self.shared = node != ONLY
         """Whether gateways on several machines can use the database."""
         self._without_file = secrets.token_hex(6)
-        self._ours = {self._without_file}
+        self._own_processes = {self._without_file}
 
     async def new_owner(self) -> str:
         """Return the name of a lease owner, for one attempt of this process."""
         process = await self._journal.process_name() or self._without_file
-        self._ours.add(process)
+        self._own_processes.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
     async def holder_of(self, lease: Lease | None) -> Holder:
@@ -94,7 +94,7 @@ class Holders:
         elsewhere = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
         if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not process.isalnum():
             return elsewhere
-        if process in self._ours:
+        if process in self._own_processes:
             return Holder.HERE_ENDED
         if not former and node == NONE:
             return Holder.WITHOUT_JOURNAL

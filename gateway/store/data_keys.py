@@ -189,7 +189,7 @@ class DataKeys:
         self.keyring = keyring
         self._vault = vault
         self._allowing = asyncio.Lock()
-        self._holding: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
+        self._held_keys: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
         self.seals_per_key = seals_per_key
         self.reserved = reserved
 
@@ -287,7 +287,7 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
             raise FenceFailed
-        held_keys = self._holding.setdefault(_connection(db), set())
+        held_keys = self._held_keys.setdefault(_connection(db), set())
         if environment in held_keys:
             return
         newest = (await db.execute(HELD, {"of": environment})).scalar_one_or_none()
@@ -352,7 +352,7 @@ class DataKeys:
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
         """Create a data key for `environment`, wrapped under the first master key. The new key seals later values."""
-        self._holding.pop(_connection(db), None)
+        self._held_keys.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
             insert(data_keys).values(

@@ -71,14 +71,14 @@ class Failover:
         self._beaten_at: float | None = None  # when the last heartbeat was written (monotonic seconds)
         self._outage_ended_at: datetime | None = None
         self._process = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._joined = False
+        self._has_joined = False
         self._confirmed: str | None = None
         self._begun = False
         self._noticed = asyncio.Event()
         self._since: datetime | None = None  # when the failover was noticed; None if all processes have confirmed it
-        self._until = 0.0  # when the wait ends after commits were lost without a new timeline (monotonic seconds)
+        self._wait_until = 0.0  # when the wait ends after commits were lost without a new timeline (monotonic seconds)
         self._began_at = 0.0
-        self._asking = asyncio.Lock()
+        self._check_lock = asyncio.Lock()
         self._asked_at = 0.0
         self._awaited = frozenset[str]()
 
@@ -88,7 +88,7 @@ class Failover:
 
         True from a failover until all processes have written back their tokens, as far as this process knows.
         """
-        return self._begun or self._since is not None or clock.monotonic() < self._until
+        return self._begun or self._since is not None or clock.monotonic() < self._wait_until
 
     @property
     def pending_s(self) -> float:
@@ -97,11 +97,11 @@ class Failover:
 
     async def reconciling(self) -> bool:
         """Return `pending`. If the reconciliation has possibly ended, query the database first."""
-        if self._begun or clock.monotonic() < self._until:
+        if self._begun or clock.monotonic() < self._wait_until:
             return True
         if self._since is None:
             return False
-        async with self._asking:  # all waiting calls share one query
+        async with self._check_lock:  # all waiting calls share one query
             if self._since is not None and clock.monotonic() - self._asked_at >= ASK_AGAIN_S:
                 await self._ask(self._since)
                 self._asked_at = clock.monotonic()
@@ -138,10 +138,10 @@ class Failover:
     async def confirm(self) -> None:
         """Confirm to other processes that this process has written back all its tokens and claims."""
         self._confirmed = self.timeline
-        if self._joined:
+        if self._has_joined:
             await self._write_heartbeat()
         if self._begun:
-            self._until = clock.monotonic() + decision.MIN_WAIT_S
+            self._wait_until = clock.monotonic() + decision.MIN_WAIT_S
         self._begun = False
 
     async def join(self) -> None:
@@ -150,13 +150,13 @@ class Failover:
         Other processes stop waiting for this process if its heartbeat ends (`write_heartbeats`).
         """
         if self.sql is not None:
-            self._joined = True
+            self._has_joined = True
             self._confirmed = None if self.ever else self.timeline
             await self._write_heartbeat()
 
     async def write_heartbeats(self) -> None:
         """Write the heartbeat of this process until `leave` is called."""
-        while self._joined:
+        while self._has_joined:
             self._noticed.clear()
             pause_s = BEAT_S
             try:
@@ -191,8 +191,8 @@ class Failover:
 
     async def leave(self) -> None:
         """Remove this process from those for which the other processes wait."""
-        if self._joined:
-            self._joined = False
+        if self._has_joined:
+            self._has_joined = False
             own_process = delete(processes).where(processes.c.process == self._process)
             with suppress(GatewayError):
                 await self._transactions.write(lambda db: db.execute(own_process))

@@ -91,9 +91,9 @@ class RefreshJournal:
         self.marker = None if folder is None else ProcessMarker(folder)
         # The key: an open attempt or a dead process's marker. The value: when this process first saw it (monotonic
         # seconds).
-        self._seen: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
         # Dead files of other folders: what `stat` returned, and the heads of the replies.
-        self._elsewhere: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
+        self._replies_by_path: dict[Path, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {}
 
     async def process_name(self) -> str | None:
         """Return this process's name; None without a marker file.
@@ -225,7 +225,7 @@ class RefreshJournal:
         for path in await asyncio.to_thread(self._dead_markers):
             if path.stem not in holding_processes and self._is_overdue(path.name, overdue):
                 path.unlink(missing_ok=True)
-        self._seen = {name: since for name, since in self._seen.items() if name in overdue}
+        self._seen_at = {name: since for name, since in self._seen_at.items() if name in overdue}
         return list(settled.values())
 
     async def _find_unneeded(
@@ -277,7 +277,7 @@ class RefreshJournal:
 
     def _is_overdue(self, name: str, seen_names: set[str]) -> bool:
         seen_names.add(name)
-        return clock.monotonic() - self._seen.setdefault(name, clock.monotonic()) > OVERDUE_S
+        return clock.monotonic() - self._seen_at.setdefault(name, clock.monotonic()) > OVERDUE_S
 
     def _files(self) -> tuple[list[Path], list[Path]]:
         assert self.folder is not None
@@ -296,14 +296,14 @@ class RefreshJournal:
             try:
                 status = path.stat()
                 state = status.st_ino, status.st_size, status.st_mtime_ns  # taken before the check for a dead process
-                cached = self._elsewhere.get(path)
+                cached = self._replies_by_path.get(path)
                 if cached is not None and cached[0] == state:
                     replies[path] = cached
                 elif is_dead(path):
                     replies[path] = state, [record for record, sealed in read(path) if sealed]
             except OSError:
                 continue  # the next call tries again: it can have a reply that is needed
-        self._elsewhere = replies
+        self._replies_by_path = replies
         return [record for _, heads in replies.values() for record in heads]
 
     def _dead_markers(self) -> list[Path]:

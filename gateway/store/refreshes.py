@@ -276,7 +276,7 @@ class RefreshStore:
         self._trail = trail
         self._transactions = rows.transactions
         self._outbox = outbox
-        self._own = own_changes
+        self._own_changes = own_changes
         self._failover = failover
 
     async def save_refreshed(
@@ -339,7 +339,7 @@ class RefreshStore:
             return None
         saved_row, change_id = result
         if change_id is not None:
-            self._own.record(change_id, saved_row.mark)
+            self._own_changes.record(change_id, saved_row.mark)
         return saved_row
 
     async def _save_with_state(

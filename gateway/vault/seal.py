@@ -334,7 +334,7 @@ class SealedTokens:
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
-        self._masters = [Secret(key_bytes(key, number).hex()) for number, key in enumerate(keys, start=1)]
+        self._master_secrets = [Secret(key_bytes(key, number).hex()) for number, key in enumerate(keys, start=1)]
         self._purpose = purpose
 
     @cached_property
@@ -342,7 +342,7 @@ class SealedTokens:
         """The cipher, created at its first use: a worker that never uses the cipher saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
-        derived = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
+        derived = [_derived_key(bytes.fromhex(key.reveal()), self._purpose) for key in self._master_secrets]
         return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
 
     def seal(self, text: str) -> str:

@@ -100,19 +100,19 @@ class DeletionReport:
         self.missing = 0
         self.deleted = 0
         self.still_valid = 0
-        self._out: IO[str] | None = None
+        self._csv_file: IO[str] | None = None
         if report is not None:
             try:
                 # Only the owner can read the report, because it lists which users were connected to which providers.
                 descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                self._out = os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+                self._csv_file = os.fdopen(descriptor, "w", encoding="utf-8", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} already exists. Give another file.") from None
             except OSError as fault:
                 raise click.UsageError(f"{report} cannot be written: {fault.strerror}.") from None
-            self._csv = csv.DictWriter(self._out, COLUMNS)
+            self._csv = csv.DictWriter(self._csv_file, COLUMNS)
             self._csv.writeheader()
-            self._out.flush()
+            self._csv_file.flush()
 
     def add(self, ref: "ConnectionRef", deleted: "ConnectionDeletion | None") -> None:
         """Add a row for each token of a deleted connection.
@@ -132,13 +132,13 @@ class DeletionReport:
         for row in token_rows or [{"token": None, "outcome": None, "detail": None}]:
             result_row = {**place, "deleted": deleted is not None, **row}
             self.rows.append(result_row)
-            if self._out is not None:
+            if self._csv_file is not None:
                 self._csv.writerow({**result_row, "deleted": "yes" if result_row["deleted"] else "no"})
-                self._out.flush()
+                self._csv_file.flush()
 
     def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
+        if self._csv_file is not None:
+            self._csv_file.close()
 
     def print_result(self, *, as_json: bool) -> int:
         """Print the results and return the exit code."""

@@ -27,7 +27,7 @@ class Child:
         self._log = log
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._copying = asyncio.create_task(self._copy_output(sink))
+        self._copy_task = asyncio.create_task(self._copy_output(sink))
 
     @property
     def pid(self) -> int:
@@ -54,7 +54,7 @@ class Child:
     async def wait_for_end(self) -> DemoFailed:
         """Wait until the process ends. Return an error with the last lines of its log."""
         code = await self._process.wait()
-        await asyncio.wait({self._copying}, timeout=1)
+        await asyncio.wait({self._copy_task}, timeout=1)
         end_text = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return DemoFailed(
             "\n".join([f"the {self.name} ended ({end_text}); its log is {self._log}:", *self._last_lines()])
@@ -72,8 +72,8 @@ class Child:
                 self._process.kill()
             await self._process.wait()
             self._ready.cancel()
-            await asyncio.wait({self._copying}, timeout=1)
-            self._copying.cancel()
+            await asyncio.wait({self._copy_task}, timeout=1)
+            self._copy_task.cancel()
 
     async def _copy_output(self, sink: IO[bytes]) -> None:
         """Copy stdout to the log, and find the line that says that the process is ready.

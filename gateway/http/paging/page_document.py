@@ -96,7 +96,7 @@ class PageDocument:
         self._text = content.decode("latin-1")
         self._start = len(_BOM) if content.startswith(_BOM) else 0
         self._arrays: dict[int, tuple[int, array[int]]] = {}
-        self._found: dict[str, Records | NonScalar] = {}
+        self._values_by_path: dict[str, Records | NonScalar] = {}
         self._visited = 0  # number of members visited in this search
 
     def records(self, path: str) -> Records | NonScalar:
@@ -104,7 +104,7 @@ class PageDocument:
 
         An empty `path` means the page itself.
         """
-        if path not in self._found:
+        if path not in self._values_by_path:
             result: list[Records | NonScalar] = [NonScalar.MISSING]
 
             def read_value(position: int) -> int:
@@ -116,8 +116,8 @@ class PageDocument:
                 return end
 
             self._read_at(path, read_value)
-            self._found[path] = result[0]
-        return self._found[path]
+            self._values_by_path[path] = result[0]
+        return self._values_by_path[path]
 
     def arrays(self) -> dict[str, Records]:
         """Return the arrays that are direct members of the page, by name. Raises UpstreamFailed."""

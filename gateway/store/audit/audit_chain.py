@@ -178,8 +178,8 @@ class ChainCheck:
     def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
         self._sequence, self._hash = start
         self.verdict = Verdict(first=start[0] + 1, last=start[0], last_hash=start[1])
-        self._wanted = sorted(checkpoints, key=lambda checkpoint: checkpoint.sequence)
-        self._begun = start[0]
+        self._checkpoints = sorted(checkpoints, key=lambda checkpoint: checkpoint.sequence)
+        self._start_sequence = start[0]
         self._next = 0
         # The first record at fault. A later checkpoint proves nothing about this record and the records after it.
         self._broken_at = 0
@@ -192,7 +192,7 @@ class ChainCheck:
         """Finish the verification. Call this method once, after the last record."""
         self._check_checkpoints(None)
         verdict = self.verdict
-        ahead = [checkpoint for checkpoint in self._wanted if checkpoint.sequence > verdict.last]
+        ahead = [checkpoint for checkpoint in self._checkpoints if checkpoint.sequence > verdict.last]
         if ahead:
             last_record = ahead[-1]
             self._fault(
@@ -202,7 +202,7 @@ class ChainCheck:
                 f"{last_record.sequence}: {last_record.sequence - verdict.last} removed, from the end or, with the rest "
                 f"numbered again, from after record {verdict.proven_to}",
             )
-        verdict.checkpoints = len(self._wanted)
+        verdict.checkpoints = len(self._checkpoints)
         verdict.faults.sort(key=lambda checkpoint: checkpoint.sequence)
         return verdict
 
@@ -250,12 +250,12 @@ class ChainCheck:
 
         `up_to`: the number of the next record; None after the last record.
         """
-        while self._next < len(self._wanted):
-            checkpoint = self._wanted[self._next]
+        while self._next < len(self._checkpoints):
+            checkpoint = self._checkpoints[self._next]
             if checkpoint.sequence > self._sequence and (up_to is None or checkpoint.sequence >= up_to):
                 return
             self._next += 1
-            if checkpoint.sequence < self._begun:
+            if checkpoint.sequence < self._start_sequence:
                 continue  # the records that this checkpoint proves were pruned
             if checkpoint.sequence != self._sequence:
                 continue  # the record is missing; `_check_record` reports it
@@ -263,7 +263,7 @@ class ChainCheck:
                 if not self._broken_at:
                     self.verdict.proven_to = max(self.verdict.proven_to, checkpoint.sequence)
                 continue
-            first_unproven = max(self.verdict.proven_to, self._begun) + 1
+            first_unproven = max(self.verdict.proven_to, self._start_sequence) + 1
             range_text = (
                 f"record {first_unproven}"
                 if first_unproven == checkpoint.sequence

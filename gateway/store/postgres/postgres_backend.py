@@ -134,17 +134,17 @@ class PostgresWatch:
     def __init__(self, url: str, pool: PoolConfig) -> None:
         self._url = url
         self._connect_s = pool.connect_s
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
         self._db: asyncpg.Connection[Any] | None = None
         self.timeline: str | None = None
         self.timeline_sql: str | None = None
-        self._looking = asyncio.Lock()
+        self._check_lock = asyncio.Lock()
 
     async def wait_for_change(self, at_most_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
-                await self._bell.wait()
-                self._bell.clear()
+                await self._changed.wait()
+                self._changed.clear()
                 await asyncio.sleep(TOGETHER_S)
 
     async def version(self) -> Hashable:
@@ -153,7 +153,7 @@ class PostgresWatch:
         Listens again if the connection was lost. Also measures the offset of the database's clock
         (`gateway.clock.offset`).
         """
-        async with self._looking:
+        async with self._check_lock:
             try:
                 async with asyncio.timeout(self._connect_s):
                     db = self._db or await self._connect_listener()
@@ -180,8 +180,8 @@ class PostgresWatch:
     async def _connect_listener(self) -> "asyncpg.Connection[Any]":
         db = await connect(self._url, connect_s=self._connect_s, statement_s=self._connect_s, read_only=True)
         try:
-            db.add_termination_listener(lambda _: self._bell.set())
-            await db.add_listener(CHANNEL, lambda *_: self._bell.set())
+            db.add_termination_listener(lambda _: self._changed.set())
+            await db.add_listener(CHANNEL, lambda *_: self._changed.set())
             try:
                 await db.fetchval(f"SELECT {TIMELINE}")
                 self.timeline_sql = TIMELINE

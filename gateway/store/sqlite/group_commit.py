@@ -73,7 +73,7 @@ class BatchLost(Exception):
 class GroupCommit(Transactions):
     """Transactions with group commit. A write gets a transaction of its own if no other write waits."""
 
-    _leading: "asyncio.Task[None] | None" = None
+    _batch_task: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
 
     async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
@@ -82,9 +82,9 @@ class GroupCommit(Transactions):
         late_at = asked_at + self._queue_s
         name = task.get_name() if task else ""
         write = WaitingWrite(work, before, at_once, loop.create_future(), asked_at, late_at, name)
-        if self._leading is None:
+        if self._batch_task is None:
             self._waiting = deque()
-            self._leading = asyncio.create_task(self._run_waiting())
+            self._batch_task = asyncio.create_task(self._run_waiting())
         self._waiting.append(write)
         timer = loop.call_at(late_at, self._refuse_late, write)
         try:
@@ -106,7 +106,7 @@ class GroupCommit(Transactions):
         finally:
             for write in (*batch, *self._waiting):  # all have ended, unless this task was cancelled
                 write.outcome.cancel()
-            self._leading = None
+            self._batch_task = None
 
     def _take_batch(self) -> list[WaitingWrite]:
         batch = [self._waiting.popleft()]

@@ -206,7 +206,7 @@ class SqliteWatch:
         self._engine = engine
         self._close_left = close_left
         self._log = path.with_name(path.name + "-wal")
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
 
     async def wait_for_change(self, at_most_s: float) -> None:
         """Wait until the size or the time of the WAL file changes, at most `at_most_s` seconds.
@@ -217,8 +217,8 @@ class SqliteWatch:
         while (remaining_s := deadline - clock.monotonic()) > 0:
             await asyncio.sleep(min(remaining_s, GLANCE_S))
             stamp = self._stamp()
-            if stamp != self._seen:
-                self._seen = stamp
+            if stamp != self._last_stamp:
+                self._last_stamp = stamp
                 return
 
     async def version(self) -> Hashable:

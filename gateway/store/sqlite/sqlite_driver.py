@@ -61,9 +61,9 @@ class OneTripConnection(aiosqlite.Connection):
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
         self._thread.daemon = True  # SQLAlchemy sets this only for the connections that it creates itself
-        self._ahead: list[str] = []
-        self._last = False
-        self._cut = False
+        self._queued_statements: list[str] = []
+        self._is_last = False
+        self._is_cut_off = False
         self.shared = False  # true: several writes share the transaction, so no single write may commit
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
@@ -74,14 +74,14 @@ class OneTripConnection(aiosqlite.Connection):
 
         If `statement` fails, the next statement raises the error and does not run.
         """
-        self._ahead.append(statement)
+        self._queued_statements.append(statement)
 
     def commit_with_next(self) -> None:
         """Commit in the trip of the next statement, which must be the last of its transaction.
 
         If the commit fails, the next statement raises the error.
         """
-        self._last = not self.shared
+        self._is_last = not self.shared
 
     async def run_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | None:
         """Run the first statement and, if it returns a row, the other statements. Return the row of the last one.
@@ -94,31 +94,31 @@ class OneTripConnection(aiosqlite.Connection):
 
     async def run_on_connection(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run `work` in the connection's thread and return its result."""
-        ahead, self._ahead = self._ahead, []
-        is_last, self._last = self._last, False
+        ahead, self._queued_statements = self._queued_statements, []
+        is_last, self._is_last = self._is_last, False
         try:
             return await self._execute(partial(_run_trip, ahead, work, is_last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            self._cut = True  # the waiting task was cancelled, but the thread still runs the work
+            self._is_cut_off = True  # the waiting task was cancelled, but the thread still runs the work
             raise
 
     async def commit(self) -> None:
         """Commit the transaction and its open savepoints. Makes no trip if no statement was run."""
         self._nothing_comes()
-        if self._cut or self.in_transaction:
+        if self._is_cut_off or self.in_transaction:
             await self.run_on_connection(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
         """Roll back. Makes no trip if no transaction is open, because a pool rolls back even after a commit."""
         self._nothing_comes()
-        if self._cut or self.in_transaction:
+        if self._is_cut_off or self.in_transaction:
             await self.run_on_connection(sqlite3.Connection.rollback)
-            self._cut = False
+            self._is_cut_off = False
 
     def _nothing_comes(self) -> None:
         """Forget the statements that would share the trip of a next statement, because there is none."""
-        self._ahead.clear()
-        self._last = False
+        self._queued_statements.clear()
+        self._is_last = False
 
 
 class Connector:
@@ -130,7 +130,7 @@ class Connector:
 
     def __init__(self, path: Path) -> None:
         self._uri = f"file:{quote(str(path))}?mode=rw"
-        self._opened: weakref.WeakSet[OneTripConnection] = weakref.WeakSet()
+        self._open_connections: weakref.WeakSet[OneTripConnection] = weakref.WeakSet()
 
     async def __call__(self) -> OneTripConnection:
         opening = asyncio.ensure_future(self._open())
@@ -146,14 +146,14 @@ class Connector:
 
         A connection of this kind later returns to the disposed pool, which does not close connections.
         """
-        for connection in list(self._opened):
+        for connection in list(self._open_connections):
             with suppress(sqlite3.Error, ValueError):  # ValueError: another task is already closing the connection
                 await connection.close()
 
     async def _open(self) -> OneTripConnection:
         connection = OneTripConnection(partial(sqlite3.connect, self._uri, uri=True, check_same_thread=False))
         await connection
-        self._opened.add(connection)
+        self._open_connections.add(connection)
         return connection
 
 

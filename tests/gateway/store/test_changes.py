@@ -75,7 +75,7 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_stor
     last, response = await this_node.changes.read_since(at)
     assert response == {REF: None}, "another node has changed the row since"
     assert await this_node.changes.read_since(last) == (last, {})
-    assert len(this_node.refreshes._own) == 0, "the node's own marks are forgotten once the change log was read"
+    assert len(this_node.refreshes._own_changes) == 0, "the node's own marks are forgotten once the change log was read"
 
 
 async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
