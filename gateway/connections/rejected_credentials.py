@@ -165,13 +165,13 @@ class ResponseRun:
 
 @dataclass(slots=True)
 class Suspicion:
-    """The count of one connection. `seen`: the row with the rejected credential. `final`: whether the stored verdict is
+    """The count of one connection. `row`: the row with the rejected credential. `final`: whether the stored verdict is
     final, None if no verdict is stored.
 
     `writing`: the task that stores a verdict, None if no verdict is being stored.
     """
 
-    seen: Connection
+    row: Connection
     runs: dict[int, ResponseRun] = field(default_factory=dict)
     final: bool | None = None
     writing: "asyncio.Task[None] | None" = None
@@ -200,13 +200,13 @@ class Rejections:
         suspicion = self.suspected.get(row.ref)
         verdict = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if verdict is not None:
-            if suspicion is None or not _same_grant(suspicion.seen, row):
+            if suspicion is None or not _same_grant(suspicion.row, row):
                 suspicion = self._suspect(row)
-            suspicion.seen, suspicion.final = row, verdict.final
+            suspicion.row, suspicion.final = row, verdict.final
         elif (
             suspicion is not None
             and suspicion.writing is None
-            and (suspicion.final is not None or not _same_grant(suspicion.seen, row))
+            and (suspicion.final is not None or not _same_grant(suspicion.row, row))
         ):
             del self.suspected[row.ref]
 
@@ -219,8 +219,8 @@ class Rejections:
         if status not in API_DEGRADED or has_other_failure or opened.provider.auth_mode == NOTHING_TO_REJECT:
             return
         suspicion = self.suspected.get(row.ref)
-        if suspicion is None or not _same_grant(suspicion.seen, row):
-            if suspicion is not None and suspicion.seen.version > row.version:
+        if suspicion is None or not _same_grant(suspicion.row, row):
+            if suspicion is not None and suspicion.row.version > row.version:
                 return  # a late response to a credential that was replaced
             suspicion = self._suspect(row)
         run = suspicion.runs.get(status)
@@ -274,22 +274,22 @@ class Rejections:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 # Nothing is lost: the next response stores the verdict.
                 detail = fault.message if isinstance(fault, GatewayError) else repr(fault)
-                log.warning("credential_verdict_not_stored", **log_fields(suspicion.seen.ref), detail=detail)
+                log.warning("credential_verdict_not_stored", **log_fields(suspicion.row.ref), detail=detail)
 
         suspicion.writing = asyncio.create_task(work)
         suspicion.writing.add_done_callback(on_done)
 
     async def _store_verdict(self, suspicion: Suspicion, verdict: RefreshFailure) -> None:
-        row = await self._store.rejections.record(suspicion.seen, verdict)
+        row = await self._store.rejections.record(suspicion.row, verdict)
         if row is None:  # another node stored the verdict first, or the credential has changed
             return
         suspicion.final = verdict.final
         self._report("credential_rejected", row, verdict.message)
 
     async def _withdraw_verdict(self, suspicion: Suspicion) -> None:
-        row = await self._store.rejections.withdraw(suspicion.seen, now=clock.now())
-        if self.suspected.get(suspicion.seen.ref) is suspicion:
-            del self.suspected[suspicion.seen.ref]
+        row = await self._store.rejections.withdraw(suspicion.row, now=clock.now())
+        if self.suspected.get(suspicion.row.ref) is suspicion:
+            del self.suspected[suspicion.row.ref]
         if row is not None:
             self._report("credential_accepted", row, None)
 

@@ -43,11 +43,11 @@ def credential_of(
     Raises CredentialsHidden if the source returned no credential, and InvalidRequest with every fault.
     """
     config = dict(moved.config)
-    if moved.own:
+    if moved.from_bundle:
         mode.check_type(moved.credentials.get("type"), SUBJECT)
         return dict(moved.credentials), config, []
     credential = {name: value for name, value in moved.credentials.items() if value is not None}
-    if not credential and moved.shown and mode.name != "NONE":
+    if not credential and moved.from_api and mode.name != "NONE":
         raise CredentialsHidden
     mode.check_type(moved.credentials.get("type"), SUBJECT)
     credential.setdefault("type", mode.types()[0])
@@ -59,7 +59,7 @@ def credential_of(
     _normalize_expiry(credential, now, notes)
     members = (
         _accepted_by_mode(credential, mode, provider, now, notes)
-        if moved.shown
+        if moved.from_api
         else mode.accept(credential, provider, now)
     )
     if mode.name in APP_MODES:
@@ -182,7 +182,7 @@ class ConnectionImporter:
         provider = self._runtime.creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
         credential, config, notes = credential_of(moved, mode, provider, clock.now())
-        if not moved.own:
+        if not moved.from_bundle:
             config = accepted_settings(provider, config, ("connection_config",))
             config = {**mode.settings(credential), **with_site(provider, config)}
             check_required_settings(provider, config, ("connection_config",))
@@ -194,7 +194,7 @@ class ConnectionImporter:
         if self._options.dry_run:
             return _outcome(ref, result, notes=notes)
         account = Account()
-        if not moved.own or self._options.verify:
+        if not moved.from_bundle or self._options.verify:
             credential, config, account = await self._with_token_and_settings(
                 moved, integration, provider, mode, credential, config
             )

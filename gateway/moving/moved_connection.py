@@ -33,9 +33,10 @@ class MovedConnection:
     """A connection that is imported.
 
     `provider`: the name of the connection's catalog entry in the source; None if unknown. `past`: the history of the
-    connection in the source. `own`: whether ``gateway connections export`` wrote the connection, so that credential and
-    settings need no conversion. `shown`: whether the connection comes from another gateway's API, which returns more
-    members of a credential than an auth mode accepts. `line`: the line number in the source file; None if unknown.
+    connection in the source. `from_bundle`: whether ``gateway connections export`` wrote the connection, so that
+    credential and settings need no conversion. `from_api`: whether the connection comes from another gateway's API,
+    which returns more members of a credential than an auth mode accepts. `line`: the line number in the source file;
+    None if unknown.
     """
 
     integration_id: str
@@ -48,8 +49,8 @@ class MovedConnection:
     end_user: EndUser | None = None
     webhook_url_override: str | None = None
     past: ImportedHistory = field(default_factory=ImportedHistory)
-    own: bool = False
-    shown: bool = False
+    from_bundle: bool = False
+    from_api: bool = False
     line: int | None = None
 
 
@@ -212,7 +213,7 @@ def parse_connection(value: Any, *, default_integration: str | None = None) -> M
         end_user=user,
         webhook_url_override=body.webhook_url_override,
         past=_history_before_import(body.past) if body.past else ImportedHistory(),
-        own=body.past is not None,
+        from_bundle=body.past is not None,
     )
 
 

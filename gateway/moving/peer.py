@@ -373,7 +373,7 @@ def _moved_connection(connection: PeerConnection, row: Mapping[str, Any]) -> Mov
     past = ImportedHistory(
         created_at=parse_time(row.get("created_at")), last_fetched_at=parse_time(row.get("last_fetched_at"))
     )
-    return replace(parsed, past=past, shown=True)
+    return replace(parsed, past=past, from_api=True)
 
 
 def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class SchemaRow:
 
     name: str
     kind: str
-    says: str
+    description: str
     required: bool
     link: str | None = None
 
@@ -108,7 +108,7 @@ class Schema:
     """A schema on the page. `type`: the type of the schema; empty for an object with members."""
 
     name: str
-    says: str
+    description: str
     rows: list[SchemaRow]
     type: str
 
@@ -184,7 +184,7 @@ def _json(value: Any) -> str:
 
 
 def _parameter_row(parameter: Param) -> SchemaRow:
-    return SchemaRow(parameter.name, _kind(dict(parameter.schema))[0], parameter.says, parameter.required)
+    return SchemaRow(parameter.name, _kind(dict(parameter.schema))[0], parameter.description, parameter.required)
 
 
 def _schema(name: str, definition: dict[str, Any]) -> Schema:

@@ -204,8 +204,8 @@ def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[
         "responses": dict(_responses(operation, shared)),
         "security": _security(operation),
     }
-    if operation.more:
-        described["description"] = operation.more
+    if operation.description:
+        described["description"] = operation.description
     if operation.deprecated:
         described["deprecated"] = True
     if operation.body is not None:
@@ -234,7 +234,7 @@ def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[
         described: dict[str, Any] = {
             "name": param.name,
             "in": location,
-            "description": param.says,
+            "description": param.description,
             "schema": dict(param.schema),
         }
         if param.required:

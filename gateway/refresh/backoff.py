@@ -26,16 +26,16 @@ from gateway.text import printable
 class Limit:
     """A limit for consecutive refusals.
 
-    `count`: minimum number of refusals. `over`: minimum time between the first refusal and the last. `paths`: minimum
-    number of distinct request paths, 1 or 2.
+    `count`: minimum number of refusals. `duration`: minimum time between the first refusal and the last. `paths`:
+    minimum number of distinct request paths, 1 or 2.
     """
 
     count: int
-    over: timedelta = timedelta()
+    duration: timedelta = timedelta()
     paths: int = 1
 
     def is_reached(self, count: int, duration: timedelta, paths: int = 1) -> bool:
-        return count >= self.count and duration >= self.over and paths >= self.paths
+        return count >= self.count and duration >= self.duration and paths >= self.paths
 
 
 MINUTES: Final = timedelta(minutes=5)

@@ -87,21 +87,21 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class RefreshedTokens:
-    """A new token pair: the new credential (`fresh`) and the credential that it replaces (`kept`).
+    """A new token pair: the new credential (`new_credential`) and the credential that it replaces (`old_credential`).
 
-    `note`: reports in the history which part of `kept` the new credential lacks; None if it lacks nothing.
+    `note`: reports in the history which part of `old_credential` the new credential lacks; None if it lacks nothing.
     """
 
     provider: Provider
-    kept: Mapping[str, Any] = field(repr=False)
-    fresh: Mapping[str, Any] = field(repr=False)
+    old_credential: Mapping[str, Any] = field(repr=False)
+    new_credential: Mapping[str, Any] = field(repr=False)
     expires_at: datetime | None
     note: HistoryNote | None = None
 
     @property
     def rotates(self) -> bool:
         """Whether the provider replaced the refresh token, or that of the end user's grant (auth mode CUSTOM)."""
-        token_pairs = zip(refresh_tokens(self.kept), refresh_tokens(self.fresh), strict=True)
+        token_pairs = zip(refresh_tokens(self.old_credential), refresh_tokens(self.new_credential), strict=True)
         return any(
             isinstance(old_token, str) and isinstance(new_token, str) and old_token != new_token
             for old_token, new_token in token_pairs
@@ -110,8 +110,8 @@ class RefreshedTokens:
     @property
     def replaced_refresh_token(self) -> str | None:
         """The refresh token that was replaced, if the provider still accepts it for a grace period; else None."""
-        token = self.kept.get("refresh_token")
-        is_replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
+        token = self.old_credential.get("refresh_token")
+        is_replaced = isinstance(token, str) and token != self.new_credential.get("refresh_token")
         return token if is_replaced and self.grace is not None else None
 
     @property
@@ -143,10 +143,10 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
                 row.ref,
                 owner=owner,
                 version=row.version,
-                credential=pair.fresh,
+                credential=pair.new_credential,
                 expires_at=pair.expires_at,
                 now=now,
-                life=lifespan(pair.provider, pair.fresh, key=row.uid, granted_at=granted_at, refreshed_at=now),
+                life=lifespan(pair.provider, pair.new_credential, key=row.uid, granted_at=granted_at, refreshed_at=now),
                 previous=replaced_token,
                 previous_until=now + grace_period if replaced_token and grace_period else None,
                 rotates=row.rotates or pair.rotates,

@@ -84,7 +84,7 @@ class MessageClient(Protocol):
 class MessageCall(Protocol):
     """A message's call to the provider, implemented in `in_process_exchange`."""
 
-    over: bool
+    has_ended: bool
     handover: FastPathHandover | None
     on_change: Callable[[], None] | None
 
@@ -340,7 +340,7 @@ class FastMessage(AgentMessage):
         ready_call, call, content = self._ready_call, self.call, None
         assert ready_call is not None
         assert call is not None
-        if call.over and call.handover is None:
+        if call.has_ended and call.handover is None:
             try:
                 content = ready_call.content_now(call.response())
             except Exception:  # noqa: BLE001 (the same fault occurs in the task, which reports it)

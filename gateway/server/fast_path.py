@@ -216,7 +216,9 @@ class FastPath:
         split_body = _split_body(head, opened, received_body)
         tracing = self._runtime.tracing
         traced = None if tracing is None else _begin_trace(tracing, route, head, opened, began)
-        outgoing = _request_head(request_line[1], target, route, head, opened, None if traced is None else traced.sent)
+        outgoing = _request_head(
+            request_line[1], target, route, head, opened, None if traced is None else traced.outgoing_traceparent
+        )
         if split_body is None or outgoing is None:
             return None
         body, framed, next_request = split_body
@@ -235,7 +237,7 @@ class FastPath:
             body,
             wants_decoding(known_head.lines.options, opened),
             head.has_body or head.length is not None,
-            head.traceparent if traced is None else traced.noted,
+            head.traceparent if traced is None else traced.recorded_traceparent,
             rule or None,
             None if traced is None else traced.trace,
             tool,
@@ -394,13 +396,13 @@ def _target_and_rule(
 class TracedCall(NamedTuple):
     """A sampled call.
 
-    `sent`: the outgoing ``traceparent``; None if the caller's is sent. `noted`: the ``traceparent`` for the call log,
-    or None.
+    `outgoing_traceparent`: the outgoing ``traceparent``; None if the caller's is sent. `recorded_traceparent`: the
+    ``traceparent`` for the call log, or None.
     """
 
     trace: CallTrace
-    sent: str | None
-    noted: str | None
+    outgoing_traceparent: str | None
+    recorded_traceparent: str | None
 
 
 def _begin_trace(

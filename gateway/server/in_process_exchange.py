@@ -54,7 +54,7 @@ class InProcessExchange(FastExchange):
 class InProcessClient:
     """The caller of an in-process exchange, which collects the response.
 
-    `complete`: the response is complete. `over`: the exchange has ended. `handover`: state from which the middleware
+    `complete`: the response is complete. `has_ended`: the exchange has ended. `handover`: state from which the middleware
     chain continues the request, or None. `head`: head of the provider's response; None until it arrives. `fields`: the
     fields of the head that are passed on; None if all lines of a `PlainHead` are passed on. `exchange`: the exchange;
     None before it starts and after it has ended. `needs_room`: the exchange is paused until there is memory for more of
@@ -67,7 +67,7 @@ class InProcessClient:
     head: ResponseHead | None = None
     fields: Fields | None = None
     body: bytes | bytearray = b""
-    complete = too_large = over = needs_room = False
+    complete = too_large = has_ended = needs_room = False
     handover: FastPathHandover | None = None
     exchange: InProcessExchange | None = None
     _outgoing = b""
@@ -98,7 +98,7 @@ class InProcessClient:
         self.exchange.begin(self._outgoing)
 
     async def wait_for_end(self, room: Room, has_left: Callable[[], bool], *, watched: bool) -> None:
-        """Return when the exchange is over or the caller has disconnected. Raises TimeoutError after the time limit.
+        """Return when the exchange has ended or the caller has disconnected. Raises TimeoutError after the time limit.
 
         The time and the caller are checked at least every `LOOK_S` seconds. `room`: awaited before more than
         `INLINE_BYTES` are held in memory. `has_left`: returns whether the caller has disconnected. `watched`: whether
@@ -109,7 +109,7 @@ class InProcessClient:
         while (exchange := self.exchange) is not None:
             if self.too_large:
                 exchange.end_too_large()
-            if self.over or has_left():
+            if self.has_ended or has_left():
                 break
             change = self._changed = loop.create_future()
             if self.needs_room:
@@ -138,7 +138,7 @@ class InProcessClient:
             self.handover.record_unbegun(stopped=stopped)
             self.handover.discard()
         if self.exchange is not None:
-            exchange, self.over, self.exchange = self.exchange, True, None
+            exchange, self.has_ended, self.exchange = self.exchange, True, None
             exchange.caller_left(stopped=stopped)
 
     def wake(self) -> None:
@@ -148,7 +148,7 @@ class InProcessClient:
             self._changed.set_result(None)
 
     def _end(self) -> None:
-        self.over, self.exchange = True, None
+        self.has_ended, self.exchange = True, None
         self.wake()
 
     # ── methods that the exchange calls ─────────────────────────────────────────────────────────────────────────────

@@ -94,7 +94,7 @@ async def test_rejected_key_is_degraded_then_needs_reauth(
         assert await state(keyed_gateway) == "degraded"
         assert await call(keyed_gateway, API_ENDED[401].count) == {401}
         assert await state(keyed_gateway) == "degraded", "many refusals within seconds may be an outage"
-        advance_clock(API_ENDED[401].over.total_seconds())
+        advance_clock(API_ENDED[401].duration.total_seconds())
         assert await call(keyed_gateway) == {401}
         assert await state(keyed_gateway) == "needs_reauth"
         assert await call(keyed_gateway, 5) == {401}, "later calls are still sent to the provider"

@@ -22,7 +22,7 @@ def provider(mode: str, **extra: Any) -> Provider:
 
 def convert(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **extra: Any) -> Any:
     moved = MovedConnection(
-        integration_id="x", connection_id="c", credentials=credentials, config=config or {}, shown=True
+        integration_id="x", connection_id="c", credentials=credentials, config=config or {}, from_api=True
     )
     return credential_of(moved, modes()[mode], provider(mode, **extra), NOW)
 

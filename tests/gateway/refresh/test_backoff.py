@@ -47,17 +47,17 @@ def test_message_of_a_failure_can_be_stored(odd: str, lost_at: datetime | None) 
 @pytest.mark.parametrize("status", TOKEN_ENDPOINT)
 def test_a_limit_is_reached_by_count_and_duration_together(status: int) -> None:
     limit = TOKEN_ENDPOINT[status]
-    assert token_endpoint_ended(status, limit.count, limit.over)
-    assert not token_endpoint_ended(status, limit.count - 1, limit.over * 10)
-    assert not token_endpoint_ended(status, limit.count * 10, limit.over - timedelta(seconds=1))
+    assert token_endpoint_ended(status, limit.count, limit.duration)
+    assert not token_endpoint_ended(status, limit.count - 1, limit.duration * 10)
+    assert not token_endpoint_ended(status, limit.count * 10, limit.duration - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("status", API_ENDED)
 def test_api_refusals_degrade_a_connection_before_they_end_it(status: int) -> None:
     degraded, end = API_DEGRADED[status], API_ENDED[status]
-    assert api_verdict(status, degraded.count - 1, end.over, 2) is None
-    assert api_verdict(status, degraded.count, degraded.over, 1) is False
-    assert api_verdict(status, end.count, end.over, 2) is True
+    assert api_verdict(status, degraded.count - 1, end.duration, 2) is None
+    assert api_verdict(status, degraded.count, degraded.duration, 1) is False
+    assert api_verdict(status, end.count, end.duration, 2) is True
 
 
 def duration_text(over: timedelta) -> str:
@@ -79,7 +79,7 @@ def duration_text(over: timedelta) -> str:
 def test_the_table_in_the_docs_has_each_limit(begins: str, state: str, limit: Limit) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")]
     cells = [cell.strip() for cell in row.split("|")]
-    assert cells[2:5] == [f"`{state}`", str(limit.count), duration_text(limit.over)]
+    assert cells[2:5] == [f"`{state}`", str(limit.count), duration_text(limit.duration)]
 
 
 def test_a_403_on_only_one_path_never_ends_a_connection() -> None:
