@@ -57,28 +57,22 @@ class KeyIssuer:
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
         now = clock.now()
-        requester = parent_key = None if caller is None else caller.key
-        replaced_key = await self._replaced_key(requested, environment, caller)
-        if replaced_key is not None:
-            requested, parent_key = completed_replacement(requested, replaced_key), await self._parent_of(replaced_key)
+        requester = upper_key = None if caller is None else caller.key
+        old_key = await self._replaced_key(requested, environment, caller)
+        if old_key is not None:
+            requested, upper_key = completed_replacement(requested, old_key), await self._parent_of(old_key)
         requested = await self._freeze(requested, environment if caller is None else caller.share)
         # The holder of the requesting key receives the new key. So the requesting key becomes its parent, and revoking
         # the parent also revokes the new key.
-        parent = (
-            requester
-            if requester is not None and (replaced_key is None or replaced_key.id != requester.id)
-            else parent_key
-        )
+        parent = requester if requester is not None and (old_key is None or old_key.id != requester.id) else upper_key
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
         if caller is not None:
             check_within(scopes, caller)
-        inherited = (
-            replaced_key.limits if replaced_key is not None else parent_key.limits if parent_key is not None else ()
-        )
+        inherited = old_key.limits if old_key is not None else upper_key.limits if upper_key is not None else ()
         all_limits = (requested.limits, *inherited)
         check_rules_together(all_limits)
-        expiry_times = [requested.expires_at, *(key.expires_at for key in (parent_key, requester) if key is not None)]
+        expiry_times = [requested.expires_at, *(key.expires_at for key in (upper_key, requester) if key is not None)]
         secret = mint(requested.kind)
         new_key = NewMintedKey(
             digest=digest(secret.reveal()),
@@ -97,8 +91,8 @@ class KeyIssuer:
             replaced_ends_at=None if requested.replaces is None else now + requested.overlap,
         )
         key = await self._store.keys.add(new_key, now=now)
-        if replaced_key is not None:
-            self._minted.forget(replaced_key.digest)
+        if old_key is not None:
+            self._minted.forget(old_key.digest)
         self._minted.forget(key.digest)
         log.info(
             "key_created",

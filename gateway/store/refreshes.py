@@ -308,25 +308,21 @@ class RefreshStore:
         """
         own_lease = {**ref_parameters(ref), "seen_version": version, "owner": owner}
         entry = _audit_entry(ref, now)
-        saved_credential = SavedCredential(
-            ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates
-        )
+        saved = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
         def at_once() -> OneTrip[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
             if seen is None or note is not None or key is None:
                 return None
-            columns, recorded = saved_credential.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
+            columns, recorded = saved.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
             values = {**own_lease, **key, "row_uid": seen.uid, "seen_updated_at": seen.updated_at}
-            return self._statements.save_at_once(
-                values, columns, now, saved_credential.row_after(seen, columns), recorded
-            )
+            return self._statements.save_at_once(values, columns, now, saved.row_after(seen, columns), recorded)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             row = (await db.execute(SELECT_LEASED, own_lease)).one_or_none()
             if row is None or (seen is not None and row.uid != seen.uid):
                 return None
-            columns = {**CLEARED_COLUMNS, **saved_credential.columns(self._rows, row.uid)}
+            columns = {**CLEARED_COLUMNS, **saved.columns(self._rows, row.uid)}
             connection = await self._save_with_state(db, ref, row, columns, now, entry)
             if note is not None:
                 await record_note(db, connection.id, connection.state, note, now=now)
