@@ -7,11 +7,21 @@ from typing import Final
 
 PART_BYTES: Final = 16_384
 MAX_LINES: Final = 2_000
+PROBED_LINES: Final = 32  # data with fewer lines is recognized without counting
 
 
 def is_slow_to_parse(data: bytes) -> bool:
     """Return whether `data` has so many lines that it can be mostly framing, such as chunks of one byte each."""
-    return len(data) > PART_BYTES and data.count(b"\r\n") > MAX_LINES
+    if len(data) <= PART_BYTES:
+        return False
+    # Most bodies have few lines. `find` is up to a hundred times as fast as `count`, which reads byte by byte, and
+    # counting one byte three times as fast as counting two.
+    position = 0
+    for _ in range(PROBED_LINES):
+        position = data.find(b"\n", position) + 1
+        if not position:
+            return False
+    return data.count(b"\n") > MAX_LINES and data.count(b"\r\n") > MAX_LINES
 
 
 class IncrementalFeeder:

@@ -338,7 +338,9 @@ class ProviderConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._parts is not None:
             self._parts.add(data)
-        elif len(data) > PART_BYTES and is_slow_to_parse(data):
+        elif (
+            len(data) > PART_BYTES and not self._response_reader.is_unframed_body(len(data)) and is_slow_to_parse(data)
+        ):
             self._parts = IncrementalFeeder(data, self._process, self._all_parts_fed, self.transport)
         else:
             self._process(data)

@@ -120,6 +120,10 @@ class ResponseReader:
     def until_close(self) -> bool:
         return self._stage == _UNTIL_CLOSE
 
+    def is_unframed_body(self, size: int) -> bool:
+        """Return whether the next `size` bytes are part of a body without framing, so that none of them is parsed."""
+        return self._stage == _UNTIL_CLOSE or (self._stage == _COUNTED and self._body_bytes_left >= size)
+
     def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
         """Prepare for the response to a request.
 

@@ -295,7 +295,13 @@ class ClientProtocol(RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._parts is not None and data:
             self._parts.add(data)
-        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_slow_to_parse(data):
+        elif (
+            len(data) > PART_BYTES
+            and not self._upgraded
+            and self.transport is not None
+            and not (self._fast_exchange is not None and self._fast_exchange.is_unframed_body(len(data)))
+            and is_slow_to_parse(data)
+        ):
             self._parts = IncrementalFeeder(data, self._feed_received, self._all_parts_fed, self.transport)
         else:
             self._feed_received(data)

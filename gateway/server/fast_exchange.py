@@ -165,6 +165,11 @@ class FastExchange:
     def _is_request_kept(self) -> bool:
         return self._kept_bytes <= KEPT_BYTES
 
+    def is_unframed_body(self, size: int) -> bool:
+        """Return whether the next `size` bytes are part of the request's body and have no framing."""
+        body = self._plan.body
+        return body is not None and (body.left_bytes or 0) >= size
+
     def feed_request(self, data: bytes) -> bytes:
         """Send the next bytes of the body to the provider; return the bytes that follow the body."""
         body = self._plan.body

@@ -361,6 +361,10 @@ class FastMessage(AgentMessage):
     def waits_for_caller(self) -> bool:
         return self._awaited > 0
 
+    def is_unframed_body(self, size: int) -> bool:
+        """Return whether the next `size` bytes are part of the message."""
+        return self._awaited >= size
+
     def feed_request(self, data: bytes) -> bytes:
         """Add the next bytes to the body; return the bytes that follow the body."""
         own_bytes, rest = data[: self._awaited], data[self._awaited :]
