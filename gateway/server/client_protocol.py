@@ -44,9 +44,20 @@ MAX_HELD_BYTES: Final = 64 * 1024
 # request head needs up to 70 KiB, so aiohttp's 32 requests would need 2 MiB for each connection of any client.
 MAX_QUEUED_REQUESTS: Final = 4
 MAX_QUEUED_BYTES: Final = 64 * 1024  # maximum number of bytes that are queued; a longer queue is sent immediately
+PARSED_UPGRADES: Final = frozenset({"tcp", "websocket"})  # the protocols after which aiohttp's parser reads no HTTP
 MAX_REFUSAL_RESPONSES: Final = 64  # how many connections above the limit get a response; others are closed silently
 
 log = structlog.get_logger(__name__)
+
+
+def _reads_on(message: RawRequestMessage, piece: bytes) -> bool:
+    """Return whether the parser continues to read HTTP after this upgrade request, which arrived in `piece`.
+
+    The parser does so if it does not know the protocol, such as h2c, for which Java's HttpClient asks by default. But
+    then it drops the bytes of `piece` that follow the request's head.
+    """
+    protocol = message.headers.get(hdrs.UPGRADE, "").strip().lower()
+    return protocol not in PARSED_UPGRADES and piece.endswith(HEAD_END) and piece.count(HEAD_END) == 1
 
 
 def _release_data(request: web.BaseRequest, response: web.StreamResponse) -> None:
@@ -481,8 +492,9 @@ class ClientProtocol(RequestHandler):
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
+            if message.upgrade and _reads_on(message, piece):
+                message = message._replace(upgrade=False)
             if self._server.draining or message.upgrade:
-                # After an upgrade request, the parser does not read HTTP any more, even if the upgrade fails.
                 message = message._replace(should_close=True)
             self._messages[index] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None

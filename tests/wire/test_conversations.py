@@ -47,7 +47,10 @@ CONVERSATIONS = table(
      [b"/after-A", b"/after-C"], False),
     ("an upgrade to h2c, then another",
      request(b"/proxy/after-A", b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n") + B,
-     [b"/after-A"], True),
+     [b"/after-A", b"/after-B"], False),
+    ("an upload that asks for h2c, then another",
+     upload(b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n", b"abc", target=b"/proxy/after-A") + B,
+     [b"/after-A", b"/after-B"], False),
 )  # fmt: skip
 
 

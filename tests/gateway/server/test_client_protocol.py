@@ -202,10 +202,43 @@ async def test_chunks_of_one_byte_are_accepted(server: Served) -> None:
     assert response.body == b"x" * 20_000
 
 
-async def test_an_upgrade_we_do_not_know_ends_the_connection(server: Served) -> None:
-    fields = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
-    raw = await exchange(server.port, get(b"/a", fields))
-    assert (parsed(raw).status, parsed(raw).headers["connection"]) == (200, "close")
+H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "response"),
+    [
+        (get(b"/a", H2C), b"", b"/a"),
+        (echo(H2C + b"Content-Length: 3\r\n", b""), b"abc", b"abc"),
+        (echo(H2C + CHUNKED, b""), b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
+    ],
+    ids=["no body", "a length", "chunks"],
+)
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
+async def test_an_upgrade_to_another_protocol_is_ignored(
+    server: Served, head: bytes, body: bytes, response: bytes, together: bool
+) -> None:
+    """Java's HttpClient asks for h2c in each request to an http URL, and keeps the connection."""
+    async with dial(server.port) as client:
+        if together:
+            client.send(head + body + get(b"/b", LAST))
+        else:
+            client.send(head)
+            client.send(body)
+        first = await client.response()
+        assert (first.body, first.headers.get("connection")) == (response, None)
+        if not together:
+            client.send(get(b"/b", LAST))
+        assert (await client.response()).body == b"/b"
+
+
+async def test_an_upgrade_that_reaches_the_parser_with_the_next_request_ends_the_connection(server: Served) -> None:
+    """After many empty lines, the parser gets the rest in one piece. It drops the bytes behind an upgrade request."""
+    async with dial(server.port) as client:
+        client.send(b"\r\n" * 200 + get(b"/a", H2C) + get(b"/b"))
+        response = await client.response()
+        assert (response.body, response.headers["connection"]) == (b"/a", "close")
+        assert await client.until_closed() == b""
 
 
 async def test_a_websocket_is_served() -> None:
