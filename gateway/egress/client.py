@@ -213,7 +213,7 @@ class Egress:
                     message, streamed, method=request.method, may_switch=upgrade is not None
                 )
             except ConnectionLost as fault:
-                if not reused or not replaceable(request.method, has_body=body is not None):
+                if not reused or not replaceable(request.method, has_body=body is not None and body.length != 0):
                     raise closed_without_response(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
@@ -255,7 +255,7 @@ class Egress:
         )
         try:
             async with _limit(timeout_s):
-                new_connection = once and replaceable(method, has_body=body is not None)
+                new_connection = once and replaceable(method, has_body=bool(body))
                 request_body = None if body is None else Body(_single_piece(body), len(body), whole=body)
                 exchange = await self.send(request, request_body, replaced=new_connection)
                 try:

@@ -302,7 +302,7 @@ class FastExchange:
         if self._over:
             return
         plan = self._plan
-        if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
+        if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.has_body):
             fault = closed_without_response(plan.route.pool.origin)
         provider_failed = isinstance(fault, EgressError) and fault.is_provider_failure
         self._release_limit("failed" if provider_failed else "unknown")
