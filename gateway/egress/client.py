@@ -218,7 +218,7 @@ class Egress:
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
         try:
-            return await connection.exchange(message, method=request.method, may_switch=upgrade is not None)
+            return await connection.exchange(message, streamed, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:
             raise closed_without_response(pool.origin) from fault
 

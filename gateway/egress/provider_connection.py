@@ -364,7 +364,7 @@ class ProviderConnection(asyncio.Protocol):
             self._bytes_after_switch += data
         elif self._stage != _DEAD:
             self.abort()  # the bytes belong to no response
-            self._report_no_response(ConnectionLost())  # if a request is queued, it was not sent yet
+            self._report_no_response(ConnectionLost(sent=False))  # if a request is queued, it was not sent yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:
@@ -384,7 +384,7 @@ class ProviderConnection(asyncio.Protocol):
         if self._upload is not None:
             self._upload.stop()
         if stage == _QUEUED or (stage == _SENT and not self._response_reader.has_begun):
-            self._report_no_response(ConnectionLost())
+            self._report_no_response(ConnectionLost(sent=stage == _SENT))
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its response."))
         self._report_closed()

@@ -357,7 +357,14 @@ class Owner(Protocol):
 
 
 class ConnectionLost(Exception):
-    """The connection ended before the first byte of a response."""
+    """The connection ended before the first byte of a response.
+
+    `sent`: whether a byte of the request may have reached the provider.
+    """
+
+    def __init__(self, *, sent: bool = True) -> None:
+        super().__init__()
+        self.sent = sent
 
 
 class UploadListener(Protocol):

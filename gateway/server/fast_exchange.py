@@ -302,11 +302,17 @@ class FastExchange:
         if self._over:
             return
         plan = self._plan
-        if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.has_body):
+        if isinstance(fault, ConnectionLost) and not self._may_replace(fault):
             fault = closed_without_response(plan.route.pool.origin)
         provider_failed = isinstance(fault, EgressError) and fault.is_provider_failure
         self._release_limit("failed" if provider_failed else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
+
+    def _may_replace(self, fault: ConnectionLost) -> bool:
+        """Return whether the middleware chain may send the request on another connection."""
+        if fault.sent:
+            return replaceable(self._plan.method, has_body=self._plan.has_body)
+        return self._is_request_kept
 
     # ── the response's body ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -158,3 +158,31 @@ async def test_only_a_request_without_a_body_is_sent_again_on_a_new_connection(
             response = await client.ask(message(b"OPTIONS", framing, body), method=b"OPTIONS")
         assert (response.status, response.code) == (502, "upstream_unreachable")
         assert arrived == sent
+
+
+@pytest.mark.parametrize(
+    ("sends", "first_bytes"), [("send_nowait", 20), ("send_with_upload", 5)], ids=["whole", "in pieces"]
+)
+async def test_an_upload_that_was_not_sent_is_sent_on_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sends: str, first_bytes: int
+) -> None:
+    """The provider's idle connection ends in the loop iteration in which a request was about to be written to it."""
+    body = bytes(range(20))
+    send = getattr(ProviderConnection, sends)
+
+    def end_before_write(connection: ProviderConnection, head: bytes, *others: Any, **options: Any) -> object:
+        if head.startswith(b"POST"):
+            connection.transport.close()
+        return send(connection, head, *others, **options)
+
+    monkeypatch.setattr(ProviderConnection, sends, end_before_write)
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
+            await client.send(message(b"POST", b"Content-Length: 20", body[:first_bytes]))
+            while not running.fast_path.handed_over:
+                await asyncio.sleep(0)
+            await client.send(body[first_bytes:])
+            response = await client.response(b"POST")
+        assert (response.status, response.head.one("gateway-attempts")) == (200, b"1")
+        assert provider.bodies[-1] == body
