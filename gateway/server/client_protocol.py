@@ -754,7 +754,20 @@ class ClientProtocol(RequestHandler):
 
     def force_close(self) -> None:
         self.send_queued()
-        super().force_close()
+        transport = self.transport
+        super().force_close()  # forgets the transport, so `enforce_time_limits` no longer checks whether the client reads
+        if transport is not None and transport.get_write_buffer_size():
+            self._loop.call_soon(self._cut_closing, transport, 0)  # uvloop writes at the end of this iteration
+
+    def _cut_closing(self, transport: asyncio.WriteTransport, unread_before: int) -> None:
+        """Cut a closing connection if the client reads nothing of its last response for `answer_idle_s`."""
+        if not transport.get_write_buffer_size():
+            return  # the system has all bytes, so the connection is closed
+        unread = unread_bytes(transport)
+        if unread == unread_before:
+            abort_connection(transport)
+        else:
+            self._loop.call_later(self._server.answer_idle_s, self._cut_closing, transport, unread)
 
     def _end_orderly(self) -> None:
         """Send EOF, and close the connection after `LINGER_S`, so that the client has time to read the response.

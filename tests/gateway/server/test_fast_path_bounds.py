@@ -157,6 +157,40 @@ async def test_a_caller_that_reads_slowly_gets_the_whole_response(tmp_path: Path
             assert written == seen
 
 
+async def test_a_caller_that_never_reads_the_end_of_its_last_response_is_cut(tmp_path: Path) -> None:
+    full = asyncio.Event()
+
+    async def until_full(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while b"/warm" in (await read_message(reader))[0]:
+            writer.write(OK)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not full.is_set():
+            writer.write(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+            await asyncio.sleep(0)
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    async with raw_provider(until_full) as provider, before(provider, tmp_path) as running:
+        running.document["server"]["limits"] = {"answer_idle_s": 0.2, "head_s": 0.4}
+        await running.restart()
+        await warm(running)
+        loop = asyncio.get_running_loop()
+        with socket.socket() as caller:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            caller.setblocking(False)
+            await loop.sock_connect(caller, ("127.0.0.1", port_of(running)))
+            await loop.sock_sendall(caller, get(more=b"Connection: close\r\n"))
+            async with asyncio.timeout(PATIENCE_S / 4):
+                while not running.fast_path.taken:
+                    await asyncio.sleep(0)
+                (connection,) = [found for found in connections(running) if found.on_fast_path]
+                while connection.transport is not None and not connection.transport.get_write_buffer_size():
+                    await asyncio.sleep(0)
+                full.set()
+                while connection in connections(running):
+                    await asyncio.sleep(0.01)
+
+
 async def test_the_total_time_limit_continues_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
     async def tardy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
