@@ -268,15 +268,20 @@ class ClientProtocol(RequestHandler):
     def _cut_if_unread(self, now: float) -> None:
         """Close the connection if the client reads nothing of a response for too long.
 
-        Proxied responses are excluded, because their exchange has its own time limits.
+        Proxied responses are excluded, because their exchange has its own time limits, and so are WebSockets.
         """
         assert self.transport is not None
         unread = unread_bytes(self.transport)
-        current = self._current_request
-        if unread != self._unread or self._upgraded or (current is not None and UPSTREAM in current):
+        if unread != self._unread or self._limits_itself:
             self._unread, self._unread_since = unread, now
         elif now - self._unread_since >= self._server.answer_idle_s:
             abort_connection(self.transport)
+
+    @property
+    def _limits_itself(self) -> bool:
+        """Whether the current request is a proxied call or a WebSocket. After its end, the client's limits apply."""
+        current = self._current_request
+        return current is not None and (self._upgraded or UPSTREAM in current)
 
     @property
     def waiting_bytes(self) -> int:
@@ -289,8 +294,7 @@ class ClientProtocol(RequestHandler):
             return 0
         if self.idle:
             return self._head_bytes
-        current = self._current_request
-        if not self._unread or self._upgraded or (current is not None and UPSTREAM in current):
+        if not self._unread or self._limits_itself:
             return 0
         heads = [message.raw_headers for message, _ in self._messages if isinstance(message, RawRequestMessage)]
         queued = sum(len(name) + len(value) for head in heads for name, value in head)

@@ -70,14 +70,20 @@ async def test_connections_above_the_limit_use_no_file_descriptors(recording_app
 LARGE = bytes(16 << 20)  # more than the kernel's buffers can store
 
 
-async def client_that_does_not_read(port: int) -> socket.socket:
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+async def client_that_does_not_read(port: int, fields: bytes = b"") -> socket.socket:
     """Return a client that has requested the large response and does not read it."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)
     await loop.sock_connect(sock, ("127.0.0.1", port))
-    await loop.sock_sendall(sock, b"GET /large HTTP/1.1\r\nHost: gw\r\n\r\n")
+    await loop.sock_sendall(sock, b"GET /large HTTP/1.1\r\nHost: gw\r\n" + fields + b"\r\n")
     return sock
 
 
@@ -113,6 +119,26 @@ async def test_connection_of_a_client_that_does_not_read_the_response_is_cut() -
         await wait_for_one_connection(server)
         with pytest.raises(ConnectionResetError):
             await all_of(sock)
+    finally:
+        sock.close()
+        await server.runner.cleanup()
+
+
+async def test_client_that_does_not_read_the_end_of_a_websocket_is_cut() -> None:
+    async def fill(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(timeout=0.01)
+        await socket.prepare(request)
+        assert request.transport is not None
+        while not request.transport.get_write_buffer_size():
+            await socket.send_bytes(bytes(16_384))
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/large", fill)
+    server = await served(RecordingApplication(app), answer_idle_s=0.2, head_s=0.4)
+    sock = await client_that_does_not_read(server.port, UPGRADE)
+    try:
+        await wait_for_one_connection(server)
     finally:
         sock.close()
         await server.runner.cleanup()
