@@ -53,6 +53,8 @@ class CallerBody:
         if read_body is not None:
             self.keep_bytes = max(KEPT_BYTES, len(read_body))
             self._keep(read_body)
+        elif request.content.at_eof() and request.content.total_bytes:
+            raise RuntimeError("a middleware of the host application has read the body as a stream; use request.read()")
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0

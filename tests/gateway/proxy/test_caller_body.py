@@ -108,6 +108,30 @@ async def test_an_upload_that_a_middleware_of_the_host_application_has_read_is_s
     assert provider.bodies == [plain, b"5\r\nhello\r\n0\r\n\r\n", inflated if inflates else coded]
 
 
+@web.middleware
+async def reads_the_stream(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async for _ in request.content.iter_any():
+        pass
+    return await handler(request)
+
+
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+    ids=["a length", "chunks"],
+)
+async def test_an_upload_that_the_host_application_has_read_as_a_stream_is_not_sent_empty(
+    framing: str, body: bytes
+) -> None:
+    async with (
+        raw_provider() as provider,
+        gateway_to(opened_at(provider.port), under="/gateway", host_middlewares=[reads_the_stream]) as gateway,
+    ):
+        response = await gateway.call("/gateway/proxy/x", framing, method="POST", body=body)
+    assert response.startswith(b"HTTP/1.1 500")
+    assert provider.heads == []
+
+
 async def test_a_response_before_the_end_of_the_upload_passes_immediately() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
