@@ -47,13 +47,15 @@ class FoundList(NamedTuple):
     """A list in a response.
 
     `path`: the dotted path of the list. `length`: the number of its items. `target`: the target of the next page; None
-    on the last page. `digest`: identifies the items, if only an empty page ends the list; otherwise None. A request
+    on the last page, or if the next page cannot be requested. `refused`: whether there is a next page that cannot be
+    requested. `digest`: identifies the items, if only an empty page ends the list; otherwise None. A request
     that ignores the offset returns the same items again and again.
     """
 
     path: str
     length: int
     target: str | None
+    refused: bool
     digest: str | None
 
 
@@ -129,11 +131,15 @@ def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields
     if not length:
         return None
     next_target = None if page_result.next is None else _target(opened, target, page_result.next, shown_at)
+    refused = page_result.refused is not None or (page_result.next is not None and next_target is None)
+    if next_target == target:  # a last page can name itself
+        next_target = None
     digest = page_result.records.digest if page_result.paging.type == "offset" else None
-    return FoundList(page_result.paging.response_path or "", length, next_target, digest)
+    return FoundList(page_result.paging.response_path or "", length, next_target, refused, digest)
 
 
 def _target(opened: OpenedConnection, target: str, next_position: Position, shown_at: str) -> str | None:
+    """Return the target of the next page; None if it is not below the base URL, or is too long."""
     base = opened.base
     # `parse_page_url` adds the port, as in `following.at`
     if next_position.scheme.type == "link" and next_position.at.startswith(shown_base := parse_page_url(shown_at).url):
@@ -147,11 +153,7 @@ def _target(opened: OpenedConnection, target: str, next_position: Position, show
         if request.origin != base.origin or not request.target.startswith(base.path):
             return None
         next_target = request.target.removeprefix(base.path)
-    return (
-        next_target
-        if next_target.startswith(("/", "?")) and len(next_target) <= MAX_TARGET_CHARS and next_target != target
-        else None
-    )
+    return next_target if next_target.startswith(("/", "?")) and len(next_target) <= MAX_TARGET_CHARS else None
 
 
 def items_at(value: Any, path: str) -> list[Any] | None:

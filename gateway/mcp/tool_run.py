@@ -44,6 +44,9 @@ from gateway.text import nearest
 RETRIED_LATER: Final = (429, 503)
 SENT: Final = "The request was sent and may have taken effect: find out before you call again."
 REPEATED: Final = "These are the items of the previous page again: this response has no further pages."
+REFUSED: Final = (
+    "More follows, but the provider's reference to the next page cannot be used. Request that page by 'query'."
+)
 NOTHING_FOUND: Final = "No tool matches. Use other English words, or an empty query to see the first tools."
 
 
@@ -376,6 +379,8 @@ class ToolRun:
             shaped.result["content"].append(
                 text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
             )
+        elif found_list.refused:
+            shaped.result["content"].append(text_block(REFUSED))
 
 
 @dataclass(slots=True)

@@ -104,6 +104,7 @@ async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
         gateway.provider.responding = link_to_other_host
         result = await gateway.call(await gateway.key("GET /base/v1/items as list_items"), "list_items", {})
         assert (result["isError"], cursor_in(result)) == (False, None)
+        assert text_of(result).splitlines()[-1].startswith("More follows, but the provider's reference")
 
 
 async def test_a_public_url_without_a_port_does_not_end_a_list_after_its_first_page(tmp_path: Path) -> None:
