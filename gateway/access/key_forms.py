@@ -14,6 +14,7 @@ from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
+from gateway.records.connection import CONNECTION_ID, id_fault
 from gateway.secret import Secret
 from gateway.text import close_matches, did_you_mean
 
@@ -224,6 +225,21 @@ _REGISTERED_METHODS: Final = frozenset((*_USUAL_METHODS, *_OTHER_METHODS.split()
 
 
 MAX_COMPARED: Final = 100  # with more names, the search for the name that was meant takes too long
+
+
+def name_warnings(limits: KeyLimits) -> Iterator[str]:
+    """Yield a warning for each name in the limits that no integration or connection can have."""
+    if ANY_INTEGRATION in limits.integrations:
+        yield "'*' names no integration, so this key reaches none. To allow all integrations, leave this limit out"
+    for text in limits.connections:
+        connection_id = text.partition("/")[2]
+        if connection_id == "*":
+            yield (
+                f"'{text[:64]}' names no connection: only the integration can be *. To allow all connections of an integration, "
+                "limit the integrations instead"
+            )
+        elif (fault := id_fault(connection_id, CONNECTION_ID)) is not None:
+            yield f"'{text[:64]}' names no connection, because its id {fault}"
 
 
 def integration_warnings(limits: KeyLimits, environment: str, known_names: Sequence[str]) -> Iterator[str]:

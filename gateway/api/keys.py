@@ -18,6 +18,7 @@ from gateway.access.key_forms import (
     RequestedKey,
     base_path_warnings,
     integration_warnings,
+    name_warnings,
     rule_warnings,
 )
 from gateway.access.key_policy import Policy
@@ -177,7 +178,8 @@ def key_warnings(requested: RequestedKey, environment: str, generation: Generati
         }
         of_integrations = integration_warnings(limits, environment, list(base_paths))
         of_paths = base_path_warnings(limits, partial(_base_path, base_paths, generation.catalog))
-    return list(islice(chain(of_integrations, rule_warnings(limits.rules), of_paths), MAX_WARNINGS))
+    of_names = name_warnings(limits)
+    return list(islice(chain(of_names, of_integrations, rule_warnings(limits.rules), of_paths), MAX_WARNINGS))
 
 
 def _base_path(integrations: Mapping[str, Integration], catalog: Catalog, integration_id: str) -> str | None:

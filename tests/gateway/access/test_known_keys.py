@@ -126,6 +126,22 @@ async def test_an_unknown_integration_is_a_warning_for_keys_that_may_list_integr
         assert ("warnings" in await gateway.key(f"below {warns}", key=above["secret"], **below)) is warns
 
 
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"connections": ["acme/*"]}, "only the integration can be *"),
+        ({"connections": ["*/*"]}, "only the integration can be *"),
+        ({"connections": ["acme/c1*"]}, "because its id contains '*'"),
+        ({"integrations": ["*"]}, "leave this limit out"),
+    ],
+)
+async def test_a_name_that_nothing_can_have_is_a_warning(
+    gateway: TwoConnectionGateway, limits: dict[str, list[str]], reason: str
+) -> None:
+    (warning,) = (await gateway.key("typo", limits=limits))["warnings"]
+    assert reason in warning
+
+
 async def test_lists_of_a_new_key_are_limited(gateway: TwoConnectionGateway) -> None:
     """Lists have a limit, because the lists of a key are checked, stored, returned, and matched with each call."""
     fields: list[tuple[str, dict[str, Any]]] = [
