@@ -10,13 +10,17 @@ from gateway import clock
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.mcp_request import McpRequest
+from gateway.mcp.rule_tools import SAFE
 from gateway.mcp.tool_calls import ToolCall
-from gateway.mcp.tool_results import failure, refusal
+from gateway.mcp.tool_results import failure, refusal, text_block
 from gateway.middleware.response_shape import MARK
 from gateway.proxy.collected_response import CollectedResponse
 from gateway.vault import VaultError
 
 STATE_S: Final = 900.0  # time that a person has to connect
+MAYBE_SENT: Final = frozenset({"upstream_protocol", "upstream_timeout", "upstream_unreachable"})
+"""Codes of errors that can occur before or after the provider has received the request."""
+UNCERTAIN: Final = "If the provider has received the request, it may have taken effect: find out before you call again."
 
 
 class RefusedCalls:
@@ -46,7 +50,10 @@ class RefusedCalls:
                 "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
                 "requestState": self._state(call),
             }
-        return refusal(error, response.status)
+        result = refusal(error, response.status)
+        if error.get("code") in MAYBE_SENT and call.method not in SAFE:
+            result["content"].append(text_block(UNCERTAIN))
+        return result
 
     @property
     def _takes_urls(self) -> bool:

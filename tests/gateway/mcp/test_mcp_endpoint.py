@@ -371,6 +371,21 @@ async def test_a_response_that_breaks_off_is_not_shown(gateway: AgentGateway) ->
     assert written.endswith("The request was sent and may have taken effect: find out before you call again.")
 
 
+async def test_an_error_of_a_write_that_may_have_been_received_says_so(gateway: AgentGateway) -> None:
+    async def close(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    gateway.provider.responding = close
+    key = await gateway.key(*RULES)
+    read = await gateway.call(key, "search_issues")
+    written = await gateway.call(key, "comment", {"issue": "A-1", "body": {}})
+    assert [result["structuredContent"]["error"]["code"] for result in (read, written)] == ["upstream_unreachable"] * 2
+    assert "may have taken effect" not in text_of(read)
+    assert text_of(written).endswith("it may have taken effect: find out before you call again.")
+
+
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_a_write_is_not_called_again_if_there_is_no_memory_for_its_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool
