@@ -94,13 +94,13 @@ def _shape_json(document: Any, body: bytes, select: ParsedResult | None, max_byt
             return ShapedBody("", whole=False, fault=str(fault))
     try:
         whole_json = _json_within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
-    except ValueError:
+        if whole_json is not None:
+            return ShapedBody(whole_json, document, of_json=True)
+        return _first_part(document, max_bytes)
+    except (ValueError, TypeError):  # TypeError: the result contains an expression, as that of not_null(&a)
         if select is None:
             raise
-        return ShapedBody("", whole=False, fault="'select' gives infinity or another number that JSON does not have.")
-    if whole_json is not None:
-        return ShapedBody(whole_json, document, of_json=True)
-    return _first_part(document, max_bytes)
+        return ShapedBody("", whole=False, fault="'select' gives infinity or another value that JSON does not have.")
 
 
 def _json_within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:

@@ -89,11 +89,13 @@ def test_selection_without_a_match_is_reported(select: str, noted: bool) -> None
     assert (shaped.result["isError"], shaped.keep) == (False, False)
 
 
-def test_a_selected_number_that_json_does_not_have_is_a_fault_of_the_expression() -> None:
-    for select in ("to_number('inf')", "{a: sum(n)}"):
-        shaped = provider_result(200, "OK", "application/json", b'{"n":[1e308,1e308]}', parse_expression(select), 999)
-        assert shaped.result["isError"] is True
-        assert "'select' gives infinity" in shaped.result["content"][0]["text"]
+def test_a_selected_value_that_json_does_not_have_is_a_fault_of_the_expression() -> None:
+    for select in ("to_number('inf')", "{a: sum(n)}", "not_null(&a)", "[to_array(&n), n]"):
+        body = b'{"n":[1e308,1e308],"long":"' + b"x" * 999 + b'"}'
+        for expression in (select, f"[{select},long]"):  # the second result is cut
+            shaped = provider_result(200, "OK", "application/json", body, parse_expression(expression), 999)
+            assert shaped.result["isError"] is True
+            assert "'select' gives infinity" in shaped.result["content"][0]["text"]
 
 
 def test_an_error_of_the_provider_is_not_selected_from() -> None:
