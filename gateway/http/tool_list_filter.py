@@ -38,9 +38,12 @@ def filtered_json(body: bytes, is_allowed: IsToolAllowed) -> bytes:
         value = parse(body)
     except InvalidRequest as fault:
         raise MalformedResponse("its list of tools is not JSON, or is JSON that parsers read differently") from fault
-    if not _filter_lists(value, is_allowed):
-        return body
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        if not _filter_lists(value, is_allowed):
+            return body
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except RecursionError as fault:
+        raise MalformedResponse("its list of tools is nested too deep") from fault
 
 
 def _filter_lists(value: Any, is_allowed: IsToolAllowed) -> bool:

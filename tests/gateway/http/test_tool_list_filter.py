@@ -62,6 +62,15 @@ def test_ambiguous_list_is_refused(body: bytes) -> None:
         filtered_json(body, is_allowed)
 
 
+@pytest.mark.parametrize("depth", [100, 600, 900, 5000])
+def test_list_that_is_nested_deep_is_filtered_or_refused(depth: int) -> None:
+    body = b"[" * depth + json.dumps(RESPONSE).encode() + b"]" * depth
+    try:
+        assert b"delete_issue" not in filtered_json(body, is_allowed)
+    except MalformedResponse:
+        assert depth > 100
+
+
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_events_are_filtered_however_the_stream_is_split(line: str) -> None:
     draw = random.Random(5)
