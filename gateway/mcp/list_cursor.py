@@ -128,7 +128,7 @@ def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields
     except (InvalidPagination, UpstreamFailed, ValueError):
         return None
     length = len(page_result.records)
-    if not length:
+    if not length and page_result.next is None and page_result.refused is None:
         return None
     next_target = None if page_result.next is None else _target(opened, target, page_result.next, shown_at)
     refused = page_result.refused is not None or (page_result.next is not None and next_target is None)

@@ -134,6 +134,23 @@ async def test_a_next_page_is_decided_as_any_call(tmp_path: Path) -> None:
         assert gateway.provider.calls == []
 
 
+async def test_an_empty_page_does_not_end_a_list_that_names_a_next_page(tmp_path: Path) -> None:
+    """Providers that filter after they have read a page, such as Google's, return such pages."""
+
+    async def filtered(request: web.Request) -> web.Response:
+        after = int(request.query.get("after", 0))
+        return web.json_response({"items": ITEMS[:1] if after == 2 else [], "meta": {"next": str(after + 1)}})
+
+    async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
+        gateway.provider.responding = filtered
+        key = await gateway.key("GET /base/v1/items as list_items")
+        arguments: dict[str, Any] = {}
+        for items in ([], [], ITEMS[:1]):
+            result = await gateway.call(key, "list_items", arguments)
+            assert result["structuredContent"]["items"] == items
+            arguments["cursor"] = cursor_in(result)
+
+
 async def test_a_selected_page_continues_at_the_next_page(tmp_path: Path) -> None:
     async with agent_gateway(tmp_path, paginate=CURSOR) as gateway:
         gateway.provider.responding = pages
