@@ -75,12 +75,12 @@ def open_cursor(cursor: str, seals: SealedTokens, key_id: str, call: str) -> Nex
     A cursor is valid only for its own key and call, until it expires.
     """
     try:
-        for_key, of_call, ends_at, target, skip, *previous = json.loads(seals.open(cursor))
+        for_key, of_call, ends_at, target, skip, *others = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):
         return None
     if (for_key, of_call) != (key_id, call) or ends_at <= clock.now().timestamp():
         return None
-    return NextPage(target, skip, *previous)  # a cursor of an older release has no digest
+    return NextPage(target, skip, *others[:1])  # another release's cursor can have fewer or more values
 
 
 def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
