@@ -144,7 +144,8 @@ class ToolRun:
             page = open_cursor(call.cursor, self._request.seals, self._request.caller.key_id, page_facts)
         if page is None:
             raise UnfitArguments(
-                "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page."
+                "The cursor is not valid for this call, or has expired. Send it with the arguments of the first page; a "
+                "cursor from inside the response belongs in 'query'."
             )
         repeatable = RepeatableCall(call.method, page.target, connection, name)
         return PreparedCall(replace(call, target=page.target), repeatable, select, _ListPosition(page, page_facts))
