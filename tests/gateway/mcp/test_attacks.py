@@ -276,6 +276,12 @@ def test_the_cost_of_an_expression_is_computed_in_linear_time(part: str) -> None
     assert counts[1] < 2.5 * counts[0], counts
 
 
+def test_a_list_of_thousands_of_values_is_not_cut_on_the_event_loop() -> None:
+    assert needs_thread(b"[" + b"1," * 30_000 + b"1]", None)
+    assert not needs_thread(b"[" + b"1," * 3000 + b"1]", None)
+    assert not needs_thread(b'["' + b"x," * 1000 + b"x" * 50_000 + b'"]', None)
+
+
 def test_an_ordinary_selection_stays_on_the_event_loop() -> None:
     body = json.dumps({"issues": [{"key": "A", "fields": {"status": {"name": "open"}}}] * 100}).encode()
     assert not needs_thread(body, parse_expression("issues[?key == 'A'].{key: key, state: fields.status.name}"))
