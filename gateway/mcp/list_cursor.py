@@ -134,7 +134,7 @@ def find_list(opened: OpenedConnection, target: str, body: bytes, fields: Fields
     refused = page_result.refused is not None or (page_result.next is not None and next_target is None)
     if next_target == target:  # a last page can name itself
         next_target = None
-    digest = page_result.records.digest if page_result.paging.type == "offset" else None
+    digest = page_result.records.digest if length and page_result.paging.type == "offset" else None
     return FoundList(page_result.paging.response_path or "", length, next_target, refused, digest)
 
 

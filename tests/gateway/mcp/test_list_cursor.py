@@ -186,6 +186,23 @@ async def test_a_longer_list_beside_the_paged_one_does_not_end_it(tmp_path: Path
         assert (seen, arguments["cursor"]) == (ITEMS, None)
 
 
+async def test_two_empty_pages_are_not_the_same_page_again(tmp_path: Path) -> None:
+    async def filtered(request: web.Request) -> web.Response:
+        page = int(request.query.get("start", 0))
+        return web.json_response({"items": ITEMS[:1] if page == 3 else [], "more": page < 3})
+
+    pages_of = {**OFFSET, "offset_calculation_method": "per-page", "has_more_path_in_response": "more"}
+    async with agent_gateway(tmp_path, paginate=pages_of) as gateway:
+        gateway.provider.responding = filtered
+        key = await gateway.key("GET /base/v1/items as list_items")
+        arguments: dict[str, Any] = {}
+        for items in ([], [], [], ITEMS[:1]):
+            result = await gateway.call(key, "list_items", arguments)
+            assert result["structuredContent"]["items"] == items
+            arguments["cursor"] = cursor_in(result)
+        assert arguments["cursor"] is None
+
+
 @pytest.mark.parametrize("max_bytes", [400, 100_000])
 async def test_a_response_that_ignores_the_offset_does_not_page_forever(max_bytes: int, tmp_path: Path) -> None:
     async def profile(_: web.Request) -> web.Response:
