@@ -212,18 +212,18 @@ class ToolRun:
 
         The tool's own path can be wrong if the base URL depends on settings of the connection. Raises UnfitArguments.
         """
-        ref = self._ref(connection)
+        ref, policy = self._ref(connection), self._request.policy
+        if not policy.reaches(ref.integration_id, ref.connection_id):
+            return call  # the middleware chain will refuse the call
         opened = self._request.runtime.live.peek(ref)
         of_operation = isinstance(tool.rule, OperationRule)
-        if (
-            opened is None
-            and (of_operation or self._tools.known_tools.bases.get(ref.integration_id) is None)
-            and self._request.policy.reaches(ref.integration_id, ref.connection_id)
-        ):
+        if opened is None and (of_operation or self._tools.known_tools.bases.get(ref.integration_id) is None):
             try:
                 opened = await self._request.runtime.live.open_connection(*ref)
             except GatewayError:
                 return call  # the middleware chain will report the reason
+        if opened is not None and not policy.allows_tags(opened.connection.tags):
+            return call  # the middleware chain will refuse the call
         if of_operation:
             return (
                 call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))

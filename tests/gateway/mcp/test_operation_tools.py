@@ -175,6 +175,20 @@ async def test_a_prefix_has_the_settings_of_the_connection(gateway: AgentGateway
     assert len(gateway.provider.calls) == 1
 
 
+@pytest.mark.parametrize("limits", [{"connections": ["acme/c3"]}, {"connections": None, "tags": {"team": "green"}}])
+async def test_settings_of_a_connection_outside_the_key_are_not_read(
+    gateway: AgentGateway, tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    operations(tmp_path, *ACME, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
+    key = await gateway.key("operations acme read", limits=limits)
+    other, none = [
+        text_of(await gateway.call(key, "get_item", {"item_id": "A-1", "connection": f"acme/{name}"}))
+        for name in ("c1", "nobody")
+    ]
+    assert other.replace("c1", "nobody") == none
+    assert "lacks the setting" not in other
+
+
 async def test_a_long_list_of_operations_is_searched_and_called(gateway: AgentGateway, tmp_path: Path) -> None:
     operations(tmp_path, *ACME, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
     key = await gateway.key("operations acme read")
