@@ -246,7 +246,9 @@ def chosen_connection(call: ToolCall, candidates: Mapping[str, str] | None) -> s
             "Set 'connection' to INTEGRATION/CONNECTION. This key names none, and may not list them: that needs the "
             "scope environment:connections:list."
         )
-    raise UnfitArguments("This key has no connection for this call.")
+    raise UnfitArguments(
+        "This key has no connection for this call. Ask the user to connect an account, then call again."
+    )
 
 
 def _choice(connections: Sequence[str], candidates: Mapping[str, str] | None) -> str:

@@ -112,7 +112,7 @@ def test_the_connection_is_never_guessed() -> None:
         chosen_connection(call, {"jira/c1": "Ada", "jira/c2": ""})
     with pytest.raises(UnfitArguments, match="may not list them"):
         chosen_connection(call, None)
-    with pytest.raises(UnfitArguments, match="This key has no connection for this call"):
+    with pytest.raises(UnfitArguments, match=r"no connection for this call\. Ask the user to connect"):
         chosen_connection(call, {"slack/c1": ""})
     named = call_of_rule(tool(), {"key": "a", "connection": "jira/c9"})
     assert chosen_connection(named, None) == "jira/c9"
