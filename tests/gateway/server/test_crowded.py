@@ -131,6 +131,7 @@ async def test_client_that_does_not_read_the_end_of_a_websocket_is_cut() -> None
         assert request.transport is not None
         while not request.transport.get_write_buffer_size():
             await socket.send_bytes(bytes(16_384))
+            await asyncio.sleep(0)  # uvloop writes at the end of the loop iteration
         return socket
 
     app = web.Application()
