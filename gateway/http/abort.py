@@ -38,8 +38,10 @@ def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """
     buffered, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)
-    with suppress(OSError):  # not every system supports this request
-        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
+    # Not every system supports this request. The socket of a closed transport has no valid descriptor.
+    with suppress(OSError, ValueError):
+        if sock is not None:
+            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
     return buffered + int.from_bytes(queued, sys.byteorder)
 
 
