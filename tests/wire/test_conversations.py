@@ -105,7 +105,7 @@ REFUSED_UPLOADS = table(
     ("to an unknown connection", request(
         b"/proxy/x", EXPECTING + b"Content-Length: 3\r\n", method=b"POST", gateway_fields=HOST + KEY + naming(connection=b"no")), 404),
     ("with a wrong path", upload(EXPECTING + b"Content-Length: 3\r\n", target=b"/proxy/.."), 400),
-    ("with a value that cannot be sent", upload(EXPECTING + b"X: \xe9\r\nContent-Length: 3\r\n"), 400),
+    ("with a field that cannot be sent", upload(EXPECTING + b"Service-Worker: script\r\nContent-Length: 3\r\n"), 400),
     ("with another expectation", upload(b"Expect: 200-ok\r\nContent-Length: 3\r\n"), 417),
     ("with two expectations", upload(EXPECTING + b"Expect: x\r\nContent-Length: 3\r\n"), None),
 )  # fmt: skip
