@@ -26,7 +26,7 @@ from gateway.egress.provider_exchange import (
     ResponseSink,
     UploadListener,
 )
-from gateway.egress.tls import closed_cleanly
+from gateway.egress.tls import closed_cleanly, decrypt_rest
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.abort import LINGER_RESET
 from gateway.http.response_head import HeadTooLarge, MalformedMessage, ResponseHead
@@ -195,6 +195,7 @@ class ProviderConnection(asyncio.Protocol):
         self._head_is_new = False  # a head has just arrived, and the waiting exchange does not have it yet
         self._upload: RequestUpload | PushedUpload | None = None
         self._streams_body = False  # whether the body of the present request is written piece by piece
+        self._spare_descriptor: int | None = None  # of the socket, while a body is written over TLS
         self._response_reader = ResponseReader(self)
         self._bytes_after_switch = b""
         self._keep_s: float | None = None
@@ -239,6 +240,7 @@ class ProviderConnection(asyncio.Protocol):
             if body is None or body.length == 0:
                 self.transport.write(head)
             else:
+                self._open_spare_descriptor()
                 self._upload = RequestUpload(self.transport, body, head, self.upload_ended, paused=self._writing_paused)
             return await waiter
         except BaseException:
@@ -267,6 +269,7 @@ class ProviderConnection(asyncio.Protocol):
         """
         self._expect(receiver, method)
         self._streams_body = True
+        self._open_spare_descriptor()
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # still paused by an earlier write: `pause_writing` is not called again
         self._send_now(message)
@@ -289,6 +292,7 @@ class ProviderConnection(asyncio.Protocol):
         self._stage = _DEAD
         if self._upload is not None:
             self._upload.stop()
+        self._close_spare_descriptor()
         if self._transport is not None:
             self._transport.abort()
 
@@ -377,6 +381,7 @@ class ProviderConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and self._stage == _SENT and self._streams_body:
             self._read_early_response()
+        self._close_spare_descriptor()
         stage, self._stage = self._stage, _DEAD
         if self._parts is not None:
             self._parts.stop()
@@ -392,15 +397,30 @@ class ProviderConnection(asyncio.Protocol):
     def _read_early_response(self) -> None:
         """Read the response of a provider that responds and closes the connection before it has read the whole body.
 
-        The next write then fails, and a failed write ends the transport, even if a response is still unread. With TLS
-        the transport is closed already, and the response is lost.
+        The next write then fails, and a failed write ends the transport, even if a response is still unread.
         """
         parts, self._parts = self._parts, None
         unread = b"" if parts is None else parts.stop()
-        if self.transport.get_extra_info("ssl_object") is None:
-            unread += _read_available(self.transport)
+        ssl_object = self.transport.get_extra_info("ssl_object")
+        if ssl_object is None:
+            unread += _read_available(self.transport.get_extra_info("socket").fileno())
+        elif self._spare_descriptor is not None:
+            unread += decrypt_rest(ssl_object, _read_available(self._spare_descriptor))
         if unread:
             self._process(unread)
+
+    def _open_spare_descriptor(self) -> None:
+        """With TLS, open a second descriptor of the socket, because asyncio closes the socket before it reports the end
+        to this object.
+        """
+        if self._spare_descriptor is None and self.transport.get_extra_info("ssl_object") is not None:
+            with suppress(OSError):  # no descriptor is free: an early response can then be lost
+                self._spare_descriptor = os.dup(self.transport.get_extra_info("socket").fileno())
+
+    def _close_spare_descriptor(self) -> None:
+        if self._spare_descriptor is not None:
+            os.close(self._spare_descriptor)
+            self._spare_descriptor = None
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -482,6 +502,7 @@ class ProviderConnection(asyncio.Protocol):
         if self._keep_s == 0.0 or self.owner is None or self.transport.is_closing():
             self.abort()
         else:
+            self._close_spare_descriptor()
             self._stage = _IDLE
             self.owner.release(self, self._keep_s)
 
@@ -517,11 +538,10 @@ class ProviderConnection(asyncio.Protocol):
         return ssl_object is None or closed_cleanly(ssl_object)
 
 
-def _read_available(transport: asyncio.Transport) -> bytes:
-    """Return up to `MAX_EARLY_BYTES` bytes that have arrived on the socket of `transport`."""
+def _read_available(descriptor: int) -> bytes:
+    """Return up to `MAX_EARLY_BYTES` bytes that have arrived on a socket."""
     received = bytearray()
     with suppress(OSError):  # no byte is left, or the provider has reset the connection
-        descriptor = transport.get_extra_info("socket").fileno()
         while len(received) < MAX_EARLY_BYTES and (piece := os.read(descriptor, MAX_EARLY_BYTES)):
             received += piece
     return bytes(received)

@@ -59,10 +59,12 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
         """
 
         _session_set = False
+        incoming: ssl.MemoryBIO  # received bytes that are not decrypted yet
 
         @classmethod
-        def _create(cls, *args: Any, **kwargs: Any) -> "ResumingSslObject":
-            resuming: ResumingSslObject = super()._create(*args, **kwargs)  # type: ignore[misc]
+        def _create(cls, incoming: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> "ResumingSslObject":
+            resuming: ResumingSslObject = super()._create(incoming, *args, **kwargs)  # type: ignore[misc]
+            resuming.incoming = incoming
             resuming.read, resuming.write = resuming._sslobj.read, resuming._sslobj.write  # type: ignore[attr-defined,method-assign]
             return resuming
 
@@ -76,6 +78,17 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
 
     context.sslobject_class = ResumingSslObject
     return context
+
+
+def decrypt_rest(ssl_object: ssl.SSLObject, encrypted: bytes) -> bytes:
+    """Decrypt the bytes that a transport had not read when it ended. `ssl_object`: of a context of `prepare_context`."""
+    incoming: ssl.MemoryBIO = ssl_object.incoming  # type: ignore[attr-defined]
+    incoming.write(encrypted)
+    decrypted = bytearray()
+    with suppress(ssl.SSLError):  # the last record is incomplete, or the provider has announced its end
+        while piece := ssl_object.read(len(encrypted) or 1):
+            decrypted += piece
+    return bytes(decrypted)
 
 
 def closed_cleanly(ssl_object: ssl.SSLObject) -> bool:

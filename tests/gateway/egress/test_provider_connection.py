@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from multidict import CIMultiDict
@@ -11,9 +13,14 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import Body, ProviderResponse
 from gateway.http.response_head import ResponseHead
+from gateway.records.proxied_call import UpstreamRequest
+from tests.fakes.certificate import tls_contexts
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
+from tests.gateway.egress.test_client import HOST, addresses
 from tests.gateway.egress.test_pool import open_egress, pieces, pool_of, read_all, request_to
+
+__all__ = ["addresses"]
 
 
 async def test_head_has_the_given_fields_and_the_gateways_framing() -> None:
@@ -153,6 +160,40 @@ async def test_response_before_a_reset_that_fails_the_upload_is_returned(rest: t
         async with open_egress() as egress:
             request = request_to(RawProvider(listener.getsockname()[1]), "POST")
             exchange = await egress.send(request, Body(body(), length))
+            assert (exchange.status, await read_all(exchange)) == (413, b"no")
+
+
+async def test_response_over_tls_before_a_reset_that_fails_the_upload_is_returned(
+    addresses: dict[str, list[str]], tmp_path: Path
+) -> None:
+    server, trusting = tls_contexts(HOST, tmp_path)
+    arrived, may_respond = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def respond_over_tls() -> None:
+            with server.wrap_socket(listener.accept()[0], server_side=True) as provider:
+                provider.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a reset drops what is not sent yet
+                provider.recv(1)
+                arrived.set()
+                may_respond.wait(PATIENCE_S)
+                provider.sendall(EARLY)
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"abc"
+            while not arrived.is_set():
+                await asyncio.sleep(0)
+            yield b"d" * 9
+            for _ in range(30):  # until these bytes have arrived, which stay unread
+                await asyncio.sleep(0)
+            may_respond.set()
+            thread.join(PATIENCE_S)  # the event loop runs nothing meanwhile
+            yield b"e"
+
+        thread = threading.Thread(target=respond_over_tls)
+        thread.start()
+        async with open_egress(tls=trusting) as egress:
+            request = UpstreamRequest("POST", "https", HOST, listener.getsockname()[1], "/")
+            exchange = await egress.send(request, Body(body(), 13))
             assert (exchange.status, await read_all(exchange)) == (413, b"no")
 
 
