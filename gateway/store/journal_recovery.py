@@ -98,7 +98,7 @@ class RefreshJournal:
     async def process_name(self) -> str | None:
         """Return this process's name; None without a marker file.
 
-        Other processes on this machine use the name to check whether this process is alive (`Holders.of`).
+        Other processes on this machine use the name to check whether this process is alive (`Holders.holder_of`).
         """
         return None if self.marker is None else await self.marker.name() or None
 
