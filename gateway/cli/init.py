@@ -311,7 +311,7 @@ def _report(
 
     typed = program()
     path = shlex.quote(str(file))
-    keys = "\n".join(f"  {folder / name}{'  (kept_files)' if is_kept else ''}" for name, is_kept in kept_files.items())
+    keys = "\n".join(f"  {folder / name}{'  (kept)' if is_kept else ''}" for name, is_kept in kept_files.items())
     page = (provider.setup_guide_url or provider.docs) if provider else None
     console_place = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
     variable_names = variables(text)

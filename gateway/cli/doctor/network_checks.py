@@ -300,7 +300,7 @@ async def _health(examined: ExaminedGateway, base: str) -> HealthResponse:
             if 300 <= response.status < 400:
                 redirect_host = urlsplit(response.headers.get("Location", "")).netloc
                 return HealthResponse(
-                    problem=f"responds with a redirect{f' redirect_host {redirect_host}' if redirect_host else ''}"
+                    problem=f"responds with a redirect{f' to {redirect_host}' if redirect_host else ''}"
                 )
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):

@@ -29,7 +29,7 @@ def test_available_scope_is_advised_too() -> None:
 
 
 def test_access_type_offline_counts_as_requested() -> None:
-    assert "asks for access_type=offline" in advice(authorization_params={"access_type": "offline"})
+    assert "requests access_type=offline" in advice(authorization_params={"access_type": "offline"})
 
 
 def test_without_known_scope_the_advice_names_the_documentation() -> None:

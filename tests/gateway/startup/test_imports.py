@@ -184,7 +184,7 @@ def test_rich_can_be_loaded_afterwards() -> None:
     assert output_of_code(f"{WEB}import rich; print(rich.__name__)") == "rich"
 
 
-def test_only_workers_skip_unused_modules() -> None:
+def test_only_workers_and_commands_skip_unused_modules() -> None:
     ours = Path(gateway.__file__).parent
     callers = [path for path in ours.rglob("*.py") if "skip_unused_modules()" in path.read_text()]
-    assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py"}
+    assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py", "cli/run_command.py"}

@@ -36,7 +36,7 @@ def holders(journal_folder: Path | None, node: str, own: ProcessMarker | None = 
 
 
 async def holder_of(known: Holders, owner: str) -> Holder:
-    return await known.of(Lease(owner, NOW))
+    return await known.holder_of(Lease(owner, NOW))
 
 
 async def test_an_owner_names_machine_process_and_attempt(journal_folder: Path) -> None:
@@ -83,7 +83,7 @@ async def test_a_machine_without_a_journal_has_an_empty_name(journal_folder: Pat
     assert await holder_of(without, owner) is Holder.HERE_ENDED
     assert await holder_of(holders(None, NONE), owner) is Holder.WITHOUT_JOURNAL
     assert await holder_of(holders(journal_folder, "n1"), owner) is Holder.WITHOUT_JOURNAL
-    assert await holders(journal_folder, "n1").of(None) is Holder.NOBODY
+    assert await holders(journal_folder, "n1").holder_of(None) is Holder.NOBODY
 
 
 @pytest.mark.parametrize("owner", ["killed", "ab12.x", "local.ab12.x"])

@@ -63,7 +63,7 @@ async def test_a_denied_consent_is_reported_with_a_way_back(page: Any, site: Con
     await page.click("button.main")
     await sign_in(page, "deny")
     await page.wait_for_selector(".status.bad")
-    assert (await page.inner_text("[role=alert]")).startswith("You did not allow the access")
+    assert (await page.inner_text("[role=alert]")).startswith("You or Sandbox Issues did not allow the access")
     assert "The user did not allow it" in await page.locator(".support").first.inner_text()
     await assert_page_accessible(page, "denied")
     await page.click("text=Try again")

@@ -219,7 +219,7 @@ async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
     async def holder_elsewhere(_: Any) -> Holder:
         return Holder.ELSEWHERE
 
-    monkeypatch.setattr(store.holders, "of", holder_elsewhere)
+    monkeypatch.setattr(store.holders, "holder_of", holder_elsewhere)
     row = await store.connections.get(ref)
     assert row.rotates
     assert await gateway.runtime.refresher.next_step(row) is RefreshStep.SEND_AGAIN
