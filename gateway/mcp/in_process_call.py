@@ -45,6 +45,10 @@ class CallerEnd(asyncio.Transport):
         transport = self._outer.protocol.transport
         return self.cut or transport is None or transport.is_closing()
 
+    def get_write_buffer_size(self) -> int:
+        """Return 0: no byte waits for the caller before the whole response has been collected."""
+        return 0
+
     def write(self, _data: bytes | bytearray | memoryview) -> None:
         """Discard the bytes, because `_call_chain` takes the head from the response object."""
 

@@ -207,20 +207,22 @@ async def test_a_name_that_would_end_its_line_is_not_sent(gateway: AgentGateway,
     assert gateway.running.fast_path.taken == taken
 
 
-async def test_a_stalled_response_is_aborted(gateway: AgentGateway) -> None:
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
+async def test_a_stalled_response_is_aborted(tmp_path: Path, fast_path: bool) -> None:
     silent = asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
         await silent.wait()
         return web.Response()
 
-    egress = gateway.running.runtime.current.generation.egress
-    object.__setattr__(egress.timeouts, "first_byte_s", 0.2)
-    key = await gateway.key(*RULES)
-    gateway.provider.responding = wait
-    async with asyncio.timeout(PATIENCE_S):
-        result = await gateway.call(key, "get_issue", {"issue": "A-1"})
-    silent.set()
+    async with agent_gateway(tmp_path, fast_path=fast_path) as gateway:
+        egress = gateway.running.runtime.current.generation.egress
+        object.__setattr__(egress.timeouts, "first_byte_s", 0.2)
+        key = await gateway.key(*RULES)
+        gateway.provider.responding = wait
+        async with asyncio.timeout(PATIENCE_S):
+            result = await gateway.call(key, "get_issue", {"issue": "A-1"})
+        silent.set()
     assert result["isError"] is True
     assert "did not respond within 0.2 s" in text_of(result)
 

@@ -187,4 +187,8 @@ def test_rich_can_be_loaded_afterwards() -> None:
 def test_only_workers_and_commands_skip_unused_modules() -> None:
     ours = Path(gateway.__file__).parent
     callers = [path for path in ours.rglob("*.py") if "skip_unused_modules()" in path.read_text()]
-    assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py", "cli/run_command.py"}
+    assert {path.relative_to(ours).as_posix() for path in callers} == {
+        "startup/imports.py",
+        "cli/worker.py",
+        "cli/run_command.py",
+    }
