@@ -45,11 +45,11 @@ class ScopeRefusals:
             await self._write(row, RefusedScopes(lacking_scopes, refused.at, path))
         return drift
 
-    async def _write(self, seen: Connection, refused: RefusedScopes) -> None:
+    async def _write(self, known_row: Connection, refused: RefusedScopes) -> None:
         try:
-            row = await self._store.rejections.record_scopes(seen, refused)
+            row = await self._store.rejections.record_scopes(known_row, refused)
         except GatewayError as fault:  # the next refused call tries again
-            log.warning("refused_scopes_not_stored", **log_fields(seen.ref), detail=fault.message)
+            log.warning("refused_scopes_not_stored", **log_fields(known_row.ref), detail=fault.message)
             return
         if row is not None:
             self._replace(row)

@@ -333,57 +333,58 @@ class RefreshProtocol:
         self.fact_collector = FactCollector(store, current)
         self._metrics = metrics
 
-    async def refresh(self, seen: Connection, *, force: bool) -> Connection:
-        """Return the connection with a newer credential than `seen` has. Raises GatewayError.
+    async def refresh(self, known_row: Connection, *, force: bool) -> Connection:
+        """Return the connection with a newer credential than `known_row` has. Raises GatewayError.
 
         If another process has already stored a newer credential, return that credential without a call.
         """
         try:
-            self._entry(seen)
+            self._entry(known_row)
         except ReconnectNeeded as fault:
-            await self._store_token_end(seen, fault)
+            await self._store_token_end(known_row, fault)
             raise
         while True:
             owner = await self._store.holders.new_owner()
-            claimed = await self._claim_lease(seen, owner, force)
-            if not has_same_credential(claimed.row, seen):
+            claimed = await self._claim_lease(known_row, owner, force)
+            if not has_same_credential(claimed.row, known_row):
                 return claimed.row
             refreshed = await self._refresh_claimed(claimed, owner)
-            if refreshed is not None and not has_same_credential(refreshed, seen):
+            if refreshed is not None and not has_same_credential(refreshed, known_row):
                 return refreshed
             # Another process took the lease and is still refreshing: wait for its result.
 
-    def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
+    def _entry(self, known_row: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
         """Return the catalog entry, the auth mode and the decrypted credential.
 
         Raises ReconnectNeeded if the credential cannot be refreshed, NotFound if the catalog does not have the entry,
         and another GatewayError if the credential cannot be decrypted.
         """
-        credential = self._store.open(seen.credential)
-        provider = self._current.generation.catalog.get(seen.provider)
+        credential = self._store.open(known_row.credential)
+        provider = self._current.generation.catalog.get(known_row.provider)
         if provider is None:
-            raise backoff.no_catalog_entry(seen.ref.integration_id, seen.provider)
-        mode = mode_for(provider, credential, seen.ref)
+            raise backoff.no_catalog_entry(known_row.ref.integration_id, known_row.provider)
+        mode = mode_for(provider, credential, known_row.ref)
         if not mode.refreshable(credential, provider):
-            raise backoff.no_way_to_refresh(seen)
+            raise backoff.no_way_to_refresh(known_row)
         return provider, mode, credential
 
-    async def _claim_lease(self, seen: Connection, owner: str, force: bool) -> Claimed:
+    async def _claim_lease(self, known_row: Connection, owner: str, force: bool) -> Claimed:
         """Claim the lease.
 
-        If another process has stored a credential that differs from the credential of `seen`, return that row without a
-        claim. Raises the error for the caller if this node cannot claim the lease now.
+        If another process has stored a credential that differs from the credential of `known_row`, return that row
+        without a claim. Raises the error for the caller if this node cannot claim the lease now.
         """
-        row, pauses, waited = seen, repeat_last(LOOK_AGAIN_S), False
+        row, pauses, waited = known_row, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             client_since = self._current.generation.integrations.client_since(*row.ref[:2])
             if (
                 failure is not None
                 and not backoff.may_try(row, now, client_since)
-                and (not force or failure != seen.failure)
+                and (not force or failure != known_row.failure)
             ):
-                # An earlier failure forbids the attempt. With `force`, ignore the failure that is already in `seen`.
+                # An earlier failure forbids the attempt. With `force`, ignore the failure that is already in
+                # `known_row`.
                 raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
             facts = await self.fact_collector.facts(row)
@@ -393,19 +394,19 @@ class RefreshProtocol:
                 after_fence = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
                 ran_out = FENCE if after_fence else IMMEDIATELY
                 if await self._store.refreshes.lease_refresh(
-                    seen.ref,
+                    known_row.ref,
                     owner=owner,
                     ttl=LEASE,
-                    seen=row,
+                    known_row=row,
                     intent=intent,
                     ran_out=ran_out,
                     from_holder=holder_is_dead,
                 ):
                     return Claimed(row, asked_at, keeps_intent(facts))
-            elif row is not seen:  # `seen` might be old, so do not raise an error before the row was read again
+            elif row is not known_row:  # `known_row` can be old, so raise no error before a new read
                 await self._raise_if_long_wait(row, step, now)
-            last_read, row = row, await self._read(seen.ref)
-            if not has_same_credential(row, seen):
+            last_read, row = row, await self._read(known_row.ref)
+            if not has_same_credential(row, known_row):
                 return Claimed(row, asked_at)
             # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
             if (row.mark, row.intent, row.lease) == (last_read.mark, last_read.intent, last_read.lease):
@@ -566,21 +567,21 @@ class RefreshProtocol:
             )
         )
 
-    async def _store_token_end(self, seen: Connection, fault: ReconnectNeeded) -> None:
+    async def _store_token_end(self, known_row: Connection, fault: ReconnectNeeded) -> None:
         """Record that an access token without a refresh token has expired."""
         now = clock.now()
         if (
-            (seen.failure is not None and seen.failure.code != REJECTED)
-            or seen.expires_at is None
-            or seen.expires_at > now
+            (known_row.failure is not None and known_row.failure.code != REJECTED)
+            or known_row.expires_at is None
+            or known_row.expires_at > now
         ):
             return
         if (fault.payload or {}).get("reason") != backoff.NOT_REFRESHABLE:
             return
         owner = await self._store.holders.new_owner()
-        if await self._store.refreshes.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
+        if await self._store.refreshes.lease_refresh(known_row.ref, owner=owner, ttl=LEASE, known_row=known_row):
             await self._store.refreshes.record_failure(
-                seen.ref, owner=owner, version=seen.version, failure=backoff.token_end_failure(now)
+                known_row.ref, owner=owner, version=known_row.version, failure=backoff.token_end_failure(now)
             )
 
     async def _store_unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:

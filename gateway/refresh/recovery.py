@@ -111,7 +111,7 @@ async def _is_open(store: Store, uid: str, version: int) -> bool:
 async def _claim_lease(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
     intent = token_digest(store, row)
     claimed = await store.refreshes.lease_refresh(
-        row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True
+        row.ref, owner=owner, ttl=ttl, known_row=row, intent=intent, from_holder=True
     )
     if claimed:
         connection_fields = {"connection_id": row.ref.connection_id, "integration": row.ref.integration_id}

@@ -289,12 +289,12 @@ class Refresher:
         while len(self._recent) > MAX_RECENT or next(iter(self._recent.values()))[0] < now - RECENT_S:
             self._recent.popitem(last=False)
 
-    async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
+    async def _refresh(self, known_row: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         current_refresh.set(trace)
-        left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
-        urgent = urgent or seen.ref in self._urgent
-        await self._queue.acquire(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
+        left_s = (known_row.expires_at - clock.now()).total_seconds() if known_row.expires_at is not None else 0.0
+        urgent = urgent or known_row.ref in self._urgent
+        await self._queue.acquire(known_row.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
-            return await self._protocol.refresh(seen, force=force)
+            return await self._protocol.refresh(known_row, force=force)
         finally:
-            self._queue.release(seen.ref)
+            self._queue.release(known_row.ref)

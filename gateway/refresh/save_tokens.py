@@ -150,7 +150,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: RefreshedToken
                 previous=replaced_token,
                 previous_until=now + grace_period if replaced_token and grace_period else None,
                 rotates=row.rotates or pair.rotates,
-                seen=row,
+                known_row=row,
                 note=pair.note,
             )
         except Exception as fault:  # noqa: BLE001 (no error may lose the pair)
@@ -174,7 +174,7 @@ async def save_after_lost_lease(store: Store, row: Connection, pair: RefreshedTo
                 await store.connections.write_back(row, now=clock.now())
                 continue
             owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
-            if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=stored, intent=intent):
+            if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, known_row=stored, intent=intent):
                 async with keep_lease(store, row, owner, now):
                     saved_row = await commit(store, row, owner, pair)
                 if saved_row is not None:

@@ -128,7 +128,7 @@ class HistoryStore:
 # ── Credentials that a provider's API rejects. Several rejected calls record a failure; a 2xx removes the failure.
 
 ACCEPTED: Final = "accepted"
-SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
+READ_COLUMNS: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
 
 
 class RejectionStore:
@@ -141,59 +141,61 @@ class RejectionStore:
         self._transactions = transactions
         self._outbox = outbox
 
-    async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
+    async def record(self, known_row: Connection, failure: RefreshFailure) -> Connection | None:
         """Write `failure`, of code `REJECTED`, and return the row.
 
-        Returns None if the row has another grant than `seen`, has a failure with another code, or has ended.
+        Returns None if the row has another grant than `known_row`, has a failure with another code, or has ended.
         """
         trigger = trigger_for_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
-            row = await self._row(db, seen)
+            row = await self._row(db, known_row)
             if row is None or row.failure_code not in {None, REJECTED} or State(row.state) in ENDED:
                 return None
             values = failure_columns(failure) | {"updated_at": failure.at}
             reason_fields = {"reason": failure.code, "detail": failure.message}
             await record_trigger(db, self._outbox, row, trigger, values, now=failure.at, **reason_fields)
-            written_row = await read_written(db, seen.ref)
-            await record_change(db, seen.ref, failure.at, ends=True)
+            written_row = await read_written(db, known_row.ref)
+            await record_change(db, known_row.ref, failure.at, ends=True)
             return written_row
 
         return await self._transactions.write(write)
 
-    async def withdraw(self, seen: Connection, *, now: datetime) -> Connection | None:
+    async def withdraw(self, known_row: Connection, *, now: datetime) -> Connection | None:
         """Remove the failure that `record` wrote, and return the row.
 
-        Returns None if the row has no such failure, or has another grant than `seen`.
+        Returns None if the row has no such failure, or has another grant than `known_row`.
         """
 
         async def write(db: AsyncConnection) -> Connection | None:
-            row = await self._row(db, seen)
+            row = await self._row(db, known_row)
             if row is None or row.failure_code != REJECTED:
                 return None
             values = NO_FAILURE | {"updated_at": now}
             await record_trigger(db, self._outbox, row, StateTrigger.ACCEPTED, values, now=now, reason=ACCEPTED)
-            written_row = await read_written(db, seen.ref)
-            await record_change(db, seen.ref, now, ends=True)
+            written_row = await read_written(db, known_row.ref)
+            await record_change(db, known_row.ref, now, ends=True)
             return written_row
 
         return await self._transactions.write(write)
 
-    async def record_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
+    async def record_scopes(self, known_row: Connection, refused: RefusedScopes) -> Connection | None:
         """Add the scopes of `refused` to the row's refused scopes, and return the row.
 
-        Returns None if the row has another grant than `seen`.
+        Returns None if the row has another grant than `known_row`.
         """
 
         async def write(db: AsyncConnection) -> Connection | None:
-            if await self._row(db, seen) is None:
+            if await self._row(db, known_row) is None:
                 return None
-            stored_scopes = (await read_written(db, seen.ref)).refused_scopes
+            stored_scopes = (await read_written(db, known_row.ref)).refused_scopes
             all_scopes = dict.fromkeys((*(stored_scopes.scopes if stored_scopes else ()), *refused.scopes))
             values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(all_scopes)[:MAX_SCOPES]))}
-            await db.execute(update(connections).where(matches_ref(seen.ref)).values(updated_at=refused.at, **values))
-            written_row = await read_written(db, seen.ref)
-            await record_change(db, seen.ref, refused.at)
+            await db.execute(
+                update(connections).where(matches_ref(known_row.ref)).values(updated_at=refused.at, **values)
+            )
+            written_row = await read_written(db, known_row.ref)
+            await record_change(db, known_row.ref, refused.at)
             return written_row
 
         return await self._transactions.write(write)
@@ -210,7 +212,9 @@ class RejectionStore:
         await self._transactions.write(write)
 
     @staticmethod
-    async def _row(db: AsyncConnection, seen: Connection) -> Any:
-        row: Any = (await db.execute(select(*SEEN).where(matches_ref(seen.ref)).with_for_update())).one_or_none()
-        has_same_grant = row is not None and (row.uid, row.granted_at) == (seen.uid, seen.granted_at)
+    async def _row(db: AsyncConnection, known_row: Connection) -> Any:
+        row: Any = (
+            await db.execute(select(*READ_COLUMNS).where(matches_ref(known_row.ref)).with_for_update())
+        ).one_or_none()
+        has_same_grant = row is not None and (row.uid, row.granted_at) == (known_row.uid, known_row.granted_at)
         return row if has_same_grant else None

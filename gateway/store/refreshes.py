@@ -64,7 +64,7 @@ from gateway.store.transactions import CompiledStatement, OneTrip
 
 # ── The statements of a refresh. Each statement is built only once, because building it costs more than running it.
 #
-# The fence has the parameters `seen_version` and `owner`, in addition to the parameters from `ref_parameters`.
+# The fence has the parameters `known_version` and `owner`, in addition to the parameters from `ref_parameters`.
 
 _REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
 SAVED_COLUMNS: Final[dict[str, Any]] = {
@@ -76,7 +76,7 @@ SAVED_COLUMNS: Final[dict[str, Any]] = {
 CLEARED_COLUMNS: Final[dict[str, Any]] = NO_FAILURE | NO_LEASE | NO_INTENT
 """Every column that a save sets to NULL."""
 _FENCED: Final = and_(
-    AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
+    AT, connections.c.version == bindparam("known_version"), connections.c.lease_owner == bindparam("owner")
 )
 _TO: Final = "to_"  # prefix of parameter names, because SQLAlchemy reserves the column names
 SAVE_ROW: Final = (
@@ -84,7 +84,7 @@ SAVE_ROW: Final = (
     .where(
         _FENCED,
         connections.c.uid == bindparam("row_uid"),
-        connections.c.updated_at == bindparam("seen_updated_at"),
+        connections.c.updated_at == bindparam("known_updated_at"),
         connections.c.state == State.ACTIVE.value,
         connections.c.state_since.is_not(None),
         STILL_NEWEST,
@@ -151,10 +151,10 @@ class RefreshStatements:
         self._by_database = by_database = dialect.name == "postgresql"
         until = connections.c.lease_until
         is_unchanged = and_(
-            connections.c.version == bindparam("seen_version"),
-            connections.c.updated_at == bindparam("seen_updated_at"),
-            connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
-            connections.c.lease_owner.is_not_distinct_from(bindparam("seen_owner", type_=Text)),
+            connections.c.version == bindparam("known_version"),
+            connections.c.updated_at == bindparam("known_updated_at"),
+            connections.c.intent_digest.is_not_distinct_from(bindparam("known_digest")),
+            connections.c.lease_owner.is_not_distinct_from(bindparam("known_owner", type_=Text)),
         )
         on_timeline = update(connections).where(AT)
         if timeline is not None:
@@ -163,7 +163,7 @@ class RefreshStatements:
         is_free = or_(until.is_(None), until <= self._time_expression("free_for"))
         self.claim: Final[Update] = claim.where(is_free)
         """Claims the lease if there is no lease, or if the lease expired before the time `free_for`."""
-        self.claim_seen: Final[Update] = claim.where(is_unchanged, is_free)
+        self.claim_unchanged: Final[Update] = claim.where(is_unchanged, is_free)
         """Claims the lease like `claim`, but only if the row, its intent and its lease owner have not changed."""
         at_once = claim.where(is_unchanged, is_free, STILL_NEWEST).values(
             {name: bindparam(_TO + name) for name in ("lease_owner", "intent_digest", "intent_at")}
@@ -182,7 +182,7 @@ class RefreshStatements:
         """Sets the end of the owner's lease, even if the lease has expired."""
 
     def claim_at_once(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> OneTrip[bool]:
-        """Claim the lease like `claim_seen`, write `columns` and check the data key, in one trip."""
+        """Claim the lease like `claim_unchanged`, write `columns` and check the data key, in one trip."""
         return OneTrip([self._claim_at_once.bind({**values, **_to(columns)})], lambda _row: True)
 
     def save_at_once(
@@ -231,14 +231,14 @@ class SavedCredential:
     previous_until: datetime | None
     rotates: bool
 
-    def row_after(self, seen: Connection, values: Mapping[str, Any]) -> Connection:
-        """Return the row `seen` after a save that does not change its state. `values`: the result of `columns`."""
+    def row_after(self, known_row: Connection, values: Mapping[str, Any]) -> Connection:
+        """Return the row `known_row` after a save that does not change its state. `values`: the result of `columns`."""
 
         def sealed(column: str) -> Sealed:
-            return replace(seen.credential, ciphertext=values[column], column=column, version=self.version)
+            return replace(known_row.credential, ciphertext=values[column], column=column, version=self.version)
 
         return replace(
-            seen,
+            known_row,
             version=self.version,
             credential=sealed("credential"),
             expires_at=self.expires_at,
@@ -292,35 +292,35 @@ class RefreshStore:
         previous: str | None = None,
         previous_until: datetime | None = None,
         rotates: bool = False,
-        seen: Connection | None = None,
+        known_row: Connection | None = None,
         note: HistoryNote | None = None,
     ) -> Connection | None:
         """Replace the credential of `version`, and end lease and intent.
 
         When this method returns, the new credential is on the disk. `previous`: the refresh token that was sent; kept
         sealed until `previous_until`, None to keep none. `rotates`: whether the provider has replaced the refresh
-        token, in this refresh or an earlier one. `seen`: the row from an earlier read; if the row has not changed
+        token, in this refresh or an earlier one. `known_row`: the row from an earlier read; if the row has not changed
         since, it is not read again. None if unknown. `note`: an entry for the history, if the refresh has dropped a
         part of the credential; else None.
 
-        Returns None if the fence refuses the write: the row was deleted or, if `seen` is given, created again, its
+        Returns None if the fence refuses the write: the row was deleted or, if `known_row` is given, created again, its
         credential was replaced, or another owner holds the lease.
         """
-        own_lease = {**ref_parameters(ref), "seen_version": version, "owner": owner}
+        own_lease = {**ref_parameters(ref), "known_version": version, "owner": owner}
         entry = _audit_entry(ref, now)
         saved = SavedCredential(ref, version + 1, credential, expires_at, now, life, previous, previous_until, rotates)
 
         def at_once() -> OneTrip[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if seen is None or note is not None or key is None:
+            if known_row is None or note is not None or key is None:
                 return None
-            columns, recorded = saved.columns(self._rows, seen.uid), self._trail.entry_if_all_recorded(entry)
-            values = {**own_lease, **key, "row_uid": seen.uid, "seen_updated_at": seen.updated_at}
-            return self._statements.save_at_once(values, columns, now, saved.row_after(seen, columns), recorded)
+            columns, recorded = saved.columns(self._rows, known_row.uid), self._trail.entry_if_all_recorded(entry)
+            values = {**own_lease, **key, "row_uid": known_row.uid, "known_updated_at": known_row.updated_at}
+            return self._statements.save_at_once(values, columns, now, saved.row_after(known_row, columns), recorded)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             row = (await db.execute(SELECT_LEASED, own_lease)).one_or_none()
-            if row is None or (seen is not None and row.uid != seen.uid):
+            if row is None or (known_row is not None and row.uid != known_row.uid):
                 return None
             columns = {**CLEARED_COLUMNS, **saved.columns(self._rows, row.uid)}
             connection = await self._save_with_state(db, ref, row, columns, now, entry)
@@ -396,7 +396,7 @@ class RefreshStore:
             columns["rotates"] = True
 
         async def write(db: AsyncConnection) -> Connection | None:
-            own_lease = {**ref_parameters(ref), "seen_version": version, "owner": owner}
+            own_lease = {**ref_parameters(ref), "known_version": version, "owner": owner}
             row = (await db.execute(SELECT_LEASED_WITH_STATE, own_lease)).one_or_none()
             if row is None:
                 return None
@@ -445,19 +445,19 @@ class RefreshStore:
         *,
         owner: str,
         ttl: timedelta,
-        seen: Connection | None = None,
+        known_row: Connection | None = None,
         intent: str | None = None,
         ran_out: timedelta = IMMEDIATELY,
         from_holder: bool = False,
     ) -> bool:
         """Claim the lease to refresh this credential for the time `ttl` (ADR 5). Return whether the claim succeeded.
 
-        The claim is one conditional UPDATE with the database's time. `owner`: names this attempt, not the node. `seen`:
-        the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner are unchanged,
-        so the caller need not read the row again. None to skip this check. `intent`: the digest of the refresh token
-        that will be sent; the digest is on the disk when this method returns. `ran_out`: how long ago another owner's
-        lease must have expired. `from_holder`: whether the process that owns the lease in `seen` is known to be dead,
-        so that its lease need not have expired.
+        The claim is one conditional UPDATE with the database's time. `owner`: names this attempt, not the node.
+        `known_row`: the row from an earlier read; the claim succeeds only if the row, its intent and its lease owner
+        are unchanged, so the caller need not read the row again. None to skip this check. `intent`: the digest of the
+        refresh token that will be sent; the digest is on the disk when this method returns. `ran_out`: how long ago
+        another owner's lease must have expired. `from_holder`: whether the process that owns the lease in `known_row`
+        is known to be dead, so that its lease need not have expired.
 
         If the result is False, read the row again: another owner holds the lease, the row has changed or no longer
         exists, or the database failed over.
@@ -467,11 +467,11 @@ class RefreshStore:
         columns: dict[str, Any] = {"lease_owner": owner}
         if self._failover.sql is not None:
             values["timeline"] = timeline
-        if seen is not None:
-            claim = self._statements.take if from_holder else self._statements.claim_seen
-            values |= _seen_values(seen)
+        if known_row is not None:
+            claim = self._statements.take if from_holder else self._statements.claim_unchanged
+            values |= _known_values(known_row)
         if intent is not None:
-            columns |= {"intent_digest": intent, "intent_at": _first_claim_at(seen, intent)}
+            columns |= {"intent_digest": intent, "intent_at": _first_claim_at(known_row, intent)}
 
         async def write(db: AsyncConnection) -> bool:
             return (await execute_last(db, claim, values | columns | times())).rowcount == 1
@@ -483,7 +483,7 @@ class RefreshStore:
 
         def at_once() -> OneTrip[bool] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if seen is None or from_holder or key is None:
+            if known_row is None or from_holder or key is None:
                 return None
             return self._statements.claim_at_once(values | times() | key, columns)
 
@@ -543,20 +543,20 @@ def _to(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {_TO + name: value for name, value in columns.items()}
 
 
-def _seen_values(seen: Connection) -> dict[str, Any]:
-    """Return the parameters with which a claim checks that the row `seen` has not changed."""
+def _known_values(known_row: Connection) -> dict[str, Any]:
+    """Return the parameters with which a claim checks that the row `known_row` has not changed."""
     return {
-        "seen_version": seen.version,
-        "seen_updated_at": seen.updated_at,
-        "seen_digest": seen.intent.digest if seen.intent is not None else None,
-        "seen_owner": seen.lease.owner if seen.lease is not None else None,
+        "known_version": known_row.version,
+        "known_updated_at": known_row.updated_at,
+        "known_digest": known_row.intent.digest if known_row.intent is not None else None,
+        "known_owner": known_row.lease.owner if known_row.lease is not None else None,
     }
 
 
-def _first_claim_at(seen: Connection | None, intent: str) -> datetime:
-    """Return when the token with the digest `intent` was first claimed; now if `seen` has no open intent for it.
+def _first_claim_at(known_row: Connection | None, intent: str) -> datetime:
+    """Return when the token with the digest `intent` was first claimed; now if `known_row` has no open intent for it.
 
     An earlier attempt's reply can be in a journal, sealed under the data key of that time (`rotation.kept_for_replies`).
     """
-    open_intent = seen.intent if seen is not None else None
+    open_intent = known_row.intent if known_row is not None else None
     return open_intent.at if open_intent is not None and open_intent.digest == intent else clock.now()

@@ -68,7 +68,7 @@ async def left_open(running: RunningGateway) -> Connection:
     row = await row_of(running)
     digest = token_digest(running.runtime.store, row)
     claim = running.runtime.store.refreshes.lease_refresh
-    assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
+    assert await claim(REF, owner="killed", ttl=timedelta(0), known_row=row, intent=digest)
     return await row_of(running)
 
 
@@ -434,7 +434,7 @@ async def test_lease_of_a_dead_local_process_is_claimed_immediately(
     for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):
         assert await store.holders.holder_of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
     assert await store.refreshes.lease_refresh(
-        REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
+        REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), known_row=row, intent="of the token"
     )
     tracker.ttl_s = 2 * EXPIRED_S
     calling = asyncio.ensure_future(call_c1(running))

@@ -78,7 +78,7 @@ async def left_open(running: RunningGateway) -> None:
     """Change the row as a process does that is killed between intent and commit."""
     row = await row_of(running)
     leased = await running.runtime.store.refreshes.lease_refresh(
-        REF, owner="killed", ttl=LEASE, seen=row, intent=token_digest(running.runtime.store, row)
+        REF, owner="killed", ttl=LEASE, known_row=row, intent=token_digest(running.runtime.store, row)
     )
     assert leased
 
@@ -395,7 +395,7 @@ async def two_left_open(running: RunningGateway, tracker: Tracker, advance_clock
     for ref in (REF, REF._replace(connection_id="c2")):
         await running.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
-        assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, seen=row, intent="digest")
+        assert await store.refreshes.lease_refresh(ref, owner="killed", ttl=LEASE, known_row=row, intent="digest")
     advance_clock(LEASE.total_seconds() + 1)
 
 

@@ -119,7 +119,7 @@ async def killed_process(
     row = await store.connections.get(REF)
     assert row is not None
     owner, digest = await store.holders.new_owner(), token_digest(store, row)
-    assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
+    assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, known_row=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
     yield KilledProcess(store, row, tracker.url)
@@ -293,7 +293,7 @@ async def test_recovery_reads_the_journal_once_for_all_rows(
         await node.import_connection(tracker.grant(), ref.connection_id)
         row = await store.connections.get(ref)
         owner, claim = f"elsewhere.dead.{number}", store.refreshes.lease_refresh
-        assert await claim(ref, owner=owner, ttl=timedelta(0), seen=row, intent="digest")
+        assert await claim(ref, owner=owner, ttl=timedelta(0), known_row=row, intent="digest")
     reads = list[Path]()
 
     def counted(folder: Path, **options: bool) -> list[OpenRecord]:
@@ -367,7 +367,9 @@ async def test_token_of_unknown_rotation_recovers_although_the_row_names_another
     assert row is not None
     owner, digest = await second.holders.new_owner(), token_digest(second, row)
     await end_lease_earlier(database, LEASE + FENCE)
-    assert await second.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest, ran_out=FENCE)
+    assert await second.refreshes.lease_refresh(
+        REF, owner=owner, ttl=LEASE, known_row=row, intent=digest, ran_out=FENCE
+    )
     assert second.journal.marker is not None
     second.journal.marker.release()
     tracker.response = GONE

@@ -124,20 +124,20 @@ async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
 async def test_lease_on_a_replaced_row_is_refused(store: Store) -> None:
     lease = store.refreshes.lease_refresh
     seen, _ = await store.connections.put(new(), now=NOW)
-    assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
-    assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), (
+    assert await lease(REF, owner="killed", ttl=GONE, known_row=seen, intent="digest")
+    assert not await lease(REF, owner="b", ttl=TTL, known_row=seen, intent="digest"), (
         "the caller has not read the row's intent"
     )
     row = await store.connections.get(REF)
     assert row is not None
     assert row.mark == seen.mark
-    assert await lease(REF, owner="b", ttl=TTL, seen=row, intent="digest")
-    assert not await lease(REF, owner="c", ttl=TTL, seen=row, from_holder=True), (
+    assert await lease(REF, owner="b", ttl=TTL, known_row=row, intent="digest")
+    assert not await lease(REF, owner="c", ttl=TTL, known_row=row, from_holder=True), (
         "another process holds the lease by now"
     )
     again, _ = await store.connections.put(new(), now=LATER)
-    assert not await lease(REF, owner="c", ttl=TTL, seen=row)
-    assert await lease(REF, owner="c", ttl=TTL, seen=again)
+    assert not await lease(REF, owner="c", ttl=TTL, known_row=row)
+    assert await lease(REF, owner="c", ttl=TTL, known_row=again)
 
 
 async def test_marks_show_which_rows_have_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,29 +184,29 @@ async def test_a_claim_does_not_depend_on_the_clock_of_a_node(
 async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after_its_end(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim = store.refreshes.lease_refresh
-    assert await claim(REF, owner="a", ttl=-TTL / 2, seen=seen, intent="digest")
+    assert await claim(REF, owner="a", ttl=-TTL / 2, known_row=seen, intent="digest")
     row = await store.connections.get(REF)
-    assert not await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL)
-    assert await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL / 4)
+    assert not await claim(REF, owner="b", ttl=TTL, known_row=row, ran_out=TTL)
+    assert await claim(REF, owner="b", ttl=TTL, known_row=row, ran_out=TTL / 4)
 
 
 async def test_only_the_lease_of_the_dead_holder_is_claimed(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim = store.refreshes.lease_refresh
-    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    assert await claim(REF, owner="dead", ttl=TTL, known_row=seen, intent="digest")
     row = await store.connections.get(REF)
-    assert not await claim(REF, owner="b", ttl=TTL, seen=row)
-    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True)
-    assert not await claim(REF, owner="c", ttl=TTL, seen=row, from_holder=True)
+    assert not await claim(REF, owner="b", ttl=TTL, known_row=row)
+    assert await claim(REF, owner="b", ttl=TTL, known_row=row, from_holder=True)
+    assert not await claim(REF, owner="c", ttl=TTL, known_row=row, from_holder=True)
 
 
 async def test_lease_is_restored_to_its_former_holder(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim = store.refreshes.lease_refresh
-    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    assert await claim(REF, owner="dead", ttl=TTL, known_row=seen, intent="digest")
     row = await store.connections.get(REF)
     assert row is not None
-    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True, intent="digest")
+    assert await claim(REF, owner="b", ttl=TTL, known_row=row, from_holder=True, intent="digest")
     await store.refreshes.release_lease(REF, owner="b", still_open=True, former=row.lease)
     after = await store.connections.get(REF)
     assert after is not None
@@ -216,10 +216,10 @@ async def test_lease_is_restored_to_its_former_holder(store: Store) -> None:
 async def test_failure_before_the_call_restores_the_former_lease(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     claim, fail = store.refreshes.lease_refresh, store.refreshes.record_failure
-    assert await claim(REF, owner="dead", ttl=GONE, seen=seen, intent="digest")
+    assert await claim(REF, owner="dead", ttl=GONE, known_row=seen, intent="digest")
     row = await store.connections.get(REF)
     assert row is not None
-    assert await claim(REF, owner="b", ttl=TTL, seen=row, intent="digest")
+    assert await claim(REF, owner="b", ttl=TTL, known_row=row, intent="digest")
     after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
     assert after is not None
     assert (after.lease, after.intent is not None) == (row.lease, True)
