@@ -54,12 +54,12 @@ class CatalogReading:
 @dataclass(slots=True)
 class CatalogWatch:
     """Watches the catalog folders. `logs`: True in one worker and False in all others, so that each change is logged
-    and counted once. `seen`: the state of the folders at the last reading. `logged`: faults that are logged already.
-    `faulty`: files with faults."""
+    and counted once. `folders_state`: the state of the folders at the last reading. `logged`: faults that are logged
+    already. `faulty`: files with faults."""
 
     app: web.Application
     logs: bool = True
-    seen: int | None = None
+    folders_state: int | None = None
     logged: frozenset[str] = field(default_factory=frozenset)
     faulty: frozenset[str] = field(default_factory=frozenset)
 
@@ -83,13 +83,13 @@ class CatalogWatch:
         runtime = self.app[RUNTIME]
         async with runtime.reloading:
             running = runtime.generation
-            if self.seen is None:
-                self.seen = running.catalog.seen
+            if self.folders_state is None:
+                self.folders_state = running.catalog.folders_state
             state = await asyncio.to_thread(folders_state, running.config.catalog)
-            if state == self.seen:
+            if state == self.folders_state:
                 return
             reading = await asyncio.to_thread(read_catalog_again, running.config, running.catalog)
-            self.seen = state
+            self.folders_state = state
             old_contents, new_contents = running.catalog.providers.contents, reading.catalog.providers.contents
             if old_contents != new_contents:
                 replace_generation(

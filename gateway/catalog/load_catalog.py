@@ -101,17 +101,21 @@ class Catalog:
     """All providers, sorted by name. A catalog is immutable: a reload creates a new catalog."""
 
     def __init__(
-        self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = (), seen: int = 0
+        self,
+        contents: Mapping[str, bytes],
+        paths: Mapping[str, str],
+        faulty: Collection[str] = (),
+        folders_state: int = 0,
     ) -> None:
         """Create the catalog.
 
         `contents`: the JSON of each entry, by name. `paths`: the path of each entry's file, by name. `faulty`: the
-        names of entries that exist but cannot be used because of faults. `seen`: the result of
+        names of entries that exist but cannot be used because of faults. `folders_state`: the result of
         `folder.folders_state` for the operator's folders, computed before these folders were read.
         """
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
-        self.seen = seen
+        self.folders_state = folders_state
         self._paths = dict(paths)
 
     def with_entries_from(self, names: Collection[str], other_catalog: "Catalog") -> "Catalog":
@@ -122,7 +126,7 @@ class Catalog:
         taken_over = {name: other_catalog.providers.contents[name] for name in names if name in other_catalog.providers}
         paths = {name: other_catalog._paths[name] for name in taken_over}
         return Catalog(
-            self.providers.contents | taken_over, paths | self._paths, self.faulty - set(taken_over), self.seen
+            self.providers.contents | taken_over, paths | self._paths, self.faulty - set(taken_over), self.folders_state
         )
 
     def names_in_folders(self, folders: Sequence[Path]) -> frozenset[str]:
@@ -180,13 +184,13 @@ def load_catalog(
     *,
     scripts: Collection[str] | None = None,
     modes: Collection[str] | None = None,
-    seen: int = 0,
+    folders_state: int = 0,
 ) -> Catalog:
     """Load the catalog from `folders`. An entry replaces the entry of the same name in an earlier folder.
 
     `scripts`: the names of scripts that an entry can use; None: names of scripts are not checked. `modes`: the auth
-    modes that an entry can use; None: all of `AUTH_MODES`. `seen`: the result of `folder.folders_state`, which the
-    catalog keeps. Raises CatalogFaults with all faults of all files.
+    modes that an entry can use; None: all of `AUTH_MODES`. `folders_state`: the result of `folder.folders_state`, which
+    the catalog keeps. Raises CatalogFaults with all faults of all files.
     """
     external_names = ExternalNames(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -206,7 +210,7 @@ def load_catalog(
             else:
                 faulty.discard(name)
                 contents[name] = content
-    catalog = Catalog(contents, paths, faulty, seen)
+    catalog = Catalog(contents, paths, faulty, folders_state)
     if faults:
         raise CatalogFaults(faults, catalog)
     return catalog

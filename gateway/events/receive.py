@@ -99,7 +99,7 @@ async def receive(
         _stored_parts(message, provider.webhook_signature),
         now=message.received_at,
         origins=_origins(routing),
-        seen=None if routing.seen is None else f"{sender}/{routing.seen}",
+        webhook_id=None if routing.webhook_id is None else f"{sender}/{routing.webhook_id}",
         waiting=limits.waiting,
         waiting_bytes=limits.waiting_bytes,
     )

@@ -30,7 +30,9 @@ def catalog_of(config: Config | None) -> Catalog:
     """
     folders = config.catalog if config else ()
     state = folders_state(folders)
-    return load_catalog([resources.folder("catalog"), *folders], scripts=SCRIPTS, modes=known_modes(), seen=state)
+    return load_catalog(
+        [resources.folder("catalog"), *folders], scripts=SCRIPTS, modes=known_modes(), folders_state=state
+    )
 
 
 def known_modes() -> frozenset[str]:

@@ -122,12 +122,12 @@ class Routing:
     """The result of a routing script.
 
     `origins`: the sites whose connections the webhook concerns; empty if the webhook concerns no connection in
-    particular. `seen`: a unique name of the webhook, for replay detection; None: replays are not detected. `reply`: a
-    JSON response for the provider, None for the usual response. A webhook with a `reply` is not forwarded.
+    particular. `webhook_id`: a unique id of the webhook, for replay detection; None: replays are not detected. `reply`:
+    a JSON response for the provider, None for the usual response. A webhook with a `reply` is not forwarded.
     """
 
     origins: Sequence[str] = ()
-    seen: str | None = None
+    webhook_id: str | None = None
     reply: Mapping[str, Any] | None = None
 
 

@@ -37,18 +37,18 @@ class FileGone(OSError):
 class DatabaseDamage:
     """Remembers damage that the database has reported to this process, for ``/ready``, and why writes fail.
 
-    Logs each at most once a minute. `seen`: whether the database has reported damage. `full`: whether the last write
+    Logs each at most once a minute. `damaged`: whether the database has reported damage. `full`: whether the last write
     failed because the disk is full. `read_only`: whether it failed because the database is read-only.
     """
 
     def __init__(self) -> None:
-        self.seen = False
+        self.damaged = False
         self.full = False
         self.read_only = False
         self._logged_at: dict[str, float] = {}
 
     def record(self, error: BaseException) -> None:
-        self.seen = True
+        self.damaged = True
         self._log("database_damaged", error, "stop every gateway, then restore a backup")
 
     def record_full(self, error: BaseException) -> None:

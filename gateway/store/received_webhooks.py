@@ -41,14 +41,14 @@ class WebhookStore:
         *,
         now: datetime,
         origins: Collection[str] = (),
-        seen: str | None = None,
+        webhook_id: str | None = None,
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
         """Queue `received` for each connection whose site is in `origins`, for at most `MAX_CONNECTIONS` connections.
 
         If no connection matches, queue `received` once, without a connection. Returns the number of connections.
-        Returns None, and queues nothing, if a webhook with the digest `seen` was already stored.
+        Returns None, and queues nothing, if a webhook with the id `webhook_id` was already stored.
 
         Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes` bytes, are already
         waiting. Each integration has limits of its own, so that none uses up the space of another.
@@ -56,7 +56,7 @@ class WebhookStore:
 
         async def write(db: AsyncConnection) -> int | None:
             await self._check_room(db, integration, waiting, waiting_bytes)
-            if seen is not None and not await self._note_first_arrival(db, seen, now):
+            if webhook_id is not None and not await self._note_first_arrival(db, webhook_id, now):
                 return None
             found_connections = await self._connections_at(db, integration, origins)
             recipients = [(connection_id, targets) for connection_id, targets in found_connections if targets]

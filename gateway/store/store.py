@@ -200,7 +200,7 @@ class Store:
     @property
     def damaged(self) -> bool:
         """Whether the database has reported damage since this process opened it."""
-        return self.transactions.damage.seen
+        return self.transactions.damage.damaged
 
     @property
     def full(self) -> bool:

@@ -200,7 +200,7 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
     origins = ["https://acme.example:443"]
     taken = [
         await store_with_target.webhooks.queue_webhook(
-            integration, received, now=NOW, origins=origins, seen="one", **ROOM
+            integration, received, now=NOW, origins=origins, webhook_id="one", **ROOM
         )
         for _ in range(2)
     ]
@@ -217,7 +217,7 @@ async def test_webhook_is_accepted_once_and_queued_for_the_connections_of_its_si
     await store_with_target.event_log.prune(NOW + timedelta(days=8))
     assert (
         await store_with_target.webhooks.queue_webhook(
-            integration, received, now=NOW, origins=origins, seen="one", **ROOM
+            integration, received, now=NOW, origins=origins, webhook_id="one", **ROOM
         )
         == 1
     )
