@@ -309,14 +309,14 @@ def _report(
     folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept_files: dict[str, bool]
 ) -> str:
 
-    typed = program()
+    program_name = program()
     path = shlex.quote(str(file))
     keys = "\n".join(f"  {folder / name}{'  (kept)' if is_kept else ''}" for name, is_kept in kept_files.items())
     page = (provider.setup_guide_url or provider.docs) if provider else None
     console_place = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
     variable_names = variables(text)
     if provider is None:
-        declare = f"Declare an integration in {file}; `{typed} catalog list` shows the providers."
+        declare = f"Declare an integration in {file}; `{program_name} catalog list` shows the providers."
     elif variable_names:
         declare = (
             f"Set these environment variables to the values from {provider.display_name}: {', '.join(variable_names)}."
@@ -334,6 +334,6 @@ Register this callback URL {console_place}:
 Next:
   1. Back up {folder / "encryption_key"} apart from the database, and keep both keys out of version control.
   2. {declare}
-  3. {typed} check -c {path}
-  4. {typed} serve -c {path}
-  5. {typed} doctor -c {path}   finds problems that would keep a user from connecting"""
+  3. {program_name} check -c {path}
+  4. {program_name} serve -c {path}
+  5. {program_name} doctor -c {path}   finds problems that would keep a user from connecting"""

@@ -168,13 +168,13 @@ class Suspicion:
     """The count of one connection. `row`: the row with the rejected credential. `final`: whether the stored verdict is
     final, None if no verdict is stored.
 
-    `writing`: the task that stores a verdict, None if no verdict is being stored.
+    `write_task`: the task that stores a verdict, None if no verdict is being stored.
     """
 
     row: Connection
     runs: dict[int, ResponseRun] = field(default_factory=dict)
     final: bool | None = None
-    writing: "asyncio.Task[None] | None" = None
+    write_task: "asyncio.Task[None] | None" = None
 
 
 class Rejections:
@@ -205,7 +205,7 @@ class Rejections:
             suspicion.row, suspicion.final = row, verdict.final
         elif (
             suspicion is not None
-            and suspicion.writing is None
+            and suspicion.write_task is None
             and (suspicion.final is not None or not _same_grant(suspicion.row, row))
         ):
             del self.suspected[row.ref]
@@ -233,7 +233,7 @@ class Rejections:
         final = api_verdict(status, run.count, clock.now() - run.since, run.paths)
         if (
             final is not None
-            and suspicion.writing is None
+            and suspicion.write_task is None
             and (suspicion.final is None or (final and not suspicion.final))
         ):
             message = (
@@ -246,20 +246,20 @@ class Rejections:
     def record_acceptance(self, ref: ConnectionRef) -> None:
         """End the count of a connection after a call that returned 2xx. If a verdict is stored, withdraw it."""
         suspicion = self.suspected[ref]
-        if suspicion.final is None and suspicion.writing is None:
+        if suspicion.final is None and suspicion.write_task is None:
             del self.suspected[ref]
             return
         suspicion.runs.clear()
-        if suspicion.writing is None:
+        if suspicion.write_task is None:
             self._start_write(suspicion, self._withdraw_verdict(suspicion))
 
     async def close(self) -> None:
         """Wait for verdicts that are being stored."""
-        await asyncio.gather(*self.writing(), return_exceptions=True)
+        await asyncio.gather(*self.write_tasks(), return_exceptions=True)
 
-    def writing(self) -> "Iterator[asyncio.Task[None]]":
+    def write_tasks(self) -> "Iterator[asyncio.Task[None]]":
         """Return the tasks that are storing verdicts."""
-        return iter([suspicion.writing for suspicion in self.suspected.values() if suspicion.writing is not None])
+        return iter([suspicion.write_task for suspicion in self.suspected.values() if suspicion.write_task is not None])
 
     def _suspect(self, row: Connection) -> Suspicion:
         if row.ref not in self.suspected and len(self.suspected) >= MAX_COUNTED:
@@ -270,14 +270,14 @@ class Rejections:
 
     def _start_write(self, suspicion: Suspicion, work: Coroutine[Any, Any, None]) -> None:
         def on_done(task: "asyncio.Task[None]") -> None:
-            suspicion.writing = None
+            suspicion.write_task = None
             if not task.cancelled() and (fault := task.exception()) is not None:
                 # Nothing is lost: the next response stores the verdict.
                 detail = fault.message if isinstance(fault, GatewayError) else repr(fault)
                 log.warning("credential_verdict_not_stored", **log_fields(suspicion.row.ref), detail=detail)
 
-        suspicion.writing = asyncio.create_task(work)
-        suspicion.writing.add_done_callback(on_done)
+        suspicion.write_task = asyncio.create_task(work)
+        suspicion.write_task.add_done_callback(on_done)
 
     async def _store_verdict(self, suspicion: Suspicion, verdict: RefreshFailure) -> None:
         row = await self._store.rejections.record(suspicion.row, verdict)

@@ -142,7 +142,7 @@ def _connection_page(request: web.Request, ref: ConnectionRef) -> str:
     return console_path(request, ref.environment, "connection", integration=ref.integration_id, id=ref.connection_id)
 
 
-async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
+async def refresh(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
     """Refresh the connection's token now. If the refresh fails, show the error."""
     connection = await _find_connection(request, environment, fields)
     try:
@@ -158,7 +158,7 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
     return _connection_page(request, connection.ref)
 
 
-async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def link(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which the end user connects again. It is shown only once, and must be sent only to this end
     user."""
     connection = await _find_connection(request, environment, fields)
@@ -200,7 +200,7 @@ async def record_link(
     await runtime.store.trail.write(entry)
 
 
-async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def delete(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Delete the connection, revoke its tokens at the provider, and show the result for each token.
 
     To confirm, the operator must type the connection's id into the form.

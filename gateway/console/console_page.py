@@ -116,10 +116,10 @@ def render(
     """Return the page. For a request from htmx, return only the part of the page that updates itself."""
     generation, runtime = generation_of(request), request.app[RUNTIME]
     live_part = view.live
-    part = live_part is not None and request.headers.get("HX-Request") == "true"
+    is_part = live_part is not None and request.headers.get("HX-Request") == "true"
     response = page(
         request,
-        f"console/{live_part.template if live_part is not None and part else view.template}",
+        f"console/{live_part.template if live_part is not None and is_part else view.template}",
         status,
         script=live_part is not None,
         **view.data,
@@ -130,7 +130,7 @@ def render(
         sections=SECTIONS,
         section=view.section,
         wrong=[]
-        if part or signed_in is None or "alarms" in view.data
+        if is_part or signed_in is None or "alarms" in view.data
         else [alarm["what"] for alarm in alarms(runtime)],
         logged=runtime.call_queue.stored,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).content_hash}",

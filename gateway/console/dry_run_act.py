@@ -22,7 +22,7 @@ from gateway.runtime import RUNTIME
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
-async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def dry_run(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Show the dry run.
 
     Nothing is sent to the provider's API, but an expired token is refreshed as in a normal call.

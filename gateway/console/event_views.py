@@ -57,7 +57,7 @@ def delivery_fields(delivery: Delivery) -> dict[str, object]:
     }
 
 
-async def replay(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def replay(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Send the event with the given id again, or all dead deliveries."""
     message_id, all_dead = fields.get("message_id", ""), bool(fields.get("all_dead"))
     if bool(message_id) == all_dead:

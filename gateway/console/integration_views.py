@@ -171,7 +171,7 @@ def _authorizations(
         yield {"ok": has_success, "what": last_hour.sentence(), "do": do}
 
 
-async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+async def connect(request: web.Request, _signed_in: SignedIn, environment: str, fields: dict[str, str]) -> View:
     """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     integration = _find_integration(generation, environment, fields.get("key", ""))

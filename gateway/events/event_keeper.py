@@ -63,7 +63,7 @@ class EventKeeper:
             self.backlog = self.connections = ()
             return
         for environment in sorted(self._environments()):
-            for days in sorted(DAYS_AHEAD):  # ascending: else an expiry in 2 days is also reported for 14 days
+            for days in sorted(DAYS_AHEAD):  # ascending, so that an expiry in 2 days is not also reported for 14 days
                 await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
         started = clock.monotonic()

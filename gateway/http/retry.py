@@ -95,7 +95,7 @@ def allows_another_attempt(status: int, *, retries: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """A provider's retry rules: which responses ask for another attempt, and which header fields state the time.
+    """A provider's retry rules: which responses ask for another attempt, and which header fields tell its time.
 
     `statuses`: the statuses that ask for another attempt. `after`: the header fields with a number of seconds. `at`:
     the header fields with a time. `remaining`: the header field with the number of remaining calls; None if the

@@ -58,9 +58,9 @@ async def reset_connection(request: web.Request, handler: Handler, options: Mapp
 
 async def send_body_slowly(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Send the head immediately, then the body in `pieces` parts, evenly over `seconds`."""
-    complete = await handler(request)
-    body = _body(complete)
-    response = _empty_response(complete, len(body))
+    complete_response = await handler(request)
+    body = _body(complete_response)
+    response = _empty_response(complete_response, len(body))
     await response.prepare(request)
     pieces = max(1, int(options["pieces"]))
     size = max(1, ceil(len(body) / pieces))
@@ -93,9 +93,9 @@ async def return_error(_request: web.Request, _handler: Handler, options: Mappin
 
 async def _send_head_and_share(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
     """Send the head of the response and `share` of its body; return the response."""
-    complete = await handler(request)
-    body = _body(complete)
-    response = _empty_response(complete, len(body))
+    complete_response = await handler(request)
+    body = _body(complete_response)
+    response = _empty_response(complete_response, len(body))
     await response.prepare(request)
     await response.write(body[: int(len(body) * share)])
     return response

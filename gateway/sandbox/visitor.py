@@ -69,9 +69,9 @@ async def visit(session: ClientSession, url: str, inputs: Mapping[str, str]) -> 
 
 
 def _form_values(form: VisitedForm, inputs: Mapping[str, str]) -> dict[str, str]:
-    typed = {name: text for name, text in inputs.items() if name in form.fields}
-    pressed = {name: value for name, value in form.buttons if inputs.get(name) == value}
-    return {**form.fields, **typed, **pressed}
+    typed_values = {name: text for name, text in inputs.items() if name in form.fields}
+    pressed_buttons = {name: value for name, value in form.buttons if inputs.get(name) == value}
+    return {**form.fields, **typed_values, **pressed_buttons}
 
 
 async def _open(session: ClientSession, method: str, url: str, fields: Mapping[str, str]) -> VisitedPage:
@@ -87,12 +87,12 @@ class _FormReader(HTMLParser):
         self.forms: list[VisitedForm] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        has = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "form":
-            action = urljoin(self._url, has.get("action") or self._url)
-            self.forms.append(VisitedForm(action, has.get("method", "get").upper()))
-        elif self.forms and tag in ("input", "button") and has.get("name"):
-            if tag == "button" or has.get("type") == "submit":
-                self.forms[-1].buttons.append((has["name"], has.get("value", "")))
+            action = urljoin(self._url, attributes.get("action") or self._url)
+            self.forms.append(VisitedForm(action, attributes.get("method", "get").upper()))
+        elif self.forms and tag in ("input", "button") and attributes.get("name"):
+            if tag == "button" or attributes.get("type") == "submit":
+                self.forms[-1].buttons.append((attributes["name"], attributes.get("value", "")))
             else:
-                self.forms[-1].fields[has["name"]] = has.get("value", "")
+                self.forms[-1].fields[attributes["name"]] = attributes.get("value", "")

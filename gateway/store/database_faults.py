@@ -95,7 +95,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 def refused_start(place: str, fault: GatewayError | VaultError) -> StoreRefused:
-    """Return the error of a start that `fault` ends, as one line. `place`: the name of the database."""
+    """Return the error, one line, for a start that `fault` prevents. `place`: the name of the database."""
     if not isinstance(fault, DatabaseUnavailable):
         return StoreRefused(f"{place} cannot be opened. {fault}")
     fix = " Free space on its disk." if fault.cause == DISK_FULL else ""

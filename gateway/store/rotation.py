@@ -336,8 +336,8 @@ class Rotation:
             stored = await db.run_sync(stored_keys)
             newest = frozenset({key.environment: key.id for key in stored}.values())
             old_ids = frozenset(key.id for key in stored) - newest
-            # No new transaction locks the older data keys. Every transaction that seals locks a newest data key, so
-            # waiting for a lock on the newest keys could take forever.
+            # No new transaction locks the older data keys. Every transaction that seals a value locks a newest data
+            # key, so waiting for a lock on the newest keys could take forever.
             await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old_ids)).with_for_update())
             return newest, old_ids
 

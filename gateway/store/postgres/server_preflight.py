@@ -89,7 +89,7 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
     tables = {row["tablename"] for row in await db.fetch(TABLES)}
     revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
-        revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (our own constant)
+        revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant)
     check_schema(place, revision=revision, tables=tables, advice=OTHER_DATABASE_ADVICE)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
@@ -113,7 +113,7 @@ async def _count_sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[Wrap
         async with asyncio.timeout(COUNT_S):
             for column in SEALED:
                 key_id = f"substring({column.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
-                query = f"SELECT count(*) FROM {column.table} WHERE {key_id} = ANY($1::bytea[])"  # noqa: S608 (our own names)
+                query = f"SELECT count(*) FROM {column.table} WHERE {key_id} = ANY($1::bytea[])"  # noqa: S608 (constant names)
                 total += await db.fetchval(query, ids)
     except (asyncpg.PostgresError, TimeoutError):  # counting took too long, or an older schema lacks a table
         return None

@@ -100,11 +100,13 @@ def _check_once(path: Path, keyring: Keyring, advice: str) -> str | None:
         check_keys(path, (), keyring)
         return None
     except (sqlite3.Error, OSError) as error:
-        strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+        is_other_file = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
         if reports_damage(error) and advice == OTHER_FILE_ADVICE:
-            problem = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
-            raise StoreDamaged(f"{path} {problem}: {RESTORE}{f', or {advice}' if strange else ''}.") from error
-        if strange:
+            problem = (
+                "is not a SQLite database, or its first page is damaged" if is_other_file else f"is damaged ({error})"
+            )
+            raise StoreDamaged(f"{path} {problem}: {RESTORE}{f', or {advice}' if is_other_file else ''}.") from error
+        if is_other_file:
             raise StoreRefused(f"{path} is not a SQLite database: {advice}.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
@@ -146,7 +148,7 @@ def _count_sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> i
     try:
         for column in SEALED:
             key_id = f"substr({column.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
-            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (our own names)
+            query = f"SELECT count(*) FROM {column.table} WHERE {key_id} IN ({marks})"  # noqa: S608 (constant names)
             total += db.execute(query, ids).fetchone()[0]
     except sqlite3.OperationalError:  # counting was interrupted, or an older schema lacks a table
         return None
@@ -223,7 +225,7 @@ def _revision(db: sqlite3.Connection) -> str | None:
     """Return the schema's revision; None if the database has never been migrated."""
     if VERSION_TABLE not in _tables(db):
         return None
-    row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (our own constant)
+    row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (a constant)
     return str(row[0]) if row else None
 
 

@@ -60,13 +60,13 @@ class WaitingWrite:
 class BatchLost(Exception):
     """The failure of one write ended the whole transaction, not only the savepoint of that write.
 
-    `by`: the failed write. `first`: whether the failed write was the first of its batch. Then no other write of the
-    batch can be the cause. For example, another process had the lock.
+    `first`: whether the failed write was the first of its batch. Then no other write of the batch can be the cause. For
+    example, another process had the lock.
     """
 
-    def __init__(self, by: WaitingWrite, *, first: bool) -> None:
+    def __init__(self, failed_write: WaitingWrite, *, first: bool) -> None:
         super().__init__("SQLite has ended the transaction, or could not begin it")
-        self.by = by
+        self.failed_write = failed_write
         self.first = first
 
 
@@ -142,7 +142,7 @@ class GroupCommit(Transactions):
             if not any(isinstance(result, Unavailable) for result in ended.values()):
                 self.damage.record_commit()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each write runs alone to find the cause)
-            settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
+            settled = {*failed, fault.failed_write} if isinstance(fault, BatchLost) else failed
             to_retry = [write for write in writes if write not in settled]
             ended = {write: result for write, result in ended.items() if write in settled}
             for write in to_retry:

@@ -68,7 +68,7 @@ async def wait_until_stored(running: RunningGateway) -> None:
     live = running.runtime.live
     async with asyncio.timeout(PATIENCE_S):
         await live.early_refreshes.idle()
-        await asyncio.gather(*live.rejections.writing(), return_exceptions=True)
+        await asyncio.gather(*live.rejections.write_tasks(), return_exceptions=True)
 
 
 async def state(running: RunningGateway) -> str:
