@@ -36,7 +36,7 @@ class Generation:
 
     @property
     def public_url(self) -> str:
-        """The prefix of our own URLs, without a slash at the end."""
+        """The prefix of the gateway's own URLs, without a slash at the end."""
         return self.config.server.public_url
 
     def webhook_url(self, environment: str, integration_id: str) -> str:

@@ -46,7 +46,7 @@ class Secret:
 
 
 def digest(text: str) -> str:
-    """Return the hex SHA-256 of one of our own keys or tokens, for storage.
+    """Return the hex SHA-256 of one of the gateway's own keys or tokens, for storage.
 
     These keys and tokens have 256 random bits, so a slow hash would not make them safer.
     """

@@ -61,7 +61,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         status, error = unfinished_result(stopped=_server_stopped(request))
         _record_exchange(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # our error is sent instead of the provider's response
+    if timing.proxied and not response.prepared:  # the gateway's error is sent instead of the provider's response
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
         if timing.attempts:
@@ -112,7 +112,7 @@ def _error_code(request: web.Request, response: web.StreamResponse) -> str | Non
 
 
 def _server_stopped(request: web.Request) -> bool:
-    """Return whether our own server has cut the connection at the end of its drain."""
+    """Return whether the gateway's own server has cut the connection at the end of its drain."""
     return getattr(request.protocol, "stopped", False)
 
 

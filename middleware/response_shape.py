@@ -73,7 +73,7 @@ def add_request_id(response: web.StreamResponse, request: web.BaseRequest) -> we
     return response
 
 
-# ── CORS: scripts from any origin may read our API's responses.
+# ── CORS: scripts from any origin may read the responses of the gateway's API.
 #
 # This permission is safe (Fetch standard, §3.2.3), because a browser never adds a key by itself. A script must already
 # have a key; without a key, every response is a 401. Pages for end users and operators do not send these headers.
@@ -153,7 +153,8 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn exceptions into responses in our format; cut the client's connection if a response has already begun.
+    """Turn exceptions into responses in the gateway's format; cut the client's connection if a response has already
+    begun.
 
     Redirects are raised again, and so is a ConnectionError after the client has disconnected.
     """
@@ -202,7 +203,7 @@ def refusal(fault: GatewayError, trace_id: str | None, *, json_rpc: bool = False
     """Return `fault` as a response, without the request id and without Connection: close, which depend on the request.
 
     `trace_id`: the trace id for the body; None: no trace id. `json_rpc`: whether the body is a JSON-RPC error. The
-    member ``data`` of a JSON-RPC error contains all members of our format except the message.
+    member ``data`` of a JSON-RPC error contains all members of the gateway's format except the message.
     """
     shape = fault.as_json()
     if trace_id is not None:
@@ -250,7 +251,7 @@ def accepts_stream(accept: str | None) -> bool:
 
 
 def convert_http_exception(request: web.Request, fault: web.HTTPException) -> GatewayError:
-    """Convert an error of aiohttp's router or body reader into one of our errors.
+    """Convert an error of aiohttp's router or body reader into one of the gateway's errors.
 
     `fault`: the error of aiohttp, with a status of 400 or above.
     """

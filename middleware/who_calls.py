@@ -129,7 +129,7 @@ def capability_mount(request: web.Request, token: str) -> str:
 
 
 def with_referrer_policy(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Return `response`. For a call by a capability URL, set our Referrer-Policy first.
+    """Return `response`. For a call by a capability URL, set the gateway's Referrer-Policy first.
 
     The policy keeps browsers from sending the secret URL to other sites.
     """

@@ -1,4 +1,4 @@
-"""Converts a connection and its diagnosis into the JSON that our API and the command line show."""
+"""Converts a connection and its diagnosis into the JSON that the API and the command line show."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gateway.runtime import Runtime
 from gateway.store import Store
 from gateway.timestamps import iso
 
-# ── A connection as our API shows it (docs/compatibility.md#connections).
+# ── A connection as the API shows it (docs/compatibility.md#connections).
 
 NON_LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -124,7 +124,7 @@ def _without_refresh_tokens(value: Any) -> Any:
     return value
 
 
-# ── The history and diagnosis of a connection, as our API and the command line show them.
+# ── The history and diagnosis of a connection, as the API and the command line show them.
 
 
 async def add_history(

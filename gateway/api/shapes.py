@@ -1,4 +1,4 @@
-"""Members that several request bodies of our API share (docs/compatibility.md#identifiers)."""
+"""Members that several request bodies of the API share (docs/compatibility.md#identifiers)."""
 
 import json
 import re

@@ -56,8 +56,8 @@ REST_PATTERN: Final = r"{path:(?s:.*)}"
 
 
 async def respond_to_options(request: web.Request) -> web.Response:
-    """Handle ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). Browsers' preflight requests do not reach
-    this handler, because the middleware `cors` handles them.
+    """Handle ``OPTIONS`` on the gateway's own API: 204 with Allow (RFC 9110 §9.3.7). Browsers' preflight requests do
+    not reach this handler, because the middleware `cors` handles them.
 
     No key is needed, because the response shows only what docs/http-api.md documents.
     """

@@ -97,8 +97,8 @@ def register_client(
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return DynamicClient(client_id)
-    # If the response has a client_secret but no token_endpoint_auth_method, use the method that we requested, else
-    # client_secret_basic (RFC 7591 §2).
+    # If the response has a client_secret but no token_endpoint_auth_method, use the method that the gateway requested,
+    # else client_secret_basic (RFC 7591 §2).
     assumed = auth_method if auth_method != "none" else "client_secret_basic"
     method_name = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
     return DynamicClient(client_id, secret, chosen or method_name)

@@ -3,7 +3,7 @@
     nodes               parses text into nodes: scalars, lists and mappings, each with its line
     yaml_faults         turns errors of the YAML parser into messages that say how to fix the file
     read_document       converts nodes into plain values with their lines, and reports faults in the text
-    pydantic_messages   turns pydantic's validation errors into our messages, for these files and for request bodies
+    pydantic_messages   turns pydantic's validation errors into messages, for these files and for request bodies
 
 Two packages read files that people write, both with `read_document`: `config` reads gateway.yaml
 (`config/document.py`), `catalog` reads entries (`catalog/yaml_file.py`). A `Dialect` states how the two formats differ:

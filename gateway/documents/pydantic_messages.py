@@ -1,4 +1,4 @@
-"""Turns an error of pydantic into our message.
+"""Turns an error of pydantic into the gateway's message.
 
 The message is the end of a sentence; the sentence begins with the place of the value. A message never repeats the
 value, because the value can be a secret.

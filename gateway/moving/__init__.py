@@ -1,4 +1,4 @@
-"""Imports and exports connections: from another gateway, from files, in bundles of our own (docs/moving.md).
+"""Imports and exports connections: from another gateway, from files, in the gateway's own bundles (docs/moving.md).
 
     moved_connection   defines a connection that is imported: as a record, as JSON, and the outcome of its import
     peer               calls the API of another gateway, such as Nango, with retries

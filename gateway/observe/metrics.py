@@ -1,8 +1,8 @@
 """Defines all metrics, and counts requests (ADR 15).
 
 Counting a request costs one look-up and a few additions: no objects, no locks, no text. All label values come from
-fixed lists (methods, statuses, our error codes, declared integrations). So no caller and no provider can create an
-unlimited number of time series.
+fixed lists (methods, statuses, the gateway's error codes, declared integrations). So no caller and no provider can
+create an unlimited number of time series.
 """
 
 from bisect import bisect_left

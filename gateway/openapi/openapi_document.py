@@ -167,7 +167,8 @@ def _close_responses() -> None:
 def _move_defaults_to_descriptions(part: Any) -> None:
     """Move defaults into descriptions.
 
-    Client generators assume that a member with a default is always present, but our optional members may be absent.
+    Client generators assume that a member with a default is always present, but optional members of the API may be
+    absent.
     """
     if isinstance(part, dict):
         if "default" in part and not isinstance(part["default"], dict):  # a dict describes a member named "default"

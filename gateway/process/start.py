@@ -38,7 +38,7 @@ def spawn(descriptors: Sequence[int]) -> SpawnedWorker:
     with worker_end:
         # The worker imports from the same paths as this process.
         paths = (str(ROOT), *(str(Path(path).absolute()) for path in sys.path if path))
-        process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+        process = subprocess.Popen(  # noqa: S603 (the gateway's own interpreter and module)
             [sys.executable, *WORKER_ARGUMENTS, str(worker_end.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
             pass_fds=[worker_end.fileno(), *descriptors],

@@ -41,8 +41,8 @@ OPERATIONS: Final[Mapping[Event, str]] = {
     Event.RECONNECTED: "override",
     Event.DELETED: "deletion",
 }
-"""Event ▸ its member `operation` (docs/compatibility.md#events). ``deletion`` is our own addition. All other events
-have the operation ``refresh``."""
+"""Event ▸ its member `operation` (docs/compatibility.md#events). ``deletion`` is an addition of this gateway. All other
+events have the operation ``refresh``."""
 
 FAILURES: Final = frozenset({Event.DEGRADED, Event.NEEDS_REAUTH, Event.CREATION_FAILED})
 

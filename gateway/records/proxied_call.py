@@ -68,9 +68,9 @@ class CallTiming:
 
     `token_s`: time spent waiting for the store and for token endpoints. `upstream_s`: time spent waiting for the
     provider, from the first attempt to the head of the response that is passed on; this includes pauses between
-    attempts, and the time in which the caller sends the body. `head_at`: when the head of our response was sent; None:
-    not sent yet. `proxied`: whether the request is a call to a provider with an accepted key. `attempts`: number of
-    attempts to send the request to the provider so far.
+    attempts, and the time in which the caller sends the body. `head_at`: when the head of the gateway's response was
+    sent; None: not sent yet. `proxied`: whether the request is a call to a provider with an accepted key. `attempts`:
+    number of attempts to send the request to the provider so far.
     """
 
     began: float
@@ -179,9 +179,9 @@ class ExchangeRecord(NamedTuple):
     """One exchange. `path`: the path without its query; for a proxied request, the caller's path after ``/proxy``.
     `host`: the provider's host.
 
-    A request to our own API has empty integration, connection and host. `error_code`: an error code of the gateway,
-    ``client_left`` if the client disconnected, ``cut`` if the provider's response was incomplete, or ``stopped`` if the
-    gateway stopped before the end of the response; None: no error of the gateway.
+    A request to the gateway's own API has empty integration, connection and host. `error_code`: an error code of the
+    gateway, ``client_left`` if the client disconnected, ``cut`` if the provider's response was incomplete, or
+    ``stopped`` if the gateway stopped before the end of the response; None: no error of the gateway.
 
     `gateway_ms`, `token_ms`, `upstream_ms`: three parts of the time until the head of a proxied call's response. They
     are the time in the gateway, the wait for the store or a token endpoint, and the wait for the provider. None: the

@@ -547,7 +547,7 @@ def json_response_bytes(content: bytes, own_lines: str, *, last: bool) -> bytes:
 
     `own_lines`: header lines of this response, each with its CRLF. `last`: whether the connection closes after this response.
     """
-    server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
+    server = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # the gateway's, by `hide_versions`
     close = "Connection: close\r\n" if last else ""
     length, date = len(content), rfc822_formatted_time()
     lines = f"{_JSON_HEAD}{own_lines}Content-Length: {length}\r\nDate: {date}\r\nServer: {server}\r\n{close}\r\n"
@@ -561,7 +561,7 @@ def response_bytes(response: web.Response, *, last: bool) -> bytes:
     headers: CIMultiDict[str] = response.headers
     headers[hdrs.CONTENT_LENGTH] = str(len(content))
     headers[hdrs.DATE] = rfc822_formatted_time()
-    headers[hdrs.SERVER] = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
+    headers[hdrs.SERVER] = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # the gateway's, by `hide_versions`
     if last:
         headers[hdrs.CONNECTION] = "close"
     lines = [f"HTTP/1.1 {response.status} {response.reason}", *(f"{name}: {value}" for name, value in headers.items())]

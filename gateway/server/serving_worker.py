@@ -159,14 +159,14 @@ def write(descriptor: int, config: Config, catalog: Catalog) -> None:
 def read(descriptor: int) -> tuple[Config, Catalog]:
     """Return the configuration and the catalog from shared memory. Raises OSError."""
     size = os.fstat(descriptor).st_size
-    config, catalog = pickle.loads(os.pread(descriptor, size, 0))  # noqa: S301 (written by a worker of ours)
+    config, catalog = pickle.loads(os.pread(descriptor, size, 0))  # noqa: S301 (written by a worker of this gateway)
     return config, catalog
 
 
 GARBAGE: Final = 10_000  # new objects before a garbage collection; a request makes some hundred short-lived objects
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 REPORT_EVERY_S: Final = 1.0
-HEALTH_S: Final = 2.0  # timeout for the health check of a gateway that already listens on our port
+HEALTH_S: Final = 2.0  # timeout for the health check of a gateway that already listens on `server.port`
 
 
 def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
@@ -211,7 +211,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
 def _refusal_if_running(config: Config) -> str | None:
     """Return an error message if this gateway already runs on `server.port`; otherwise None.
 
-    A gateway that has one of our encryption keys counts as this gateway.
+    A gateway that has one of this configuration's encryption keys counts as this gateway.
     """
     import http.client  # imported here: a gateway that serves does not need it
 

@@ -1,4 +1,4 @@
-"""Prepares a process of ours before anything else runs.
+"""Prepares a process of the gateway before anything else runs.
 
     hardening   keeps secrets inside the process's memory: no core dumps, no debugger
     collector   makes the garbage collector run rarely while a process starts

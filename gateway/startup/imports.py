@@ -165,7 +165,7 @@ def _sqlalchemy_without_orm() -> None:
 
 
 def _aiohttp_without_client() -> None:
-    """Prevent aiohttp from loading its HTTP client: our processes call other servers through `egress`.
+    """Prevent aiohttp from loading its HTTP client: the gateway's processes call other servers through `egress`.
 
     The client would also create a TLS context with all certificate authorities of the system. It is still loaded on
     first access.

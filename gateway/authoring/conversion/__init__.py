@@ -1,4 +1,4 @@
-"""Converts entries of public catalogs (one YAML file, keyed by name) into entries of ours, with a note on every field.
+"""Converts entries of public catalogs (one YAML file, keyed by name) into gateway entries, with a note on every field.
 
 The command `gateway catalog import FILE` uses this package. Modules in reading order:
 

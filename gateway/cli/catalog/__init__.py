@@ -3,7 +3,7 @@
     catalog_in_use    loads the catalog, with the scripts and auth modes of this installation
     show_catalog      `gateway catalog list`, `show`, `schema` and `operations`
     lint_catalog      `gateway catalog lint`: reports faults of entries, and warnings
-    convert_catalog   `gateway catalog import FILE`: converts the entries of a public catalog into our format
+    convert_catalog   `gateway catalog import FILE`: converts the entries of a public catalog into the gateway's format
     open_facts        `gateway catalog evidence`: lists unconfirmed facts, each with the page that would confirm it
     rehearse_entry    `gateway catalog test NAME`: tests an entry against the sandbox
 

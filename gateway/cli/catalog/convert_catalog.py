@@ -1,4 +1,4 @@
-"""``gateway catalog import FILE``: converts a public catalog, which is one file, into a folder of our entries."""
+"""``gateway catalog import FILE``: converts a public catalog, which is one file, into a folder of entries."""
 
 import json
 import sys
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 @click.option("--changes", is_flag=True, help="Also report fields that are only written in another way.")
 @as_json
 def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
-    """Convert FILE, one YAML file with many entries keyed by name, into our format, with one file per entry.
+    """Convert FILE, one YAML file with many entries keyed by name, into the gateway's format, with one file per entry.
 
-    Every field that our format cannot express is reported with its line in FILE. Written entries pass `gateway catalog
+    Every field that this format cannot express is reported with its line in FILE. Written entries pass `gateway catalog
     lint`; an entry that could not work is reported as refused and is not written. Exit 1 if an entry is not written.
     """
     from gateway.authoring.conversion.catalog_file import NotACatalog, convert_catalog, report_rows, write

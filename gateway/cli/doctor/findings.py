@@ -87,7 +87,8 @@ class ExaminedGateway:
     egress: Egress
     http: aiohttp.ClientSession
     skews_s: list[tuple[str, float]] = field(default_factory=list)
-    """For each server that responded: its name, and by how many seconds our clock is ahead of the server's."""
+    """For each server that responded: its name, and by how many seconds this machine's clock is ahead of the
+    server's."""
 
     def file_and_line(self, *place: str) -> str:
         return self.config.file_and_line(*place)

@@ -38,15 +38,15 @@ from gateway.vault import Keyring, instance
 # ── This machine's clock, compared with the Date header of responses (RFC 9110 §6.6.1), which has whole seconds.
 
 MAX_SKEW_S: Final = 5.0
-# If the difference is larger, token endpoints refuse our signatures, and tokens expire unnoticed.
+# If the difference is larger, token endpoints refuse the gateway's signatures, and tokens expire unnoticed.
 FAILING_SKEW_S: Final = 60.0
 
 
 def skew_s(date: str, asked_at: datetime, responded: datetime) -> float | None:
-    """Return by how many seconds our clock is ahead of the server's clock, whose time is `date`.
+    """Return by how many seconds this machine's clock is ahead of the server's clock, whose time is `date`.
 
     Return 0.0 if the difference can come from the duration of the exchange, and None if `date` cannot be parsed.
-    `asked_at`, `responded`: when the request was sent and when the response arrived, by our clock.
+    `asked_at`, `responded`: when the request was sent and when the response arrived, by this machine's clock.
     """
     try:
         date_there = parsedate_to_datetime(date)
@@ -158,7 +158,7 @@ async def _request_head(examined: ExaminedGateway, origin: str, *, has_clock: bo
     """Send ``HEAD /``. Return the response's status, or the error if no response arrives.
 
     Any status shows that the origin can be reached.
-    `has_clock`: compare our clock with the Date header of the response.
+    `has_clock`: compare this machine's clock with the Date header of the response.
     """
     began_at = clock.now()
     try:
