@@ -99,8 +99,10 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 def _validation_response(request: web.Request, signature: "WebhookSignature | None") -> web.Response | None:
     """Return the response to a provider that validates the URL by an empty POST: the ``validationToken`` in the query.
     Return None for any other request."""
-    is_asked = signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
-    token = request.query.get("validationToken", "") if is_asked else ""
+    is_validation = (
+        signature is not None and "?validationToken=" in (signature.challenge or "") and not request.body_exists
+    )
+    token = request.query.get("validationToken", "") if is_validation else ""
     return _challenge_response(token) if token else None
 
 

@@ -185,7 +185,7 @@ KEYS = ("encryption_key", "secret_key")
 @click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults for options that are not given.")
 @click.option("--force", is_flag=True, help="Replace gateway.yaml. Existing keys are always kept.")
 @as_json
-def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | int | None") -> None:
+def init(folder: Path, yes: bool, force: bool, as_json: bool, **options: "str | int | None") -> None:
     """Write gateway.yaml, encryption_key and secret_key, readable only by their owner.
 
     On a terminal, the command prompts for values that no option sets. It prints the callback URL to register at every
@@ -205,8 +205,8 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
         prompt_for_answers,
     )
 
-    usual_port = free_port(str(given["host"] or DEFAULT_HOST))
-    answers = check_answers(Answers(**given, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
+    usual_port = free_port(str(options["host"] or DEFAULT_HOST))
+    answers = check_answers(Answers(**options, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
     file = folder / "gateway.yaml"
     if not (yes or as_json) and has_piped_answers():
         raise click.UsageError(

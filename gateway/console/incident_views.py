@@ -70,10 +70,10 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
         runtime, subject, to_revoke, f"{signed_in.name} at the console", connections=with_connections
     )
     remaining_count = max(len(connections) - MAX_PER_FORM, 0) if with_connections else 0
-    hidden = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
+    hidden_count = incident["uses"]["uses_in_all"] - len(incident["uses"]["data"]) if with_connections else 0
     data = {
         "title": "Revoked and deleted",
-        "message": " ".join(_message(actions, left_count=remaining_count, hidden=hidden)),
+        "message": " ".join(_message(actions, left_count=remaining_count, hidden_count=hidden_count)),
         "details": actions,
         "back": console_path(
             request, environment, "incident", **{name: text for name, text in subject_fields.items() if text}
@@ -82,14 +82,14 @@ async def revoke(request: web.Request, signed_in: SignedIn, environment: str, fi
     return View("outcome.html", data, "incident")
 
 
-def _message(actions_done: Sequence[str], *, left_count: int, hidden: int) -> Iterator[str]:
+def _message(actions_done: Sequence[str], *, left_count: int, hidden_count: int) -> Iterator[str]:
     """Yield the sentences above the results in `actions_done`. `left_count`: connections of the report that are not deleted yet.
-    `hidden`: uses that the report does not list."""
+    `hidden_count`: number of uses that the report does not list."""
     yield f"{counted(len(actions_done), 'result')}."
     if left_count:
         yield f"{counted(left_count, 'connection')} of the report not deleted yet: send the form again."
-    if hidden:
+    if hidden_count:
         yield (
-            f"The report does not list {counted(hidden, 'less used pair')} of key and connection: "
+            f"The report does not list {counted(hidden_count, 'less used pair')} of key and connection: "
             "`gateway incident --delete-connections` deletes these connections too."
         )

@@ -84,7 +84,7 @@ def _provider_row(
         if place.reason and place.kind in ("call", "refresh"):
             counts[failure_class(place.kind, place.reason)] += place.calls
     times = [sum(bucket_counts) for bucket_counts in zip(*(call.times for call in calls), strict=True)] if calls else []
-    well = [call.last_at for call in calls if not call.reason]
+    success_times = [call.last_at for call in calls if not call.reason]
     return {
         "name": name,
         "display_name": provider.display_name if provider else name,
@@ -97,7 +97,7 @@ def _provider_row(
         "provider_calls": sum(times),
         "p50_ms": quantile_ms(times, 0.5),
         "p95_ms": quantile_ms(times, 0.95),
-        "last_success": timestamp_with_offset(max(well)) if well else None,
+        "last_success": timestamp_with_offset(max(success_times)) if success_times else None,
         "left_alone": sorted(origins_of(provider) & open_origins) if provider else [],
     }
 

@@ -156,14 +156,14 @@ def _add_format(entry: dict[str, Any], name: str, format_: str, notes: Notes) ->
     setting = _find_setting(entry, name)
     if setting is None or setting.get("format") == format_ or setting.get("enum"):
         return
-    bare = name.partition(".")[2]
+    setting_name = name.partition(".")[2]
     setting["format"] = format_
     notes.add_changed(
-        ("connection_config", bare), f"is {_FORMAT_PARTS[format_]} of a URL, so 'format: {format_}' was added"
+        ("connection_config", setting_name), f"is {_FORMAT_PARTS[format_]} of a URL, so 'format: {format_}' was added"
     )
     for key in ("example", "default_value"):
         if key in setting and format_ == "uri" and not re.match(r"https?://", str(setting[key])):
-            notes.add_lost(("connection_config", bare, key), "is not a whole URL")
+            notes.add_lost(("connection_config", setting_name, key), "is not a whole URL")
             del setting[key]
 
 
@@ -171,8 +171,8 @@ _FORMAT_PARTS: Final = {"hostname": "the host", "uri": "the beginning"}
 
 
 def _find_setting(entry: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    namespace, _, bare = name.partition(".")
-    setting = entry.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
+    namespace, _, setting_name = name.partition(".")
+    setting = entry.get("connection_config", {}).get(setting_name) if namespace == "connectionConfig" else None
     return setting if isinstance(setting, dict) else None
 
 

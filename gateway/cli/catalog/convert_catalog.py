@@ -47,10 +47,11 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     existing = [] if folder is None else write(usable, folder, source=file.name, force=force)
     if as_json:
         report = {"ok": len(usable) == len(entries) and not existing, "entries": len(entries), "usable": len(usable)}
-        wrote = None if folder is None else str(folder)
+        written_folder = None if folder is None else str(folder)
         print(
             json.dumps(
-                {**report, "folder": wrote, "not_written": existing, "data": list(report_rows(entries))}, indent=2
+                {**report, "folder": written_folder, "not_written": existing, "data": list(report_rows(entries))},
+                indent=2,
             )
         )
     else:

@@ -8,12 +8,12 @@ from gateway.store.audit.audit_records import AuditRecords
 
 
 async def verify_chain(
-    records: AuditRecords, checkpoints: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
+    records: AuditRecords, checkpoints: Sequence[Checkpoint], public_keys: Sequence[str], *, with_stored: bool = True
 ) -> Verdict:
     """Verify the chain of this store and return its faults.
 
-    `checkpoints`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: whether to use
-    the checkpoints in the store too. Records that are not in the chain yet are only counted.
+    `checkpoints`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `with_stored`:
+    whether to use the checkpoints in the store too. Records that are not in the chain yet are only counted.
     """
     chain_end = await records.chain_end()
     pruned_to, digest, start = await records.start()
@@ -30,7 +30,7 @@ async def verify_chain(
             faults.append(_checkpoint_fault(checkpoint, "has no valid signature by a key that is trusted here"))
         else:
             accepted.append(checkpoint)
-    if own:
+    if with_stored:
         for checkpoint in await records.checkpoints():
             if checkpoint.is_signed_by(public_keys):
                 accepted.append(checkpoint)

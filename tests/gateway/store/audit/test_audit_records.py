@@ -52,7 +52,7 @@ async def sign_checkpoint(store: Store) -> Checkpoint:
 
 
 async def verify_store(store: Store, *checkpoints: Checkpoint, key: str = "", own: bool = True) -> Verdict:
-    return await verify_chain(store.audit, checkpoints, [key or await store.audit.public_key(now=NOW)], own=own)
+    return await verify_chain(store.audit, checkpoints, [key or await store.audit.public_key(now=NOW)], with_stored=own)
 
 
 async def run_sql(store: Store, statement: str) -> int:
