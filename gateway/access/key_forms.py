@@ -117,8 +117,8 @@ def check_request(requested: RequestedKey, now: datetime) -> None:
 
 def default_scopes(requested: RequestedKey) -> tuple[str, ...]:
     """Return the scopes of a key if its request names no scopes."""
-    limited = requested.kind == "capability" or requested.limits != KeyLimits()
-    return (PROXY,) if limited else (EVERYTHING,)
+    is_limited = requested.kind == "capability" or requested.limits != KeyLimits()
+    return (PROXY,) if is_limited else (EVERYTHING,)
 
 
 def _scope_issues(requested: RequestedKey) -> list[Issue]:
@@ -299,10 +299,10 @@ def base_path_warnings(limits: KeyLimits, base_path: Callable[[str], str | None]
             continue
         rule = parse_rule(text)
         if not any(_may_be_below(rule.path, base) for base in known_bases):
-            corrected = text.replace(rule.path_pattern, first_base + rule.path_pattern, 1)
+            corrected_rule = text.replace(rule.path_pattern, first_base + rule.path_pattern, 1)
             yield (
                 f"rule '{text}' allows no call below the base URL of integration '{name}', which has the path "
-                f"'{first_base}'. A rule includes this path: '{corrected}'"
+                f"'{first_base}'. A rule includes this path: '{corrected_rule}'"
             )
 
 

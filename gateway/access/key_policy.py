@@ -168,7 +168,7 @@ class Policy:
             return ""
         if (breach := _other_reading(request)) is not None:
             return breach
-        allowing, cost = "", 0
+        allowing_rule, cost = "", 0
         for rules in self._rules:
             result: str | Breach = rules.matching_rule(request)
             if not result:
@@ -178,8 +178,8 @@ class Policy:
                 result = rules.body_decision(request, of_bodies, can_compare=cost <= MAX_COMPARISON_COST)
             if isinstance(result, Breach):
                 return result
-            allowing = result
-        return allowing
+            allowing_rule = result
+        return allowing_rule
 
     def is_slow_for(self, body: SentBody) -> bool:
         """Return whether `decision` for a request with this body can take more than a few milliseconds."""
@@ -192,8 +192,8 @@ class Policy:
         A rule of each list must name the tool that the request calls. A key has no list if it has no rules, or if a
         rule without a part about the body allows the request.
         """
-        undecided = [rules for rules in self._rules if not rules.matching_rule(request)]
-        return [[body for _, body in rules.matching_body_rules(request)] for rules in undecided]
+        undecided_rules = [rules for rules in self._rules if not rules.matching_rule(request)]
+        return [[body for _, body in rules.matching_body_rules(request)] for rules in undecided_rules]
 
 
 def _other_reading(request: SentRequest) -> Breach | None:

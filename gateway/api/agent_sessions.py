@@ -256,15 +256,17 @@ def _tools_by_integration(
                 f"{integrations[name].provider} ('{name}'). Mint a key with rules of methods and paths instead: "
                 "POST /environment/api-keys."
             )
-        allowed = (
+        allowed_tools = (
             dict.fromkeys(policy.allow.tools) if policy != "*" and isinstance(policy.allow, ToolListBody) else None
         )
-        denied = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
+        denied_tools = dict.fromkeys(policy.deny.tools) if policy != "*" and policy.deny is not None else {}
         known_ids = set(ids)
         invalid_tools += [
-            {"integration_id": name, "tool": tool} for tool in (*(allowed or ()), *denied) if tool not in known_ids
+            {"integration_id": name, "tool": tool}
+            for tool in (*(allowed_tools or ()), *denied_tools)
+            if tool not in known_ids
         ]
-        chosen = [id_ for id_ in ids if (allowed is None or id_ in allowed) and id_ not in denied]
+        chosen = [id_ for id_ in ids if (allowed_tools is None or id_ in allowed_tools) and id_ not in denied_tools]
         tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
     if invalid_tools:
         providers = sorted({integrations[tool["integration_id"]].provider for tool in invalid_tools})
@@ -324,10 +326,10 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
             "nango_proxy would bypass the toolset. The tool call_api is always available and sends what the toolset allows. "
             "For more, mint a key with wider rules: POST /environment/api-keys."
         )
-    disabled = [name for name, is_enabled in meta_tools.items() if not is_enabled and name != "nango_proxy"]
-    if disabled:
+    disabled_tools = [name for name, is_enabled in meta_tools.items() if not is_enabled and name != "nango_proxy"]
+    if disabled_tools:
         raise _not_offered_error(
-            f"{_quote_names(disabled)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with "
+            f"{_quote_names(disabled_tools)} cannot be switched off: above {MAX_LISTED_TOOLS} tools, agents find tools with "
             "find_tools and call them with call_tool. Leave it out; it allows nothing beyond the toolset."
         )
 
@@ -418,7 +420,7 @@ async def _check_pinned_connections(
     """Raise InvalidRequest for pinned connections that do not exist, that the key may not use, or that the tags do not
     match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
-    unknown_pins, unmatched = [], []
+    unknown_pins, unmatched_pins = [], []
     for pin in tenant.pinned:
         pin_fields: dict[str, Any] = {"integration_id": pin.integration_id, "connection_id": pin.connection_id}
         row = None
@@ -428,7 +430,7 @@ async def _check_pinned_connections(
         if row is None or not policy.allows_tags(row.tags):
             unknown_pins.append(pin_fields)
         elif tenant.any and pin.connection_id not in matching.get(pin.integration_id, ()):
-            unmatched.append({**pin_fields, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})
+            unmatched_pins.append({**pin_fields, "candidates": _candidates_json(matching.get(pin.integration_id, ()))})
     if unknown_pins:
         raise _refusal(
             "unknown_pinned_connection",
@@ -436,12 +438,12 @@ async def _check_pinned_connections(
             "the toolset. GET /connections lists them.",
             {"pinned": unknown_pins},
         )
-    if unmatched:
+    if unmatched_pins:
         raise _refusal(
             "pinned_connection_not_matched",
-            f"The tags do not match {_quote_names([entry['connection_id'] for entry in unmatched])}. Pin a candidate, or "
-            "leave the tags out.",
-            {"pinned": unmatched},
+            f"The tags do not match {_quote_names([entry['connection_id'] for entry in unmatched_pins])}. Pin a "
+            "candidate, or leave the tags out.",
+            {"pinned": unmatched_pins},
         )
 
 
@@ -450,8 +452,8 @@ def _candidates_json(ids: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _quote_names(names: Collection[str]) -> str:
-    quoted = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
-    return f"{quoted} and {len(names) - 5} more" if len(names) > 5 else quoted
+    quoted_names = ", ".join(f"'{name[:64]}'" for name in list(names)[:5])
+    return f"{quoted_names} and {len(names) - 5} more" if len(names) > 5 else quoted_names
 
 
 def _refusal(code: Code, message: str, payload: Mapping[str, Any]) -> InvalidRequest:

@@ -55,21 +55,21 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
         timeout=CLOSE_TIMEOUT_S, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False
     )
     client = outcomes.new_client()
-    with outcomes.waiter(client_digest(client) or "") as waiting:
+    with outcomes.waiter(client_digest(client) or "") as waiting_window:
         await response.prepare(request)
         await response.send_json({"message_type": "connection_ack", "ws_client_id": client})
-        closing = asyncio.create_task(_wait_until_closed(response))
-        awaited: set[asyncio.Future[Any]] = {waiting.outcome, closing}
+        close_task = asyncio.create_task(_wait_until_closed(response))
+        awaited_futures: set[asyncio.Future[Any]] = {waiting_window.outcome, close_task}
         try:
-            await asyncio.wait(awaited, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
-            outcome = waiting.outcome.result() if waiting.outcome.done() else None
+            await asyncio.wait(awaited_futures, timeout=MAX_OPEN_S, return_when=asyncio.FIRST_COMPLETED)
+            outcome = waiting_window.outcome.result() if waiting_window.outcome.done() else None
             if outcome is not None and not response.closed:
                 with contextlib.suppress(ConnectionError):
                     await response.send_json(outcome_message(outcome))
-                await asyncio.wait({closing}, timeout=HEARTBEAT_S)
+                await asyncio.wait({close_task}, timeout=HEARTBEAT_S)
         finally:
-            closing.cancel()
-            await asyncio.gather(closing, return_exceptions=True)
+            close_task.cancel()
+            await asyncio.gather(close_task, return_exceptions=True)
     await response.close()
     return response
 

@@ -23,7 +23,7 @@ BODY_LIMIT_BYTES: Final = 1 << 20
 # These middlewares log requests to unknown paths, and respond with an error as JSON or as a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.browser_page), error_shape)
 
-CHECKED_CONFIGURATION: Final = web.AppKey("seated", CheckedConfiguration)
+CHECKED_CONFIGURATION: Final = web.AppKey("checked_configuration", CheckedConfiguration)
 """The configuration with which an application starts, checked before anything is opened."""
 # Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)
@@ -49,9 +49,9 @@ def setup(app: web.Application, config: ConfigurationSource, examined: CheckResu
     """Add the gateway to `app`: its routes with their middleware chains, and its runtime at startup. Raises
     config.Faults."""
     logs.setup_in_host()
-    seated = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
+    checked_configuration = app[CHECKED_CONFIGURATION] = check_configuration(read(config), examined)
     setup_templates(app)
-    add_routes(app, seated.config.server.websocket_path)
+    add_routes(app, checked_configuration.config.server.websocket_path)
     app.cleanup_ctx.append(_run_gateway)
     app.on_shutdown.append(_stop_serving)
 

@@ -77,8 +77,8 @@ class Custom(OAuth2):
         installation_context = replace(context, config={**context.config, INSTALLATION_ID: installation})
         yield from _check_access(installation_context, Secret(credential["access_token"]))
         app = yield from installation_token(installation_context, "installation_token_url")
-        together = {"type": "APP", **app, INSTALLATION_ID: installation, "user": credential}
-        return Granted(together, {**user.config, INSTALLATION_ID: installation})
+        combined_credential = {"type": "APP", **app, INSTALLATION_ID: installation, "user": credential}
+        return Granted(combined_credential, {**user.config, INSTALLATION_ID: installation})
 
     def complete(self, credential: Mapping[str, Any], context: AuthContext) -> Dialogue[dict[str, Any]]:
         return dict(credential) if credential.get("access_token") else (yield from self.renew(credential, context))

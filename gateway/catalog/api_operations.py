@@ -293,9 +293,9 @@ def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperatio
         elif operation.scopes:
             any_of[tuple(sorted(operation.scopes))] = None
     groups = [group for group in any_of if not all_of.keys() & set(group)]
-    smallest = [group for group in groups if not any(set(other_group) < set(group) for other_group in groups)]
+    smallest_groups = [group for group in groups if not any(set(other_group) < set(group) for other_group in groups)]
     unstated = tuple(operation.id for operation in operations if not operation.scopes)
-    return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest)), unstated)
+    return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest_groups)), unstated)
 
 
 # ── JSON for the API and the CLI.

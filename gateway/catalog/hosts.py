@@ -241,10 +241,10 @@ def _concatenated_endings(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
     """Return the possible endings of the concatenated `parts`. The search starts at the last part."""
     endings: list[Ending] = [("", True)]
     for part in reversed(parts):
-        further = [
+        further_endings = [
             (text + ending_text, is_whole) for ending_text, can_grow in endings if can_grow for text, is_whole in part
         ]
-        endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *further]))
+        endings = list(dict.fromkeys([*(ending for ending in endings if not ending[1]), *further_endings]))
         if len(endings) > _MAX_ENDINGS:
             return list(_UNKNOWN)
     return endings

@@ -139,8 +139,8 @@ def _fields_without_effect(provider: Provider) -> Iterator[Finding]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
-    silent = {"credentials"} if mode.redirects or provider.auth_mode == "NONE" else set()
-    for key in sorted((_FOR_SOME_MODES | silent) - {*mode.required_fields, *mode.optional_fields}):
+    mode_fields = {"credentials"} if mode.redirects or provider.auth_mode == "NONE" else set()
+    for key in sorted((_FOR_SOME_MODES | mode_fields) - {*mode.required_fields, *mode.optional_fields}):
         if key in provider.model_fields_set and getattr(provider, key) not in (None, {}, []):
             yield (key,), f"auth_mode {provider.auth_mode} does not read {key}, so it has no effect; remove it"
 

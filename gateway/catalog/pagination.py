@@ -213,14 +213,14 @@ def _full_names(sent_fields: Mapping[str, str]) -> dict[str, str]:
     for name, value in sent_fields.items():
         if len(faults) >= MAX_FAULTS:
             break
-        meant = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
-        if len(meant) == 1 and meant[0] not in fields:
-            fields[meant[0]] = value
-        elif len(meant) == 1:
-            faults.append(f"has {meant[0]} twice")
+        meant_fields = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
+        if len(meant_fields) == 1 and meant_fields[0] not in fields:
+            fields[meant_fields[0]] = value
+        elif len(meant_fields) == 1:
+            faults.append(f"has {meant_fields[0]} twice")
         else:
             near = close_matches(name, _SPELLINGS, 1)
-            suggestions = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
+            suggestions = meant_fields or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
             faults.append(f"has no field {name}; its fields are {', '.join(suggestions)}")
     if faults:
         raise InvalidPagination(*faults)

@@ -133,12 +133,12 @@ def _with_title(name: Any, form: Any) -> Any:
 
 def title_from(name: str) -> str:
     """Return a form label for a setting's name: ``Cloud ID`` for ``cloudId``, ``Instance URL`` for ``instance_url``."""
-    spaced = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
-    words = spaced.replace("_", " ").replace("-", " ").replace(".", " ").split()
-    cased = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
-    if not cased:
+    spaced_name = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
+    words = spaced_name.replace("_", " ").replace("-", " ").replace(".", " ").split()
+    cased_words = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
+    if not cased_words:
         return name
-    return " ".join([cased[0] if cased[0].isupper() else cased[0].capitalize(), *cased[1:]])
+    return " ".join([cased_words[0] if cased_words[0].isupper() else cased_words[0].capitalize(), *cased_words[1:]])
 
 
 # ── The call that returns the account to which a credential belongs.

@@ -156,11 +156,11 @@ def _missing_scope_causes(scopes: ScopeDrift | None) -> list[LikelyCause]:
             f"The provider's API refused a call because the token has none of {_scope_names(scopes.any_of)}. Add the "
             "narrowest of them that suffices to the integration's scopes; then let the end user reconnect."
         )
-    declined = [scope for scope in scopes.missing if scope not in scopes.refused]
-    if declined:
+    missing_scopes = [scope for scope in scopes.missing if scope not in scopes.refused]
+    if missing_scopes:
         sentences.append(
-            f"The end user has not granted {_scope_names(declined)}, which the integration requests: they were added to it "
-            "later, or the end user declined them. The provider refuses calls that need them."
+            f"The end user has not granted {_scope_names(missing_scopes)}, which the integration requests: they were added "
+            "to it later, or the end user declined them. The provider refuses calls that need them."
         )
     return [LikelyCause(SCOPES_MISSING, sentence) for sentence in sentences]
 
@@ -172,13 +172,14 @@ def _scope_names(scopes: Sequence[str]) -> str:
 
 def _restore_causes(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
     """Yield the cause if the connection ended before its first refresh after the restore of a backup."""
-    restore = next((change for change in reversed(changes) if change.reason == RESTORED), None)
-    if restore is None or restore.state in ENDED:
+    restore_change = next((change for change in reversed(changes) if change.reason == RESTORED), None)
+    if restore_change is None or restore_change.state in ENDED:
         return  # the connection had already ended when the backup was made, for another reason
-    if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < restore.at):
+    if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < restore_change.at):
         yield LikelyCause(
             RESTORED,
-            f"It was restored {restore.detail or 'from a backup'}, and the provider had replaced its refresh token.",
+            f"It was restored {restore_change.detail or 'from a backup'}, and the provider had replaced its refresh "
+            "token.",
         )
 
 

@@ -38,13 +38,13 @@ class LostCommits:
     async def write_back(self, cached: Iterable[Connection]) -> None:
         """Write newer rows back, beginning with the latest refresh. `cached`: the rows in the cache."""
         rows = self._newest(cached)
-        ordered = sorted(rows, key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
+        sorted_rows = sorted(rows, key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         count_before = self.written_back.total()
-        for start in range(0, len(ordered), ROWS_PER_QUERY):
-            batch = ordered[start : start + ROWS_PER_QUERY]
+        for start in range(0, len(sorted_rows), ROWS_PER_QUERY):
+            batch = sorted_rows[start : start + ROWS_PER_QUERY]
             marks = await self._store.connections.marks([row.ref for row in batch])
-            older = (row for row in batch if row.ref in marks and marks[row.ref][0] < row.version)
-            await asyncio.gather(*map(self._write_one_back, older))
+            older_rows = (row for row in batch if row.ref in marks and marks[row.ref][0] < row.version)
+            await asyncio.gather(*map(self._write_one_back, older_rows))
         await reconcile(self._store)
         self._rows_set_aside.clear()
         written_back = self.written_back.total() - count_before

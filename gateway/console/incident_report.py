@@ -100,7 +100,7 @@ async def report(
     uses = await runtime.store.uses.find(use_filter)
     calls, more_calls = await _calls(runtime, _call_filter(subject, ids, MAX_CALLS_SHOWN, excluded_codes=REFUSALS))
     refused_calls, more_refused = await _calls(runtime, _call_filter(subject, ids, MAX_REFUSED, error_codes=REFUSALS))
-    combined = _combine_similar(refused_calls)
+    combined_calls = _combine_similar(refused_calls)
     records = await _records(runtime, subject, ids)
     connections = [await _connection(runtime, ref, counts) for ref, counts in _sum_by_connection(subject, uses)]
     now = clock.now()
@@ -121,8 +121,8 @@ async def report(
         "more_keys": more_keys,
         "calls": calls,
         "more_calls": more_calls,
-        "refused": combined[:MAX_REFUSED_SHOWN],
-        "refused_kinds": len(combined),
+        "refused": combined_calls[:MAX_REFUSED_SHOWN],
+        "refused_kinds": len(combined_calls),
         "refused_calls": len(refused_calls),
         "more_refused": more_refused,
         "records": [audit_record_json(record) for record in records[:MAX_RECORDS_SHOWN]],

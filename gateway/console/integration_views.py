@@ -95,7 +95,7 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _find_integration(generation, environment, request.query.get("key", ""))
     key = integration.integration_id
-    newest, troubled, day, counts = await asyncio.gather(
+    newest, connections_in_trouble, day, counts = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS_PER_TABLE + 1)),
         runtime.store.connections.list(
             environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS_PER_TABLE)
@@ -114,7 +114,7 @@ async def integration(request: web.Request, environment: str) -> View:
         ],
         "calls": sum(place.calls for place in places if place.kind == "call"),
         "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS_PER_TABLE],
-        "trouble": [summary(place) for place in troubled],
+        "trouble": [summary(place) for place in connections_in_trouble],
         "connections": [summary(place) for place in newest[:ROWS_PER_TABLE]],
         "more": len(newest) > ROWS_PER_TABLE,
         "test_user": TEST_USER,

@@ -34,7 +34,7 @@ async def now(request: web.Request, environment: str) -> View:
     runtime, moment = request.app[RUNTIME], clock.now()
     store = runtime.store
     problems = alarms(runtime)
-    troubled, ending, dead_deliveries, backlog, counts, totals = await asyncio.gather(
+    connections_in_trouble, ending_connections, dead_deliveries, backlog, counts, totals = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS_PER_TABLE + 1)),
         store.connections.list(
             environment, ListFilter(dies_after=moment, dies_before=moment + ENDING_WITHIN, limit=ROWS_PER_TABLE)
@@ -60,9 +60,9 @@ async def now(request: web.Request, environment: str) -> View:
             for hour in counts.values()
             if hour.too_few
         ],
-        "trouble": [summary(connection) for connection in troubled[:ROWS_PER_TABLE]],
-        "more_trouble": len(troubled) > ROWS_PER_TABLE,
-        "ending": [summary(connection) for connection in ending],
+        "trouble": [summary(connection) for connection in connections_in_trouble[:ROWS_PER_TABLE]],
+        "more_trouble": len(connections_in_trouble) > ROWS_PER_TABLE,
+        "ending": [summary(connection) for connection in ending_connections],
         "dead": [delivery_fields(delivery) for delivery in dead_deliveries[:ROWS_PER_TABLE]],
         "more_dead": len(dead_deliveries) > ROWS_PER_TABLE,
         "waiting": [

@@ -25,15 +25,15 @@ def yaml_fault(error: yaml.MarkedYAMLError, text: str, quote_over_lines: Callabl
     mark = error.problem_mark or error.context_mark
     number = min(mark.line + 1, len(lines)) if mark else 1  # at the end of the file, the mark is after the last line
     column = mark.column if mark else 0
-    opening = error.context_mark.line + 1 if error.context_mark else number
+    opening_line = error.context_mark.line + 1 if error.context_mark else number
     problem = error.problem or ""
 
     if error.context == "while scanning a quoted scalar" and problem.startswith("found unexpected"):
-        return opening, "not YAML: the quote that opens here is not closed"
+        return opening_line, "not YAML: the quote that opens here is not closed"
     if lines[number - 1][max(0, column - 1) :].startswith("${"):  # YAML reads the brace as the start of a mapping
         return number, 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
-    if unclosed := quote_over_lines(number):
-        hint = f"check the quote that opens in line {unclosed}"
+    if quote_line := quote_over_lines(number):
+        hint = f"check the quote that opens in line {quote_line}"
         return number, f"not YAML: text after the end of a quoted value; {hint}"
     if "tab character" in problem or lines[number - 1][column : column + 1] == "\t":
         return number, "not YAML: a tab; indent with spaces, not tabs"
@@ -44,10 +44,13 @@ def yaml_fault(error: yaml.MarkedYAMLError, text: str, quote_over_lines: Callabl
     if "mapping values" in problem:
         return _stray_colon(lines, number)
     if problem == "could not find expected ':'":
-        return opening, f"not YAML: {_NOT_KEY_AND_VALUE}"
+        return opening_line, f"not YAML: {_NOT_KEY_AND_VALUE}"
     if "',' or" in problem:
-        bracket, closing = ("[", "]") if "]" in problem else ("{", "}")
-        return opening, f"not YAML: the {bracket} is not closed; write {closing}, or a comma between the values"
+        bracket, closing_bracket = ("[", "]") if "]" in problem else ("{", "}")
+        return (
+            opening_line,
+            f"not YAML: the {bracket} is not closed; write {closing_bracket}, or a comma between the values",
+        )
     return number, f"not YAML: {_message(error, lines[number - 1], column)}"
 
 
@@ -63,8 +66,8 @@ def _stray_colon(lines: list[str], number: int) -> tuple[int, str]:
     if line_above and not _KEY_AND_COLON.search(text_above) and not text_above.lstrip().startswith("- "):
         return line_above, f"not YAML: {_NOT_KEY_AND_VALUE}"
     if line_above and _indent(lines[number - 1]) > _indent(text_above) and not text_above.rstrip().endswith(":"):
-        deeper = f"the line is indented deeper than line {line_above}, which has a value already"
-        return number, f"not YAML: {deeper}; {_SAME_COLUMN}"
+        problem = f"the line is indented deeper than line {line_above}, which has a value already"
+        return number, f"not YAML: {problem}; {_SAME_COLUMN}"
     return number, "not YAML: a second ': ' in one line; quote a value that contains ': '"
 
 

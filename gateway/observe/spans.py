@@ -204,8 +204,8 @@ class SpanMaker:
         _add(attributes, "http.request.resend_count", operation.attempts - 1 or None)
         _add(attributes, "http.response.status_code", operation.status or None)
         _add(attributes, "error.type", operation.error_code)
-        by = parent_in(operation.cause)
-        links = [] if by is None else [Link(_context(by.trace_id, by.span_id, by.flags, remote=True))]
+        cause = parent_in(operation.cause)
+        links = [] if cause is None else [Link(_context(cause.trace_id, cause.span_id, cause.flags, remote=True))]
         return self._span(
             "event.deliver",
             parent,

@@ -106,8 +106,8 @@ def _variable_notes(mode: ModeFormat) -> Iterator[str]:
 def _console_step(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
     basis = "from the provider's pages" if setup.sources else "from general knowledge, not verified"
     instruction = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
-    dated = f"As of {setup.date}, {basis}. Consoles change."
-    return GuideStep(instruction, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
+    date_note = f"As of {setup.date}, {basis}. Consoles change."
+    return GuideStep(instruction, link=setup.console, notes=(*notes, date_note), items=tuple(setup.steps))
 
 
 def _scope_notes(provider: Provider) -> Iterator[str]:

@@ -156,8 +156,8 @@ def possible(facts: Facts) -> bool:
 
     A free lease has no holder, and every other lease has a holder. Only an open intent can be reported as lost.
     """
-    nobody = facts.holder is Holder.NOBODY
-    return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
+    has_no_holder = facts.holder is Holder.NOBODY
+    return (facts.lease is LeaseState.FREE) == has_no_holder and (facts.intent or not facts.reported)
 
 
 def keeps_intent(facts: Facts) -> bool:

@@ -143,16 +143,16 @@ async def recover(
     the records of an attempt. After a reload, refreshes that failed before are tried again immediately: a corrected
     catalog entry can read a recorded reply that the former entry could not read.
     """
-    tried: dict[ConnectionRef, datetime] = {}
+    tried_at: dict[ConnectionRef, datetime] = {}
     generation = current.generation
     while True:
         if current.generation is not generation:
             generation = current.generation
-            tried.clear()
+            tried_at.clear()
         try:
-            for row in await find_unfinished(store, refresher, release, tried):
+            for row in await find_unfinished(store, refresher, release, tried_at):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
-                tried[row.ref] = clock.now()
+                tried_at[row.ref] = clock.now()
                 refresher.start(row, force=True)
         except Exception as fault:  # noqa: BLE001 (the next run may succeed, and this task must not end)
             _log_failure(fault)
@@ -163,18 +163,18 @@ async def find_unfinished(
     store: Store,
     refresher: Refresher,
     release: Callable[[str], None],
-    tried: MutableMapping[ConnectionRef, datetime] | None = None,
+    tried_at: MutableMapping[ConnectionRef, datetime] | None = None,
 ) -> list[Connection]:
     """Return up to `MAX_CONNECTIONS` connections with an unfinished refresh that this node may finish now.
 
-    The connections come from the database and from this machine's journal. `tried`: when the caller last started the
+    The connections come from the database and from this machine's journal. `tried_at`: when the caller last started the
     refresh of a connection; finished refreshes are removed. Refreshes that were not tried come first, so that those
     that fail again and again do not keep them waiting.
     """
     rows = {row.ref: row for row in await _find_open(store, release)}
-    tried = {} if tried is None else tried
-    for ref in tried.keys() - rows.keys():
-        del tried[ref]
+    tried_at = {} if tried_at is None else tried_at
+    for ref in tried_at.keys() - rows.keys():
+        del tried_at[ref]
     connections: list[Connection] = []
     # Read the journal once: reported losses stay, so there can be many rows. The refresh itself reads it again.
     records: Sequence[OpenRecord] | None = ()
@@ -183,7 +183,7 @@ async def find_unfinished(
         records = await store.journal.open_records() if rows else ()
     except JournalUnreadable as fault:
         records, unreadable = None, fault  # some rows do not need the journal
-    for row in sorted(rows.values(), key=lambda row: tried.get(row.ref, NEVER)):
+    for row in sorted(rows.values(), key=lambda row: tried_at.get(row.ref, NEVER)):
         if len(connections) >= MAX_CONNECTIONS:
             break
         if refresher.under_way(row.ref) or not refresher.has_entry(row):
@@ -195,7 +195,7 @@ async def find_unfinished(
         except Exception as fault:  # noqa: BLE001 (the refreshes of other connections must not wait for this one)
             _log_failure(fault)
         else:
-            if step in UNFINISHED and not _is_postponed(row, step, tried.get(row.ref)):
+            if step in UNFINISHED and not _is_postponed(row, step, tried_at.get(row.ref)):
                 connections.append(row)
     if unreadable is not None:
         _log_failure(unreadable)

@@ -59,8 +59,10 @@ async def list_faults(request: web.Request) -> web.Response:
         name: {"summary": fault.summary, "paths": fault.paths, "options": fault.options}
         for name, fault in FAULTS.items()
     }
-    armed = [armed.as_json() for armed in request.app[SANDBOX].faults.armed]
-    return web.json_response({"armed": armed, "known": known_faults, "header": f"{HEADER}: truncated-body; share=0.1"})
+    armed_faults = [fault.as_json() for fault in request.app[SANDBOX].faults.armed]
+    return web.json_response(
+        {"armed": armed_faults, "known": known_faults, "header": f"{HEADER}: truncated-body; share=0.1"}
+    )
 
 
 async def arm_fault(request: web.Request) -> web.Response:

@@ -97,8 +97,8 @@ class Tracker:
 
     def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
         """Return the issue with this key, in upper or lower case, or with this id; None if there is no such issue."""
-        searched = key_or_id.upper()
-        return next((issue for issue in self._by_site[cloud_id] if searched in (issue.key, issue.id)), None)
+        upper_text = key_or_id.upper()
+        return next((issue for issue in self._by_site[cloud_id] if upper_text in (issue.key, issue.id)), None)
 
     def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> TrackerIssue:
         """Create an issue with the site's next number. The issue has the first status and no assignee."""

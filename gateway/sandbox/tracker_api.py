@@ -60,9 +60,9 @@ def _terms(text: str) -> list[tuple[str, str, bool]]:
     terms: list[tuple[str, str, bool]] = []
     position = 0
     while text[position:].strip():
-        joint = _AND.match(text, position) if terms else None
-        term = _TERM.match(text, joint.end() if joint else position)
-        if term is None or (terms and joint is None) or term[1].lower() not in _FIELDS:
+        conjunction = _AND.match(text, position) if terms else None
+        term = _TERM.match(text, conjunction.end() if conjunction else position)
+        if term is None or (terms and conjunction is None) or term[1].lower() not in _FIELDS:
             raise BadQuery(
                 f"Cannot parse {text[position:].strip()!r}. Supported: 'field = value' and 'field != value', joined by AND, "
                 f"for {', '.join(_FIELDS)}, and ORDER BY {' or '.join(_ORDERS)}."

@@ -90,19 +90,19 @@ class Holders:
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)
-        former = lease.owner.count(".") == PARTS - 2
-        elsewhere = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
+        has_former_form = lease.owner.count(".") == PARTS - 2
+        elsewhere_or_ended = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
         if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not process.isalnum():
-            return elsewhere
+            return elsewhere_or_ended
         if process in self._own_processes:
             return Holder.HERE_ENDED
-        if not former and node == NONE:
+        if not has_former_form and node == NONE:
             return Holder.WITHOUT_JOURNAL
-        if self._folder is None or not (former or node == self._node):
-            return elsewhere
+        if self._folder is None or not (has_former_form or node == self._node):
+            return elsewhere_or_ended
         holder_alive = await asyncio.to_thread(self._is_alive, self._folder, process)
         if holder_alive is None:
-            return elsewhere if former else Holder.HERE_ENDED
+            return elsewhere_or_ended if has_former_form else Holder.HERE_ENDED
         return Holder.HERE_ALIVE if holder_alive else Holder.HERE_DEAD
 
     def _is_alive(self, folder: Path, process: str) -> bool | None:

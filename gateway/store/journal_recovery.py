@@ -207,18 +207,18 @@ class RefreshJournal:
             return []
         overdue: set[str] = set()
         dead_files, living_files = await asyncio.to_thread(self._files)
-        useless, settled = await self._find_unneeded(dead_files, current, holding_processes)
+        unneeded_files, settled_rows = await self._find_unneeded(dead_files, current, holding_processes)
         for record in await asyncio.to_thread(self._replies_elsewhere):
             row = await _open_row(record, current)
             if row is not None:
-                settled[row.ref] = row
+                settled_rows[row.ref] = row
         ended_attempts = list[str]()
         for path in living_files:
-            unneeded, overdue_replies = await self._overdue_attempts(path, current, overdue)
-            ended_attempts += unneeded
-            settled |= overdue_replies
-        if (useless or ended_attempts) and (unchanged is None or await unchanged()):
-            for path in useless:
+            unneeded_attempts, overdue_replies = await self._overdue_attempts(path, current, overdue)
+            ended_attempts += unneeded_attempts
+            settled_rows |= overdue_replies
+        if (unneeded_files or ended_attempts) and (unchanged is None or await unchanged()):
+            for path in unneeded_files:
                 path.unlink(missing_ok=True)
             for attempt in ended_attempts:
                 release(attempt)
@@ -226,13 +226,13 @@ class RefreshJournal:
             if path.stem not in holding_processes and self._is_overdue(path.name, overdue):
                 path.unlink(missing_ok=True)
         self._seen_at = {name: since for name, since in self._seen_at.items() if name in overdue}
-        return list(settled.values())
+        return list(settled_rows.values())
 
     async def _find_unneeded(
         self, dead_files: list[Path], current: CurrentRow, holding_processes: Container[str]
     ) -> tuple[list[Path], dict[ConnectionRef, Connection]]:
         """Return the files of dead processes that are not needed, and the connections with a reply in a needed file."""
-        useless, settled = list[Path](), dict[ConnectionRef, Connection]()
+        unneeded_files, settled_rows = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead_files:
             is_needed = slot_file_process(path) in holding_processes
             try:
@@ -242,10 +242,10 @@ class RefreshJournal:
             for record, sealed in records:
                 row = await _open_row(record, current) if sealed else None
                 if row is not None:
-                    is_needed, settled[row.ref] = True, row
+                    is_needed, settled_rows[row.ref] = True, row
             if not is_needed:
-                useless.append(path)
-        return useless, settled
+                unneeded_files.append(path)
+        return unneeded_files, settled_rows
 
     async def _overdue_attempts(
         self, path: Path, current: CurrentRow, overdue: set[str]

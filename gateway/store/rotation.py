@@ -36,8 +36,8 @@ REFRESHES_S: Final = 3.0  # how long to wait for running refreshes, in seconds
 LOOK_AGAIN_S: Final = 0.05
 
 
-async def kept_for_replies(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Wait for refreshes that began before the newest data key. Return the keys of `unused` that must be kept.
+async def kept_for_replies(transactions: Transactions, unused_keys: Collection[str]) -> frozenset[str]:
+    """Wait for refreshes that began before the newest data key. Return the keys of `unused_keys` that must be kept.
 
     A key must be kept if a refresh of its environment is still open, because the refresh's reply is possibly sealed
     under it. The reply is in a refresh journal, not in a table. If the process is killed, the next process reads the
@@ -46,7 +46,7 @@ async def kept_for_replies(transactions: Transactions, unused: Collection[str]) 
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
     is_older = connections.c.intent_at <= newest.scalar_subquery()
     query = select(data_keys.c.id).where(
-        data_keys.c.id.in_(unused),
+        data_keys.c.id.in_(unused_keys),
         exists().where(connections.c.environment == data_keys.c.environment, is_older),
     )
     deadline = time.monotonic() + REFRESHES_S
@@ -227,16 +227,16 @@ class Rotation:
         async def write(db: AsyncConnection) -> int:
             await self._wrap_signing_key(db)
             stored_wrapped = await db.run_sync(stored_keys)
-            outdated = [key for key in stored_wrapped if key.master_key_id != self._keys.keyring.first_id]
-            outdated = [key for key in outdated if key_ids is None or key.id in key_ids]
-            for key in outdated:
+            outdated_keys = [key for key in stored_wrapped if key.master_key_id != self._keys.keyring.first_id]
+            outdated_keys = [key for key in outdated_keys if key_ids is None or key.id in key_ids]
+            for key in outdated_keys:
                 wrapped = self._keys.keyring.wrap_again(key)
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
                 columns = {"master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(columns))
             if key_ids is None:
-                await self._trail.record(db, replace(entry, detail={"wrapped": len(outdated)}))
-            return len(outdated)
+                await self._trail.record(db, replace(entry, detail={"wrapped": len(outdated_keys)}))
+            return len(outdated_keys)
 
         return await self._write(write)
 
@@ -259,8 +259,8 @@ class Rotation:
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
                     for batch in self._batch.split([key for key, key_id in rows if key_id not in newest]):
-                        resealed, held = await self._reseal(column, batch, newest, rotated)
-                        rotated.sealed, skipped = rotated.sealed + resealed, skipped + held
+                        resealed_count, locked_count = await self._reseal(column, batch, newest, rotated)
+                        rotated.sealed, skipped = rotated.sealed + resealed_count, skipped + locked_count
                         step(rotated.sealed, max(todo, rotated.sealed))
             if not skipped:
                 break
@@ -315,12 +315,12 @@ class Rotation:
     async def _renew_keys(self, *, force: bool) -> int:
         async def write(db: AsyncConnection) -> int:
             newest = {key.environment: key for key in await db.run_sync(stored_keys)}
-            outdated = [
+            environments = [
                 name for name, key in newest.items() if force or key.master_key_id != self._keys.keyring.first_id
             ]
-            for name in outdated:
+            for name in environments:
                 await self._keys.make(db, name)
-            return len(outdated)
+            return len(environments)
 
         return await self._write(write)
 
@@ -351,7 +351,7 @@ class Rotation:
         Returns how many values were sealed, and how many rows another transaction had locked.
         """
         began_at = time.monotonic()
-        resealed = held = 0
+        resealed_count = locked_count = 0
         environments = await self._environments(column, keys)
         for environment, batch in environments.items():
 
@@ -375,9 +375,10 @@ class Rotation:
                 write, before=partial(self._keys.allow, environment, seals=len(batch))
             )
             rotated.damaged += damaged
-            resealed, held = resealed + row_count - len(damaged), held + len(batch) - row_count
+            resealed_count += row_count - len(damaged)
+            locked_count += len(batch) - row_count
         await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began_at), MAX_PAUSE_S))
-        return resealed, held
+        return resealed_count, locked_count
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
         """Return the primary keys of these rows by environment, because each environment has its own data key."""

@@ -255,9 +255,11 @@ class Transactions:
         unknown state, and a refreshed token that is not stored is lost. The write's task has the name of the caller's
         task.
         """
-        asking = asyncio.current_task()
+        calling_task = asyncio.current_task()
         work = with_cause(work, current_traceparent())
-        task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
+        task = asyncio.create_task(
+            self._in_turns(work, before, at_once), name=calling_task.get_name() if calling_task else None
+        )
         self._running.add(task)
         task.add_done_callback(self._on_task_ended)
         return await asyncio.shield(task)

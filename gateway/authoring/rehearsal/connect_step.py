@@ -147,8 +147,8 @@ def _callback_url(gateway: Gateway, actor: PlayedProvider, sent_to: str) -> str:
     query = {name: sample_setting(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
-            verified = urlencode({"oauth_token": params["oauth_token"], "oauth_verifier": CODE})
-            return f"{_requested_callback(actor, gateway)}&{verified}"
+            callback_query = urlencode({"oauth_token": params["oauth_token"], "oauth_verifier": CODE})
+            return f"{_requested_callback(actor, gateway)}&{callback_query}"
         case "APP":
             query |= {"installation_id": INSTALLATION, "setup_action": "install"}
         case "CUSTOM":
@@ -216,12 +216,12 @@ def authorization_checks(
             yield equality_check(f"parameter {renamed}", value, params.get(renamed), place)
         else:
             yield RehearsalCheck(f"{name} is left out", name not in params, place, "it was sent")
-    challenged = params.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
+    challenge = params.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
     expects_pkce = not provider.disable_pkce
     check_text = "a PKCE challenge is sent" if expects_pkce else "no PKCE challenge is sent"
     yield RehearsalCheck(
         check_text,
-        (challenged is not None) == expects_pkce,
+        (challenge is not None) == expects_pkce,
         ("disable_pkce",),
         "it is missing" if expects_pkce else "it was sent",
     )

@@ -111,8 +111,8 @@ def print_move_preview(preview: "Preview", *, as_json: bool) -> int:
         for line in forecast.todo:
             print(f"{'':<17} - {line}")
     for key, count in preview.orphans.items():
-        unlisted = f"{counted(count, 'connection')} of an integration that the other gateway does not list"
-        print(f"{'not_possible':<17} {key}: {unlisted}")
+        reason = f"{counted(count, 'connection')} of an integration that the other gateway does not list"
+        print(f"{'not_possible':<17} {key}: {reason}")
     print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in preview.counts().items()))
     print("Out of scope: syncs, actions, records and functions. Move what they do into your application.")
     print("\nSteps, in this order:")
@@ -140,10 +140,10 @@ def _stopped_error(intake: "Importer", fault: Exception) -> click.ClickException
 def _imported_text(intake: "Importer") -> str:
     """Return a sentence that says how many connections were imported before the import stopped; empty if none."""
     by_result = intake.tally.as_json()
-    imported = by_result["imported"] + by_result["replaced"]
-    if not imported or intake.options.dry_run:
+    imported_count = by_result["imported"] + by_result["replaced"]
+    if not imported_count or intake.options.dry_run:
         return ""
-    return f"Before that, {counted(imported, 'connection')} {'was' if imported == 1 else 'were'} imported."
+    return f"Before that, {counted(imported_count, 'connection')} {'was' if imported_count == 1 else 'were'} imported."
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,18 +117,20 @@ def list_connections(
             cursor=cursor,
         )
         if missing_scopes:
-            listed, next_cursor = await _find_lacking(runtime, name, filters, limit)
+            listed_connections, next_cursor = await _find_lacking(runtime, name, filters, limit)
         else:
             connections = await runtime.store.connections.list(name, filters)
-            listed = connections[:limit]
-            next_cursor = cursor_after(listed[-1]) if len(connections) > limit else None
+            listed_connections = connections[:limit]
+            next_cursor = cursor_after(listed_connections[-1]) if len(connections) > limit else None
         if as_json:
-            body: dict[str, Any] = {"connections": [listed_connection_json(connection) for connection in listed]}
+            body: dict[str, Any] = {
+                "connections": [listed_connection_json(connection) for connection in listed_connections]
+            }
             print(json.dumps(body | ({"next_cursor": next_cursor} if next_cursor else {}), indent=2))
             return 0
         table(
             ("CONNECTION", "INTEGRATION", "END USER", "STATE", "EXPIRES", "CREATED"),
-            [_row(connection) for connection in listed],
+            [_row(connection) for connection in listed_connections],
         )
         if next_cursor:
             print(f"There are more: --cursor {next_cursor}", file=sys.stderr)
@@ -146,14 +148,14 @@ async def _find_lacking(
     """
     from gateway.connections.lacking_scopes import find_lacking
 
-    lacking: list[Connection] = []
+    found_connections: list[Connection] = []
     while True:
         page = await find_lacking(
-            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(lacking))
+            runtime.store, runtime.generation, environment, replace(list_filter, limit=limit - len(found_connections))
         )
-        lacking += page.rows
-        if page.cursor is None or len(lacking) == limit:
-            return lacking, page.cursor
+        found_connections += page.rows
+        if page.cursor is None or len(found_connections) == limit:
+            return found_connections, page.cursor
         list_filter = replace(list_filter, cursor=page.cursor)
 
 
@@ -238,8 +240,8 @@ def why(file: Path, environment: str | None, integration: str | None, connection
         row = await find_connection(runtime, select_environment(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        story = await history_json(runtime, runtime.generation, row, in_serving_process=False)
-        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
+        history = await history_json(runtime, runtime.generation, row, in_serving_process=False)
+        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **history}
         print(json.dumps(body, indent=2) if as_json else without_control_characters(_text(body)))
         return 0
 

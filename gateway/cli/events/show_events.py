@@ -184,8 +184,9 @@ def _text(report: dict[str, Any]) -> str:
         last_result = (
             f", {delivery['detail'] or delivery['status']}" if delivery["detail"] or delivery["status"] else ""
         )
-        coming = f", next attempt {delivery['next_attempt_at']}" if delivery["next_attempt_at"] else ""
+        next_text = f", next attempt {delivery['next_attempt_at']}" if delivery["next_attempt_at"] else ""
         lines.append(
-            f"  {delivery['target']}: {delivery['state']} after {counted(delivery['attempts'], 'attempt')}{last_result}{coming}"
+            f"  {delivery['target']}: {delivery['state']} after {counted(delivery['attempts'], 'attempt')}"
+            f"{last_result}{next_text}"
         )
     return "\n".join([*lines, "", report["body"]])
