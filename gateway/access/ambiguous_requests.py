@@ -61,10 +61,10 @@ def _escape_ambiguity(path: str) -> str | None:
         return "has a segment that begins or ends with a space"
     if not _LOOKALIKES.isdisjoint(text):
         return "contains a character that some parsers read as a delimiter"
-    folded = unicodedata.normalize("NFKC", text)
-    if not _LOOKALIKES.isdisjoint(folded):  # for example U+FFE5, a wide yen sign
+    normalized_text = unicodedata.normalize("NFKC", text)
+    if not _LOOKALIKES.isdisjoint(normalized_text):  # for example U+FFE5, a wide yen sign
         return "contains a character that some parsers read as a delimiter"
-    if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
+    if sum(map(normalized_text.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
         return "contains a character that some parsers read as a delimiter"
     return None
 

@@ -183,8 +183,8 @@ def _first_occurrence_regex(text: str) -> str:
     For a `text` of one character, the expression has a set of characters, because `re` searches a set ten times as
     fast.
     """
-    escaped = re.escape(text)
-    return f"[^{escaped}]*+{escaped}" if len(text) == 1 else f"(?>.*?{escaped})"
+    escaped_text = re.escape(text)
+    return f"[^{escaped_text}]*+{escaped_text}" if len(text) == 1 else f"(?>.*?{escaped_text})"
 
 
 def _cost_of(pattern: str) -> int:
@@ -355,12 +355,12 @@ def decoded_mcp_header(value: str) -> str | None:
 
     Clients use this format for a name that is not plain ASCII.
     """
-    encoded = _BASE64_HEADER.fullmatch(value)
-    if encoded is None:
+    match = _BASE64_HEADER.fullmatch(value)
+    if match is None:
         return value
     try:
-        raw = base64.b64decode(encoded[1], validate=True)
-        return raw.decode() if base64.b64encode(raw).decode() == encoded[1] else None
+        raw = base64.b64decode(match[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == match[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
 

@@ -69,8 +69,8 @@ class KeyIssuer:
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
         if caller is not None:
             check_within(scopes, caller)
-        inherited = old_key.limits if old_key is not None else upper_key.limits if upper_key is not None else ()
-        all_limits = (requested.limits, *inherited)
+        inherited_limits = old_key.limits if old_key is not None else upper_key.limits if upper_key is not None else ()
+        all_limits = (requested.limits, *inherited_limits)
         check_rules_together(all_limits)
         expiry_times = [requested.expires_at, *(key.expires_at for key in (upper_key, requester) if key is not None)]
         secret = mint(requested.kind)

@@ -203,8 +203,8 @@ def with_scope(step: str) -> str:
 
 
 def _replace_step(message: str, step: str, new_step: str) -> str:
-    for spelled in (str, _capitalize):
-        message = message.replace(spelled(step), spelled(new_step))
+    for change_case in (str, _capitalize):
+        message = message.replace(change_case(step), change_case(new_step))
     return message
 
 

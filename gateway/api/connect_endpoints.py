@@ -243,20 +243,20 @@ async def new_session(
     TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
-    offered = offered_integrations(generation, caller, environment, body.allowed_integrations)
+    offered_ids = offered_integrations(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
     check_required_tags(caller, tags)
-    fixed = _fixed_members(body)
-    check_fixed_values(generation, caller, fixed)
-    _check_settings(generation, environment, fixed["defaults"])
+    fixed_members = _fixed_members(body)
+    check_fixed_values(generation, caller, fixed_members)
+    _check_settings(generation, environment, fixed_members["defaults"])
     return await runtime.sessions.open(
         environment,
         caller.key_id,
         end_user=user,
         tags=tags,
-        allowed_integrations=offered,
-        **fixed,
+        allowed_integrations=offered_ids,
+        **fixed_members,
         **session_fields(generation.config, environment, body),
     )
 
@@ -290,9 +290,9 @@ async def reconnect_session(
     new_tags = replacing_tags(user, body.tags)
     tags = row.tags if new_tags is None else new_tags
     check_required_tags(caller, tags)
-    fixed = _fixed_members(body)
-    check_fixed_values(generation, caller, fixed, reconnects=True)
-    _check_settings(generation, ref.environment, fixed["defaults"])
+    fixed_members = _fixed_members(body)
+    check_fixed_values(generation, caller, fixed_members, reconnects=True)
+    _check_settings(generation, ref.environment, fixed_members["defaults"])
     # Every holder of a session's token can see its end user, so the stored end user is added only if the key may read
     # connections. A session without an end user leaves that of the connection unchanged.
     known_user = row.end_user if caller.policy.allows(READ_CONNECTIONS) else None
@@ -305,7 +305,7 @@ async def reconnect_session(
         connection_id=ref.connection_id,
         integration_id=ref.integration_id,
         pinned=caller.policy.keeps_settings,
-        **fixed,
+        **fixed_members,
         **session_fields(generation.config, ref.environment, body),
     )
 
@@ -360,10 +360,10 @@ def offered_integrations(
         if not policy.reaches_integration(key):
             raise no_integration_error(environment, key)
     existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
-    offered = tuple(requested or filter(policy.reaches_integration, existing))
-    if not offered:
+    offered_ids = tuple(requested or filter(policy.reaches_integration, existing))
+    if not offered_ids:
         raise beyond_limits_error("the environment has none of these integrations")
-    return offered
+    return offered_ids
 
 
 def check_required_tags(caller: Caller, tags: Mapping[str, str]) -> None:

@@ -70,9 +70,9 @@ async def import_connection(request: web.Request) -> web.Response:
     read_query(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await store_connection(runtime, generation, caller, await read_any_json(request))
-    revealed = caller.policy.allows(READ_CONNECTION_CREDENTIALS)
+    may_read_credentials = caller.policy.allows(READ_CONNECTION_CREDENTIALS)
     connection_json = full_connection_json(
-        runtime.store, connection, credentials=revealed, with_refresh_token=True, times_in_z=True
+        runtime.store, connection, credentials=may_read_credentials, with_refresh_token=True, times_in_z=True
     )
     if warnings:
         connection_json["warnings"] = [
@@ -230,5 +230,5 @@ def _nest_flat_form(document: Any) -> Any:
         credential_members["config_override"] = client
     if isinstance(credential_members.get(NO_EXPIRATION), bool):
         del credential_members[NO_EXPIRATION]
-    nested = {name: document[name] for name in document if name in TOP_LEVEL_MEMBERS}
-    return {**nested, "credentials": credential_members}
+    top_level_members = {name: document[name] for name in document if name in TOP_LEVEL_MEMBERS}
+    return {**top_level_members, "credentials": credential_members}

@@ -170,8 +170,8 @@ async def get_connection(request: web.Request) -> web.Response:
     policy, key_id = request[CALLER].policy, request[CALLER].key_id
     with_refresh_token = query_boolean(query, "refresh_token")
     force = query_boolean(query, "force_refresh")
-    readable, revealed = policy.allows(READ_CONNECTIONS), policy.allows(READ_CONNECTION_CREDENTIALS)
-    if not revealed and (force or with_refresh_token):
+    may_read, may_read_credentials = policy.allows(READ_CONNECTIONS), policy.allows(READ_CONNECTION_CREDENTIALS)
+    if not may_read_credentials and (force or with_refresh_token):
         raise missing_scope_error(READ_CONNECTION_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
@@ -182,25 +182,25 @@ async def get_connection(request: web.Request) -> web.Response:
         row = await runtime.store.connections.get(ref)
         if row is None:
             raise
-        remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
+        fault_with_remedy = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
         # `with_payload` below makes a copy of the error, because other callers that waited for the same refresh get the
         # same error object.
         connection_json = full_connection_json(runtime.store, row, credentials=False)
         if with_history:
             await add_history(connection_json, runtime, generation, row)
         raise with_payload(
-            remedied, {"connection": connection_json if readable else connection_state_json(row)}
+            fault_with_remedy, {"connection": connection_json if may_read else connection_state_json(row)}
         ) from fault
     headers = {NOT_REFRESHED_HEADER: not_refreshed.code} if not_refreshed else {}
-    if not readable:  # a key that may create connect sessions but not read connections
+    if not may_read:  # a key that may create connect sessions but not read connections
         return web.json_response(connection_state_json(connection), headers=headers)
-    if revealed:  # the read is recorded first: if recording fails, no credential is returned
+    if may_read_credentials:  # the read is recorded first: if recording fails, no credential is returned
         detail = {"refresh_token": True} if with_refresh_token else {}
         await runtime.store.connections.record_read(
             [connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **detail
         )
     connection_json = full_connection_json(
-        runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token
+        runtime.store, connection, credentials=may_read_credentials, with_refresh_token=with_refresh_token
     )
     if with_history:
         await add_history(connection_json, runtime, generation, connection)

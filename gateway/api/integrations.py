@@ -70,11 +70,11 @@ async def get_integration(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = _integration_in_path(request, generation)
     body = integration_json(runtime, generation, integration)
-    included = query.get("include", "").split(",")
-    if "webhook" in included:
+    included_parts = query.get("include", "").split(",")
+    if "webhook" in included_parts:
         body["webhook_url"] = webhook_url(generation, integration)
     policy = request[CALLER].policy
-    if "credentials" in included and policy.allows(READ_CREDENTIALS) and not policy.limits_connections:
+    if "credentials" in included_parts and policy.allows(READ_CREDENTIALS) and not policy.limits_connections:
         # Write the audit record before the credentials are returned.
         await request.app[RUNTIME].store.integrations.record_read(integration, now=clock.now())
         body["credentials"] = credentials_json(generation, integration)

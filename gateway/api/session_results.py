@@ -179,8 +179,8 @@ async def complete_session(request: web.Request) -> web.Response:
         _connection_json(connection.integration_id, connection.connection_id, is_pending=False)
         for connection in completed_refs
     ]
-    completed: responses.CompletedSession = {"status": "connected", "connections": connections}
-    return web.json_response(responses.CompletionResponse(data=completed))
+    completed_session: responses.CompletedSession = {"status": "connected", "connections": connections}
+    return web.json_response(responses.CompletionResponse(data=completed_session))
 
 
 def _unknown_session() -> NotFound:
@@ -223,7 +223,7 @@ async def _with_fitting_tags(
         for connection in await store.pending.find_by_session(session_digest, now=clock.now())
     }
     fits_by_ref: dict[ConnectionRef, bool] = {}
-    fitting: list[Outcome] = []
+    fitting_outcomes: list[Outcome] = []
     for outcome in outcomes:
         ref = ConnectionRef(outcome.environment, outcome.integration_id, outcome.connection_id or "")
         if ref not in fits_by_ref:
@@ -235,8 +235,8 @@ async def _with_fitting_tags(
             else:
                 fits_by_ref[ref] = fits_session
         if fits_by_ref[ref]:
-            fitting.append(outcome)
-    return fitting
+            fitting_outcomes.append(outcome)
+    return fitting_outcomes
 
 
 async def _fits_pending(request: web.Request, pending: PendingConnection) -> bool:

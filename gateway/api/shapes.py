@@ -53,21 +53,21 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 def _checked_tags(tags: dict[str, str]) -> dict[str, str]:
     """Return the tags with keys in lower case. Raises ValueError for an invalid tag, for more than `MAX_TAGS` tags, or
     if two keys differ only in case."""
-    lowered: dict[str, str] = {}
+    lowered_tags: dict[str, str] = {}
     for key, value in tags.items():
         if not TAG_KEY_FORM.fullmatch(key):
             raise ValueError(f"tag '{key[:64]}' must begin with a letter and hold letters, digits and _ - . / only")
         if not 1 <= len(value) <= 255:
             raise ValueError(f"the value of tag '{key}' must have 1 to 255 characters")
-        if key.lower() in lowered:
+        if key.lower() in lowered_tags:
             raise ValueError(f"tag '{key.lower()}' was given twice")
-        lowered[key.lower()] = value
-    if len(lowered) > MAX_TAGS:
+        lowered_tags[key.lower()] = value
+    if len(lowered_tags) > MAX_TAGS:
         raise ValueError(f"at most {MAX_TAGS} tags")
-    email = lowered.get("end_user_email")
+    email = lowered_tags.get("end_user_email")
     if email is not None and not EMAIL_FORM.fullmatch(email):
         raise ValueError("tag 'end_user_email' must be an e-mail address")
-    return lowered
+    return lowered_tags
 
 
 Tags = Annotated[dict[str, str], AfterValidator(_checked_tags)]
@@ -126,14 +126,14 @@ def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str,
     The end user's own tags are left out if the total would exceed `MAX_TAGS`."""
     if user is None:
         return tags or {}
-    derived: dict[str, Any] = {
+    user_tags: dict[str, Any] = {
         "end_user_id": user.id,
         "end_user_email": user.email,
         "end_user_display_name": user.display_name,
         "organization_id": user.organization_id,
         "organization_display_name": user.organization_display_name,
     }
-    base = {name: text for name, text in derived.items() if text} | (tags or {})
+    base = {name: text for name, text in user_tags.items() if text} | (tags or {})
     given_tags = {name.lower(): text for name, text in (user.tags or {}).items() if text}
     return {**given_tags, **base} if len({**given_tags, **base}) <= MAX_TAGS else base
 

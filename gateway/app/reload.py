@@ -37,8 +37,8 @@ def read_configuration_again(running: Config, configuration: ConfigurationSource
     """Read the file of `running` again, or read `configuration`. A setting that needs a restart keeps its old value,
     and the change is logged. Raises Faults."""
     new_config = read(_file_name(running) if configuration is None else configuration)
-    config, ignored = with_fixed(new_config, running)
-    for place in ignored:
+    config, ignored_places = with_fixed(new_config, running)
+    for place in ignored_places:
         log.warning(
             "needs_a_restart",
             where=new_config.file_and_line(*place),

@@ -72,8 +72,8 @@ BUILT_IN_MODES: Final[Mapping[str, AuthMode]] = {
 def modes() -> Mapping[str, AuthMode]:
     """Return all modes by name: built-in modes and modes from installed packages. A package cannot replace a built-in
     mode."""
-    offered = {point.name: _load(point) for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return {**offered, **BUILT_IN_MODES}
+    entry_point_modes = {point.name: _load(point) for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**entry_point_modes, **BUILT_IN_MODES}
 
 
 def _load(point: EntryPoint) -> AuthMode:

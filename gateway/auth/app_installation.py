@@ -179,6 +179,6 @@ def _app_jwt(context: AuthContext, app_id: str | None) -> Secret:
     now = clock.now()
     if context.provider.jwt is not None:
         return signed_token(context.provider.jwt, context, {"appId": Secret(issuer), "privateKey": key}, now)[0]
-    issued = now - CLOCK_SKEW
-    claims = {"iss": issuer, "iat": int(issued.timestamp()), "exp": int((now + JWT_LIFETIME).timestamp())}
+    issued_at = now - CLOCK_SKEW
+    claims = {"iss": issuer, "iat": int(issued_at.timestamp()), "exp": int((now + JWT_LIFETIME).timestamp())}
     return sign({"alg": "RS256", "typ": "JWT"}, claims, key.reveal())

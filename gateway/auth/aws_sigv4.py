@@ -271,9 +271,13 @@ class AwsSigV4(TokenExchangeMode):
         keys = SigV4Keys(client.client_id, client.client_secret)
         call = _signed_call(url, urlencode(params).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
-        issued = read_credentials(reply)
-        new_credential = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
-        return {**credential, **new_credential, "expires_at": iso(issued[3])}
+        issued_credentials = read_credentials(reply)
+        new_credential = {
+            "access_key_id": issued_credentials[0],
+            "secret_access_key": issued_credentials[1],
+            "session_token": issued_credentials[2],
+        }
+        return {**credential, **new_credential, "expires_at": iso(issued_credentials[3])}
 
     def values(self, credential: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(credential)

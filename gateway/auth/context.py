@@ -377,8 +377,8 @@ class AuthContext:
         if not self.integration.client_id:
             return None
         secret = self.integration.client_secret
-        released = secret is not None and self._untrusted_place is None
-        return OAuthClient(self.integration.client_id, secret if released else None)
+        may_use_secret = secret is not None and self._untrusted_place is None
+        return OAuthClient(self.integration.client_id, secret if may_use_secret else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:
         """Return the ID of the client that `client` returns. The ID is not secret, so the destination does not

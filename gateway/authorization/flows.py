@@ -335,9 +335,9 @@ class Flows:
     async def _consume_flow(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
     ) -> ReturnedFlow:
-        repeated = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
-        if repeated is not None:
-            raise CallbackFailed("invalid_state", f"The provider sent '{repeated}' more than once. Start again.")
+        repeated_name = next((name for name in NOT_REPEATABLE if _count_parameter(query, name) > 1), None)
+        if repeated_name is not None:
+            raise CallbackFailed("invalid_state", f"The provider sent '{repeated_name}' more than once. Start again.")
         state = state_in(query)
         if not state:
             raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")

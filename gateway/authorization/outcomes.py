@@ -250,8 +250,8 @@ class Outcomes:
                     window.resolve(None)
             return
         now = clock.now()
-        earliest = (self._looked_at or now) - CLOCK_TOLERANCE
-        for outcome in reversed(await self._store.flow_results.list_since(earliest)):
+        earliest_time = (self._looked_at or now) - CLOCK_TOLERANCE
+        for outcome in reversed(await self._store.flow_results.list_since(earliest_time)):
             self._deliver(outcome)
         self._looked_at = now if self._waiting else None
 

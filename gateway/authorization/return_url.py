@@ -53,8 +53,8 @@ def signed_return_url(session: ConnectSession, result: ReturnResult, *, public_u
         "error": result.error,
         "state": session.return_state,
     }
-    present = {name: value for name, value in claims.items() if value is not None}
-    token = sign({"alg": "HS256", "typ": JWT_TYPE}, present, result_key(signing_key).reveal())
+    present_claims = {name: value for name, value in claims.items() if value is not None}
+    token = sign({"alg": "HS256", "typ": JWT_TYPE}, present_claims, result_key(signing_key).reveal())
     added_parameters = {"state": session.return_state} if session.return_state is not None else {}
     separator = "&" if urlsplit(session.return_url).query else "?"
     return (

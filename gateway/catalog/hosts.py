@@ -89,12 +89,12 @@ def open_secret_urls(provider: Provider) -> Iterator[tuple[str, str]]:
     These are all open URLs except `authorization_url`. URLs below `proxy` count only if API calls contain the client
     secret or are signed with it, or if the server at the base URL names the token URL.
     """
-    proxied = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
+    calls_have_secret = provider.auth_mode in _MODES_WITH_SECRET_IN_CALLS or any(
         "clientSecret" in text for path, text in text_templates(provider) if path[0] == "proxy"
     )
     for place, setting in open_urls(provider):
         key = place.removeprefix("alternatives.").partition("[")[0]
-        if key != "authorization_url" and (proxied or not key.startswith("proxy.")):
+        if key != "authorization_url" and (calls_have_secret or not key.startswith("proxy.")):
             yield place, setting
 
 

@@ -207,8 +207,8 @@ def _open_host_warnings(provider: Provider) -> Iterator[Finding]:
 
 def _installation_warnings(provider: Provider) -> Iterator[Finding]:
     if provider.auth_mode == "CUSTOM" and provider.installation_access_url is None:
-        unchecked = "so an end user can connect another customer's installation"
-        yield ("installation_token_url",), f"is used without installation_access_url, {unchecked}; add it"
+        consequence = "so an end user can connect another customer's installation"
+        yield ("installation_token_url",), f"is used without installation_access_url, {consequence}; add it"
 
 
 def _example_warnings(provider: Provider) -> Iterator[Finding]:
@@ -275,6 +275,6 @@ def _setting_warnings(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None and _EXPONENTIAL.search(setting.pattern):
         yield ("pattern",), "repeats a repetition, which can take forever to match; write it without nesting"
     has_own_name = name in _COMMON_NAMES or setting.title != title_from(name)
-    described = setting.description or (setting.secret and has_own_name)
-    if not described and not setting.automated and not setting.hidden:
+    is_described = setting.description or (setting.secret and has_own_name)
+    if not is_described and not setting.automated and not setting.hidden:
         yield (), f"setting '{name}' has no description, so the end user must guess where to find it"

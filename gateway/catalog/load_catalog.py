@@ -38,8 +38,8 @@ def entry_json(values: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     entry.setdefault("docs", f"{public_url}/providers/{values['name']}/guide")
     if names := values.get("connection_configuration", list(values.get("connection_config", ()))):
         entry["connection_configuration"] = names
-    derived = {"provenance": overall_provenance(values), "sources": all_sources(values)}
-    entry |= {key: value for key, value in derived.items() if value}
+    derived_fields = {"provenance": overall_provenance(values), "sources": all_sources(values)}
+    entry |= {key: value for key, value in derived_fields.items() if value}
     for key in FORM_FIELDS:
         if key in values:
             # Clients that build forms read `type`, which entries usually leave out.

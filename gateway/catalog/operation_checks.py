@@ -106,9 +106,9 @@ def _base_url_faults(name: str, provider: Provider, header: Mapping[str, str]) -
     their_host, their_path = _host_and_path(stated)
     if not (_matches(host, their_host) or _matches(their_host, host) or HOST_EXCEPTIONS.get(name) == their_host):
         yield f"base_url has the host {their_host}, the entry has {host}"
-    joined = (path + _SETTING.sub(_ANY_TEXT, header.get("prefix", ""))).rstrip("/")
-    if joined != their_path:
-        yield f"the entry's base URL and the prefix make the path {joined or '/'}, base_url has {their_path or '/'}"
+    joined_path = (path + _SETTING.sub(_ANY_TEXT, header.get("prefix", ""))).rstrip("/")
+    if joined_path != their_path:
+        yield f"the entry's base URL and the prefix make the path {joined_path or '/'}, base_url has {their_path or '/'}"
 
 
 def _host_and_path(url: str) -> tuple[str, str]:

@@ -81,9 +81,11 @@ def known_settings(provider: Provider) -> frozenset[str]:
 
     They are declared by the entry, or read from a response or a callback.
     """
-    captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
+    captured_settings = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
     of_account = provider.account.settings if provider.account is not None else ()
-    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *of_account))
+    return frozenset(
+        (*provider.connection_config, *(provider.connection_configuration or ()), *captured_settings, *of_account)
+    )
 
 
 def _templates_of_jwt(provider: Provider) -> dict[str, Any]:

@@ -305,6 +305,6 @@ async def settings_for_reconnect(
     if session.pinned:
         check_unchanged(old_settings, config, ("params",))
     if any(config.get(name) not in (None, old_settings.get(name)) for name in SITE):
-        automated = {name for name, setting in provider.connection_config.items() if setting.automated}
-        old_settings = {name: text for name, text in old_settings.items() if name not in {*automated, *SITE}}
+        automated_names = {name for name, setting in provider.connection_config.items() if setting.automated}
+        old_settings = {name: text for name, text in old_settings.items() if name not in {*automated_names, *SITE}}
     return {**old_settings, **config}

@@ -254,9 +254,9 @@ def verification_request(
     base = base_url(context.provider, context.config, mode, credential)
     root = spec.base_url_override or base.origin + base.path
     url = context.fill_url(root.rstrip("/") + endpoint, values)
-    parsed = parse_url(url)
+    parsed_url = parse_url(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
-    request = UpstreamRequest(spec.method, parsed.scheme, parsed.host, parsed.port, target)
+    request = UpstreamRequest(spec.method, parsed_url.scheme, parsed_url.host, parsed_url.port, target)
     context = context.for_destinations(url)
     placed = placement(mode, credential, context)
     body, kind = _body(spec, context, values)

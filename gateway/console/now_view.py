@@ -44,7 +44,7 @@ async def now(request: web.Request, environment: str) -> View:
         authorization_counts(runtime, environment),
         _day(runtime, environment, moment, problems),
     )
-    waiting = [queue for queue in backlog if queue.environment == environment]
+    waiting_queues = [queue for queue in backlog if queue.environment == environment]
     failed = failures(totals.places, moment, store_healthy=store_healthy(runtime))
     data = {
         "title": "Now",
@@ -66,7 +66,7 @@ async def now(request: web.Request, environment: str) -> View:
         "dead": [delivery_fields(delivery) for delivery in dead_deliveries[:ROWS_PER_TABLE]],
         "more_dead": len(dead_deliveries) > ROWS_PER_TABLE,
         "waiting": [
-            {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting
+            {"events": queue.pending, "oldest_at": timestamp_with_offset(queue.oldest_at)} for queue in waiting_queues
         ],
         "failures": [
             {**row, "known": runtime.generation.integrations.has(environment, row["integration"])}

@@ -96,9 +96,9 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:
         return False  # a Unix socket has no IP address
-    mapped = getattr(address, "ipv4_mapped", None) or address
+    plain_address = getattr(address, "ipv4_mapped", None) or address
     return any(
-        mapped.version == proxy.network.version and mapped in proxy.network
+        plain_address.version == proxy.network.version and plain_address in proxy.network
         for proxy in config.identity_headers.trusted_proxies
     )
 

@@ -155,8 +155,8 @@ class TargetPace:
 
     def idle(self, now: float) -> bool:
         """Return whether this object can be dropped: no request is running, and no result is recent."""
-        recent = now <= self.resting_until + MAX_PROBE_S if self.failures else self.is_proven(now)
-        return not self.running and not recent
+        is_recent = now <= self.resting_until + MAX_PROBE_S if self.failures else self.is_proven(now)
+        return not self.running and not is_recent
 
 
 # ── One attempt: a signed POST through the egress guard; redirects are not followed.
@@ -284,27 +284,27 @@ class Deliverer:
         work = await self._store.deliveries.find_due(clock.now())
         monotonic_now = clock.monotonic()
         self._searched_s = monotonic_now - began_at
-        soonest = POLL_S
+        soonest_s = POLL_S
         paces = [(queue, self._paces.setdefault(queue, TargetPace())) for queue in work.queues]
-        unproven = sum(pace.running for pace in self._paces.values() if not pace.is_proven(monotonic_now))
+        unproven_count = sum(pace.running for pace in self._paces.values() if not pace.is_proven(monotonic_now))
         for queue, pace in sorted(paces, key=lambda item: item[1].failures):
-            proven, running = pace.is_proven(monotonic_now), pace.running
+            is_proven, running = pace.is_proven(monotonic_now), pace.running
             limit = min(pace.free_slots(monotonic_now), MAX_PARALLEL - len(self._sending))
-            if not proven:
-                limit = min(limit, MAX_UNPROVEN - unproven)
+            if not is_proven:
+                limit = min(limit, MAX_UNPROVEN - unproven_count)
             if limit > 0 and not self._closed:
-                claiming = asyncio.create_task(self._claim_and_start(queue, pace, limit), name="claim_events")
-                self._claiming.add(claiming)
-                claiming.add_done_callback(self._claiming.discard)
-                await asyncio.shield(claiming)  # after a cancellation, the write continues; `close` waits for its end
-                unproven += 0 if proven else max(0, pace.running - running)
+                claim_task = asyncio.create_task(self._claim_and_start(queue, pace, limit), name="claim_events")
+                self._claiming.add(claim_task)
+                claim_task.add_done_callback(self._claiming.discard)
+                await asyncio.shield(claim_task)  # after a cancellation, the write continues; `close` waits for its end
+                unproven_count += 0 if is_proven else max(0, pace.running - running)
             elif pace.resting_until > monotonic_now:
-                soonest = min(soonest, pace.resting_until - monotonic_now)
+                soonest_s = min(soonest_s, pace.resting_until - monotonic_now)
         for queue in [queue for queue, pace in self._paces.items() if pace.idle(monotonic_now)]:
             del self._paces[queue]
         if work.next_at is not None:
-            soonest = min(soonest, (work.next_at - clock.now()).total_seconds())
-        return max(soonest, MIN_PAUSE_S)
+            soonest_s = min(soonest_s, (work.next_at - clock.now()).total_seconds())
+        return max(soonest_s, MIN_PAUSE_S)
 
     async def idle(self) -> None:
         """Wait until all started deliveries have ended."""

@@ -85,7 +85,7 @@ def build_message(delivery: Delivery, content: EventContent, auth_mode: str | No
     content_type = fields.get("content-type", "")
     if delivery.connection_id is None:
         return raw, {**passed, "content-type": content_type or JSON}
-    wrapped = {
+    message_fields = {
         "from": content.provider,
         "type": FORWARD,
         "connectionId": delivery.connection_id,
@@ -93,9 +93,9 @@ def build_message(delivery: Delivery, content: EventContent, auth_mode: str | No
         "payload": _payload(raw, content_type),
     }
     try:
-        body = _dump_json(wrapped, in_python=len(raw) > MAX_C_PARSE_BYTES)
+        body = _dump_json(message_fields, in_python=len(raw) > MAX_C_PARSE_BYTES)
     except (ValueError, RecursionError):  # the value has NaN or an infinite number, or nests too deep
-        body = _dump_json(wrapped | {"payload": raw.decode("utf-8", "replace")})
+        body = _dump_json(message_fields | {"payload": raw.decode("utf-8", "replace")})
     return body, {**passed, "content-type": JSON}
 
 

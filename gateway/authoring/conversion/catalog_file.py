@@ -41,10 +41,10 @@ def expand_entry(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] =
 
     `heirs`: the names of the entries that inherit from this entry, to detect a cycle.
     """
-    stated = _merge_mappings(entries[name])
-    own_values = {key: value for key, value in stated.items() if key != ALIAS_KEY}
+    stated_fields = _merge_mappings(entries[name])
+    own_values = {key: value for key, value in stated_fields.items() if key != ALIAS_KEY}
     own_names = dict.fromkeys(own_values, name)
-    base = stated.get(ALIAS_KEY)
+    base = stated_fields.get(ALIAS_KEY)
     if base is None:
         return ExpandedEntry(own_values, own_names)
     if base in (name, *heirs):
@@ -146,11 +146,11 @@ def _convert_entry(
             name, None, (ConversionReport("refused", "", document.file_and_line(name), "is not an entry"),)
         )
     expanded = expand_entry(name, entries)
-    converting = EntryConversion(external_names.scripts or ())
-    notes = converting.notes
+    conversion = EntryConversion(external_names.scripts or ())
+    notes = conversion.notes
     if expanded.circle:
         notes.add_refused(("alias",), "inherits from itself")
-    values = converting.values(_with_base_fields(expanded, shipped))
+    values = conversion.values(_with_base_fields(expanded, shipped))
     values |= {"provenance": "unconfirmed", "sources": [f"imported from {path.name}"]}
     if expanded.unknown is not None:
         if expanded.unknown in shipped:
@@ -181,8 +181,8 @@ def _with_base_fields(expanded: ExpandedEntry, shipped: Mapping[str, Mapping[str
 
 def _own_values(values: dict[str, Any], expanded: ExpandedEntry) -> dict[str, Any]:
     """Return the values that the entry sets itself, with an ``alias`` that names its shipped base entry."""
-    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
-    return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited}}
+    inherited_fields = {"auth_mode", "proxy", "categories", "display_name"} - set(expanded.values)
+    return {"alias": expanded.unknown, **{key: value for key, value in values.items() if key not in inherited_fields}}
 
 
 def _repair(

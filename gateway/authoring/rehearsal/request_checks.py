@@ -95,15 +95,15 @@ class KnownValues:
         return value
 
 
-def equality_check(subject: str, expected: Any, arrived: Any, place: Place) -> RehearsalCheck:
+def equality_check(subject: str, expected: Any, arrived_value: Any, place: Place) -> RehearsalCheck:
     """Compare two values. A difference is described only by the values' lengths, because a value can be a secret."""
-    passed = expected == arrived
+    passed = expected == arrived_value
     detail = (
         ""
         if passed
         else "it was not sent"
-        if arrived is None
-        else f"another value was sent ({_kind(arrived)} instead of {_kind(expected)})"
+        if arrived_value is None
+        else f"another value was sent ({_kind(arrived_value)} instead of {_kind(expected)})"
     )
     return RehearsalCheck(subject, passed, place, detail)
 
@@ -124,7 +124,7 @@ def parameter_checks(
     `expected`: parameters by their standard names. `renames`: the provider's name of each renamed parameter; an empty
     name means that the parameter must be absent. `place`: the entry's field with the parameters.
     """
-    arrived = arrival.params(body_format)
+    arrived_params = arrival.params(body_format)
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
         yield RehearsalCheck(
@@ -134,11 +134,11 @@ def parameter_checks(
             f"its Content-Type was {arrival.kind or 'missing'}",
         )
     for name, value in expected.items():
-        renamed = renames.get(name, name)
-        if not renamed:
-            yield RehearsalCheck(f"{name} is left out", name not in arrived, (*place, name), "it was sent")
+        sent_name = renames.get(name, name)
+        if not sent_name:
+            yield RehearsalCheck(f"{name} is left out", name not in arrived_params, (*place, name), "it was sent")
             continue
-        yield equality_check(f"parameter {renamed}", value, arrived.get(renamed), (*place, name))
+        yield equality_check(f"parameter {sent_name}", value, arrived_params.get(sent_name), (*place, name))
 
 
 def header_checks(
@@ -151,18 +151,18 @@ def header_checks(
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
             continue  # Content-Type is sent only with a body
-        arrived = arrival.headers.get(name)
+        arrived_value = arrival.headers.get(name)
         expected = known_values.text(template)
         if expected is not None:
-            yield equality_check(f"field {name}", expected, arrived, (*place, name))
+            yield equality_check(f"field {name}", expected, arrived_value, (*place, name))
         elif differs_each_time(template) or needs_request(template):
             # A value from the request, such as ${params}, can be empty if the request has no such part.
-            is_filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
-            passed = is_filled and "${" not in str(arrived)
+            is_filled = bool(arrived_value) or (arrived_value == "" and not differs_each_time(template))
+            passed = is_filled and "${" not in str(arrived_value)
             yield RehearsalCheck(
                 f"field {name} is filled in", passed, (*place, name), "it is missing or has a placeholder"
             )
-        elif arrived is None and (missing_names := known_values.missing(template)):
+        elif arrived_value is None and (missing_names := known_values.missing(template)):
             detail = f"the rehearsal has no value for {', '.join(missing_names)}; add --set NAME=VALUE"
             yield RehearsalCheck(f"field {name} is filled in", False, (*place, name), detail)
 
@@ -263,8 +263,8 @@ def proxied_call_checks(
     placed_templates = (*proxy.headers.values(), *proxy.query.values())
     secret = {name for name, setting in known_values.provider.connection_config.items() if setting.secret}
     if default is not None and not any(carries_credential(text, secret_settings=secret) for text in placed_templates):
-        arrived = arrival.headers.get("Authorization", "")
-        passed = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
+        authorization = arrival.headers.get("Authorization", "")
+        passed = authorization.startswith(default) if default.endswith((" ", "/")) else authorization == default
         check_text = f"Authorization is {default.partition(' ')[0]}"
         yield RehearsalCheck(check_text, passed, ("auth_mode",), "it is missing or has another value")
 

@@ -57,10 +57,10 @@ def sample_certificate() -> str:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rehearsal")])
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    signed = (
+    certificate = (
         builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1)).sign(key, SHA256())
     )
-    pem: bytes = signed.public_bytes(Encoding.PEM)
+    pem: bytes = certificate.public_bytes(Encoding.PEM)
     return pem.decode()
 
 

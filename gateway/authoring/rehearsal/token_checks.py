@@ -50,9 +50,9 @@ def token_checks(
             expected = _known_fields(provider.token_params, known_values) or own_params
             yield from parameter_checks(first_request, expected, ("token_params",), {}, provider.body_format)
         case "APP":
-            signed = first_request.headers.get("Authorization", "").startswith("Bearer ey")
+            has_jwt = first_request.headers.get("Authorization", "").startswith("Bearer ey")
             yield RehearsalCheck(
-                "the app authenticates with a signed JWT", signed, ("jwt",), "Authorization does not have one"
+                "the app authenticates with a signed JWT", has_jwt, ("jwt",), "Authorization does not have one"
             )
 
 

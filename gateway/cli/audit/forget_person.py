@@ -29,13 +29,15 @@ def forget(file: Path, environment: str | None, end_user: str, as_json: bool) ->
         from gateway.records.audit import AuditAction, AuditEntry
 
         name = select_environment(runtime, environment)
-        forgotten = await runtime.store.trail.forget(name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, name))
+        was_forgotten = await runtime.store.trail.forget(
+            name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, name)
+        )
         if as_json:
-            print(json.dumps({"forgotten": forgotten}))
-        elif forgotten:
+            print(json.dumps({"forgotten": was_forgotten}))
+        elif was_forgotten:
             print("Forgotten: the records no longer identify this end user.")
         else:
             print("gateway: no record is about this end user, or the end user was already forgotten", file=sys.stderr)
-        return 0 if forgotten else 1
+        return 0 if was_forgotten else 1
 
     run(file, work, as_json=as_json)

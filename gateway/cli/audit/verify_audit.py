@@ -57,15 +57,15 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
         from gateway.vault import VaultError
 
         await store.audit.append_to_chain()
-        trusted = list(public_keys)
-        if not trusted:
+        trusted_keys = list(public_keys)
+        if not trusted_keys:
             try:
-                trusted = [await store.audit.public_key(now=clock.now())]
+                trusted_keys = [await store.audit.public_key(now=clock.now())]
             except VaultError as fault:
                 raise click.ClickException(
                     f"The key that signs checkpoints cannot be decrypted: {fault} Give --public-key."
                 ) from None
-        verdict = await verify_chain(store.audit, all_checkpoints, trusted)
+        verdict = await verify_chain(store.audit, all_checkpoints, trusted_keys)
         if as_json:
             print(json.dumps(_report(verdict), indent=2))
         else:

@@ -33,14 +33,14 @@ def reserve_port(port: int, flag: str) -> Iterator[int]:
     `port`: 0 picks a free port. `flag`: the option that selects another port, for the message of DemoFailed.
     """
     try:
-        listening = socket.create_server((HOST, port))
+        listening_socket = socket.create_server((HOST, port))
     except OSError as fault:
         reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be used ({fault.strerror})"
         raise DemoFailed(f"port {port} {reason}; choose another port with {flag} (0 picks a free port)") from fault
     try:
-        yield listening.getsockname()[1]
+        yield listening_socket.getsockname()[1]
     finally:
-        listening.close()
+        listening_socket.close()
 
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -98,7 +98,7 @@ async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[Doc
             group.create_task(asyncio.to_thread(_list_findings, check, gateway)) for check in (check_files, check_store)
         ]
         declared = group.create_task(asyncio.to_thread(_list_findings, check_integrations, gateway))
-        journaled = group.create_task(_collect(check_journal(gateway)))
+        journal_check = group.create_task(_collect(check_journal(gateway)))
         network = (
             []
             if offline
@@ -107,7 +107,7 @@ async def _run_checks(gateway: "ExaminedGateway", *, offline: bool) -> "list[Doc
             ]
         )
     (reached_findings, running_gateway, providers) = (task.result() for task in network) if network else ([], [], [])
-    local_findings: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journaled.result()]
+    local_findings: list[DoctorFinding] = [*at_disk[0].result(), *at_disk[1].result(), *journal_check.result()]
     if any((finding.check, finding.level) == ("store", "fail") for finding in running_gateway):
         local_findings = [finding for finding in local_findings if (finding.check, finding.level) != ("store", "ok")]
     return [

@@ -347,19 +347,19 @@ UNREADABLE_METRIC: Final = re.compile(r"^gateway_stored_secrets_unreadable_total
 
 async def check_running(examined: ExaminedGateway) -> AsyncIterator[DoctorFinding]:
     """Yield findings from ``/ready`` of the running gateway, and from its metrics if `server.admin_port` is set."""
-    server, text, reported = examined.config.server, "", {}
+    server, text, reported_health = examined.config.server, "", {}
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
         async with examined.http.get(f"{local_url(server.host, server.port)}/ready") as response:
             body = await response.json()
-            reported = body if isinstance(body, dict) else {}
+            reported_health = body if isinstance(body, dict) else {}
     if server.admin_port:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with examined.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as response:
                 text = await response.text()
     location = examined.file_and_line("store", "url")
-    if reported.get("store") == "away":
+    if reported_health.get("store") == "away":
         yield _lost_store_finding(examined, location)
-    if reported.get("journal") == "unwritable":
+    if reported_health.get("journal") == "unwritable":
         detail = f"{RISK}: the running gateway cannot write the refresh journal"
         yield DoctorFinding("warn", JOURNAL, detail, location, "see refresh_journal_unwritable in its log")
     if times := sum(map(int, UNREADABLE_METRIC.findall(text))):

@@ -45,10 +45,10 @@ def key_uses(store: "StoreConfig", counts: "KeyCounts") -> Sequence[EncryptionKe
     from gateway.vault import Keyring
 
     ids = Keyring(store.encryption_keys).ids
-    wrapped = [counts.data_keys_wrapped_by(id_) for id_ in ids]
+    wrapped_counts = [counts.data_keys_wrapped_by(id_) for id_ in ids]
     return [
         EncryptionKeyUse(place, key_id, len(keys), sum(key.total for key in keys))
-        for place, (key_id, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
+        for place, (key_id, keys) in enumerate(zip(ids, wrapped_counts, strict=True), start=1)
     ]
 
 

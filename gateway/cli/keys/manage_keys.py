@@ -134,7 +134,7 @@ def _requested_key(options: dict[str, object]) -> "RequestedKey":
     from gateway.records.access import KeyLimits
 
     fields = dict(options)
-    narrowed = KeyLimits(
+    narrowed_limits = KeyLimits(
         fields.pop("integrations"),  # type: ignore[arg-type]
         fields.pop("connections"),  # type: ignore[arg-type]
         dict(fields.pop("tags")),  # type: ignore[call-overload]
@@ -145,7 +145,7 @@ def _requested_key(options: dict[str, object]) -> "RequestedKey":
     return RequestedKey(
         kind="capability" if fields.pop("capability") else "key",
         scopes=fields.pop("scopes") or None,  # type: ignore[arg-type]
-        limits=narrowed,
+        limits=narrowed_limits,
         expires_at=clock.now() + expires if isinstance(expires, timedelta) else None,
         **fields,  # type: ignore[arg-type]
     )
@@ -233,8 +233,8 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
     from gateway.access.key_forms import PREFIXES
 
-    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
-    limits_text = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
+    used_limits = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
+    limits_text = "; ".join(f"{name}: {used_limits.get(name, words)}" for name, words in limits(key))
     return (
         str(key.id),
         key.name,

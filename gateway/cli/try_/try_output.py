@@ -119,9 +119,9 @@ def response_body(content: bytes, content_type: str, *, everything: bool, whole:
     if everything:
         return "\n".join(lines)
     shown_lines = [line if len(line) <= MAX_COLUMNS else line[:MAX_COLUMNS] + " …" for line in lines[:MAX_LINES]]
-    hidden = len(lines) - len(shown_lines)
-    if hidden or not whole:
-        remainder = f"{hidden:,} more lines" if whole else "there is more"
+    hidden_count = len(lines) - len(shown_lines)
+    if hidden_count or not whole:
+        remainder = f"{hidden_count:,} more lines" if whole else "there is more"
         shown_lines.append(click.style(f"… {remainder}; --all shows everything", fg="cyan"))
     elif any(len(line) > MAX_COLUMNS for line in lines):
         shown_lines.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
