@@ -225,10 +225,10 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
     Return None if there are too many codings, or the gateway cannot decode a coding.
     """
     names = [name.strip().lower() for name in content_encoding.split(",")]
-    applied = tuple(name for name in names if name not in ("", "identity"))
-    if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
+    applied_names = tuple(name for name in names if name not in ("", "identity"))
+    if len(applied_names) > MAX_CODINGS or any(name not in CODINGS for name in applied_names):
         return None
-    return applied
+    return applied_names
 
 
 class Decoder:
@@ -245,8 +245,8 @@ class Decoder:
         Return False if the body has no coding or an unsupported coding. `content_encoding`: the value of the response's
         Content-Encoding.
         """
-        applied = codings_of(content_encoding)
-        self._codings = [CODINGS[name]() for name in reversed(applied or ())]
+        coding_names = codings_of(content_encoding)
+        self._codings = [CODINGS[name]() for name in reversed(coding_names or ())]
         self._out_bytes = [0] * len(self._codings)
         return bool(self._codings)
 

@@ -216,17 +216,17 @@ def request_fields(received: Fields, token: str = "") -> Fields:
 
 def _request_kind(name: str) -> int:
     """Return how a request's field with this name is handled. Caches the results for at most `_MAX_KINDS` names."""
-    normalized = normalized_name(name)
-    if normalized == SERVICE_WORKER:
+    lower_name = normalized_name(name)
+    if lower_name == SERVICE_WORKER:
         kind = _SERVICE_WORKER
-    elif normalized == "connection":
+    elif lower_name == "connection":
         kind = _CONNECTION
-    elif normalized in _OF_ONE_HOP or normalized == "authorization":
+    elif lower_name in _OF_ONE_HOP or lower_name == "authorization":
         kind = _DROPPED
     elif name.lower().startswith(PROXY_PREFIX):
         kind = _PREFIXED
     else:
-        kind = _DROPPED if is_for_gateway(normalized) else _PASSES
+        kind = _DROPPED if is_for_gateway(lower_name) else _PASSES
     if len(_request_kind_by_name) < _MAX_KINDS and len(name) <= _MAX_KNOWN_CHARS:
         _request_kind_by_name[name] = kind
     return kind

@@ -191,8 +191,8 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     if declared.client_id:
         return
     if mode == "MCP_OAUTH2" and provider.client_registration == "static":
-        unsupported = f"{provider.display_name} does not support dynamic client registration"
-        yield place, f"no client_id: {unsupported}; register an OAuth client there and set client_id"
+        reason = f"{provider.display_name} does not support dynamic client registration"
+        yield place, f"no client_id: {reason}; register an OAuth client there and set client_id"
     if mode == "TBA":
         yield place, "no client_id and client_secret: only imports with a config_override work"
     if mode == "AWS_SIGV4" and "role_arn" in provider.credentials:

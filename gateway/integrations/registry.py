@@ -36,12 +36,12 @@ class ManagedIntegrations:
         """Replace the API-managed integration with that key; None removes it. Return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
-        former = self._integrations.get(key)
+        former_integration = self._integrations.get(key)
         if integration is None:
             self._integrations.pop(key, None)
         else:
             self._integrations[key] = integration
-        return former != integration
+        return former_integration != integration
 
     def items(self) -> Iterable[tuple[Key, Integration]]:
         return self._integrations.items()

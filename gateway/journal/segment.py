@@ -135,14 +135,14 @@ def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None)
     file gets its final name, so that other processes never see the file unlocked or half written. Raises OSError; the
     unfinished file is then removed.
     """
-    unfinished = path.with_suffix(UNFINISHED)
-    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    unfinished_path = path.with_suffix(UNFINISHED)
+    fd = os.open(unfinished_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         prepare(fd)
-        unfinished.rename(path)
+        unfinished_path.rename(path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        unfinished_path.unlink(missing_ok=True)
         os.close(fd)
         raise
     return fd

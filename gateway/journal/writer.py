@@ -208,13 +208,13 @@ class JournalWriter:
         """Sync the segment unless the record was released. Usually the database has the credential by now."""
         if (attempt, step) not in segment.open:
             return
-        syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
-        self._syncs.add(syncing)
-        syncing.add_done_callback(partial(self._on_synced, segment))
+        sync_task = asyncio.get_running_loop().run_in_executor(None, segment.sync)
+        self._syncs.add(sync_task)
+        sync_task.add_done_callback(partial(self._on_synced, segment))
 
-    def _on_synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
-        self._syncs.discard(syncing)
-        fault = None if syncing.cancelled() else syncing.exception()
+    def _on_synced(self, segment: Segment, sync_task: "asyncio.Future[None]") -> None:
+        self._syncs.discard(sync_task)
+        fault = None if sync_task.cancelled() else sync_task.exception()
         # Without open records, a fault does not matter, and the segment can be closed already.
         if isinstance(fault, OSError) and segment.open:
             self._log_failure(fault, segment)

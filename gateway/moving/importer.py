@@ -145,11 +145,11 @@ class Importer:
         self.total = len(peer_connections)
 
         async def import_from_peer(connection: PeerConnection) -> None:
-            settled = await self._one_by_one.existing_outcome(
+            outcome = await self._one_by_one.existing_outcome(
                 self._one_by_one.ref(connection.integration_id, connection.connection_id)
             )
-            if settled is not None:
-                return self._record(settled)
+            if outcome is not None:
+                return self._record(outcome)
             try:
                 moved = await peer.connection(connection)
             except UnusableConnection as fault:
@@ -173,12 +173,12 @@ class Importer:
             else:
                 self._record(self._with_local_key(item.outcome))
 
-        selected = (
+        integrations = (
             item
             for item in items
             if isinstance(item, UnusableConnection) or not integration_ids or item.integration_id in integration_ids
         )
-        await run_bounded(await self._create_integrations(iter(selected)), import_item, at_once=self.at_once)
+        await run_bounded(await self._create_integrations(iter(integrations)), import_item, at_once=self.at_once)
 
     async def _create_integrations(self, items: Iterator[SourceItem]) -> Iterable[SourceItem]:
         """Create the integrations at the beginning of `items`, which the connections need. Return the remaining

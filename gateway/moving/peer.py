@@ -113,8 +113,8 @@ class PeerCalls:
         if status == 401:
             raise SourceRefused(f"{self._base} does not accept this key ({code or 401}): {message}".rstrip(": "))
         if status == 403:
-            denied = f"{self._base} denies access with this key ({code or 403}): {message}".rstrip(": .")
-            raise SourceRefused(f"{denied}. Use a key that can read integrations, connections and credentials.")
+            problem = f"{self._base} denies access with this key ({code or 403}): {message}".rstrip(": .")
+            raise SourceRefused(f"{problem}. Use a key that can read integrations, connections and credentials.")
         if 300 <= status < 400:
             place = headers.get("Location", "another place")
             raise SourceRefused(f"{self._base} redirects to {place[:200]}. Give the URL of the API itself.")

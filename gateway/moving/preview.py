@@ -171,15 +171,15 @@ def _with_verdict(
         needs = True
         todo.append(client_conflict)
     mode = modes()[provider.auth_mode]
-    granting = isinstance(mode, GrantingMode)
-    if granting:
+    needs_grant = isinstance(mode, GrantingMode)
+    if needs_grant:
         todo.append(f"register the callback URL {runtime.generation.config.callback_url} at {provider.display_name}")
     if provider.webhook_routing_script:
         url = runtime.generation.webhook_url(options.environment, key)
         todo.append(f"change the webhook URL at {provider.display_name} to {url}")
     if needs:
         return "needs_something", todo
-    return ("register_callback" if granting else "works"), todo
+    return ("register_callback" if needs_grant else "works"), todo
 
 
 def _other_mode(provider: Provider, peer_mode: str | None) -> str:

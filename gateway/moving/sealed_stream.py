@@ -80,11 +80,11 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
     sealed = source.read(CHUNK_BYTES + TAG_BYTES)
     while True:
-        following = source.read(CHUNK_BYTES + TAG_BYTES)
+        next_sealed = source.read(CHUNK_BYTES + TAG_BYTES)
         try:
-            plain = chunks.open(sealed, is_last=not following)
+            plain = chunks.open(sealed, is_last=not next_sealed)
         except InvalidTag:
-            if chunks.number == 0 and following:
+            if chunks.number == 0 and next_sealed:
                 raise SourceRefused("Wrong passphrase, or the bundle's beginning is damaged.") from None
             if chunks.number == 0:
                 raise SourceRefused("Wrong passphrase, or the bundle is cut off or damaged.") from None
@@ -93,9 +93,9 @@ def decrypt(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
                 f"{chunks.number * CHUNK_BYTES:,} bytes. Copy it again."
             ) from None
         yield plain
-        if not following:
+        if not next_sealed:
             return
-        sealed = following
+        sealed = next_sealed
 
 
 class _Chunks:

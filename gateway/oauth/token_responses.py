@@ -120,10 +120,11 @@ def _flatten_tokens(provider: OAuthEntry, response: dict[str, Any]) -> dict[str,
     places = provider.token_response
     in_place = dig(response, places.refresh_token_path) if places and places.refresh_token_path else None
     refresh = in_place or response.get("refresh_token")
-    flattened = {**response, "access_token": token, "refresh_token": refresh}
+    flat_response = {**response, "access_token": token, "refresh_token": refresh}
     if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
-        del flattened["refresh_token"]  # an unusable value counts as absent: the access token works until it expires
-    return flattened
+        # An unusable value counts as absent: the access token works until it expires.
+        del flat_response["refresh_token"]
+    return flat_response
 
 
 def _token_in(provider: OAuthEntry, response: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

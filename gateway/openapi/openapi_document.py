@@ -117,10 +117,10 @@ async def build_components() -> None:
 def components() -> dict[str, Any]:
     """Return the schema of every model and shape that an operation uses, by its name. Callers must not change the
     result, because it is cached."""
-    _, defined = TypeAdapter.json_schemas(
+    _, definitions = TypeAdapter.json_schemas(
         [(shape.__name__, mode, _adapter(shape)) for shape, mode in _shapes().items()], ref_template=REF
     )
-    schemas: dict[str, Any] = _component_names(defined["$defs"])
+    schemas: dict[str, Any] = _component_names(definitions["$defs"])
     _move_defaults_to_descriptions(schemas)
     schemas["Import"]["properties"]["credentials"] = credentials_schema(REF)
     return dict(sorted(schemas.items()))
@@ -197,7 +197,7 @@ def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
 
 
 def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[str, Any]:
-    described: dict[str, Any] = {
+    operation_object: dict[str, Any] = {
         "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
         "summary": operation.summary,
         "tags": [operation.group],
@@ -206,15 +206,15 @@ def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[
         "security": _security(operation),
     }
     if operation.description:
-        described["description"] = operation.description
+        operation_object["description"] = operation.description
     if operation.deprecated:
-        described["deprecated"] = True
+        operation_object["deprecated"] = True
     if operation.body is not None:
         content: dict[str, Any] = {"schema": _ref(operation.body)}
         if operation.example is not None:
             content["example"] = operation.example
-        described["requestBody"] = {"required": True, "content": {JSON: content}}
-    return described
+        operation_object["requestBody"] = {"required": True, "content": {JSON: content}}
+    return operation_object
 
 
 def _security(operation: Endpoint) -> list[dict[str, list[str]]]:
@@ -232,17 +232,17 @@ def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
 
 def _parameter_objects(params: Iterable[Param], location: str) -> Iterator[dict[str, Any]]:
     for param in params:
-        described: dict[str, Any] = {
+        parameter_object: dict[str, Any] = {
             "name": param.name,
             "in": location,
             "description": param.description,
             "schema": dict(param.schema),
         }
         if param.required:
-            described["required"] = True
+            parameter_object["required"] = True
         if param.style is not None:
-            described |= {"style": param.style, "explode": True}
-        yield described
+            parameter_object |= {"style": param.style, "explode": True}
+        yield parameter_object
 
 
 def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]:

@@ -82,10 +82,10 @@ class SessionBrowser:
         """Return the value that the form of this integration must contain as proof of the confirmation."""
         return hmac.digest(self._value.reveal().encode(), f"confirm {integration_id}".encode(), "sha256").hex()
 
-    def confirms(self, integration_id: str, posted: str) -> bool:
-        """Return whether `posted` is the confirmation value of a form that was shown in this browser."""
+    def confirms(self, integration_id: str, confirmation: str) -> bool:
+        """Return whether `confirmation` is the confirmation value of a form that was shown in this browser."""
         expected = self.confirmation(integration_id).encode()
-        return not self._is_new and hmac.compare_digest(expected, posted.encode())
+        return not self._is_new and hmac.compare_digest(expected, confirmation.encode())
 
     def set_cookie(self, response: web.StreamResponse) -> None:
         seconds_left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
@@ -100,10 +100,10 @@ class SessionBrowser:
         )
 
 
-def check_confirmed(request: web.Request, browser: SessionBrowser, integration_id: str, posted: str) -> None:
+def check_confirmed(request: web.Request, browser: SessionBrowser, integration_id: str, confirmation: str) -> None:
     """Raise InvalidRequest if the form was not sent from the confirmation page in this browser.
 
-    `posted`: the confirmation value in the form.
+    `confirmation`: the confirmation value in the form.
     """
     if is_embedded(request):
         own_origin = origin_of(generation_of(request).public_url)
@@ -111,7 +111,7 @@ def check_confirmed(request: web.Request, browser: SessionBrowser, integration_i
             request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own_origin
         )
     else:
-        from_own_page = browser.confirms(integration_id, posted)
+        from_own_page = browser.confirms(integration_id, confirmation)
     if not from_own_page:
         raise InvalidRequest(
             UNCONFIRMED,

@@ -120,9 +120,9 @@ def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) 
             message=words(text_key),
             framed=is_embedded(request),
         )
-    forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
+    is_forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
     lost_cookie = isinstance(fault, Unauthorized) and "session_id" in request.match_info and not is_embedded(request)
-    message = words("embedder" if forbidden else "expired")
+    message = words("embedder" if is_forbidden else "expired")
     if lost_cookie and fault.code == "invalid_connect_session_token_format":
         message = f"{message} {words('cookies')}"
     if not isinstance(fault, Forbidden | Unauthorized):
@@ -132,7 +132,7 @@ def dead_link_page(request: web.Request, fault: GatewayError, words: PageWords) 
         fault,
         fault.status,
         words=words,
-        title=words("embedder_title" if forbidden else "expired_title"),
+        title=words("embedder_title" if is_forbidden else "expired_title"),
         message=message,
         framed=is_embedded(request),
     )

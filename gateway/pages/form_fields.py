@@ -200,8 +200,8 @@ def _set_member(target: dict[str, Any], path: list[str], text: str) -> None:
 
 
 def _field(group: str, key: str, setting: Setting, docs: str | None, current_value: Any) -> FormField:
-    visibility = setting.visible_when
-    prefilled = current_value if isinstance(current_value, str) and not setting.secret else None
+    condition = setting.visible_when
+    prefilled_value = current_value if isinstance(current_value, str) and not setting.secret else None
     return FormField(
         name=f"{group}[{key}]",
         group=group,
@@ -212,7 +212,7 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, current_val
         example=None if setting.enum else setting.example,
         pattern=browser_pattern(setting, setting.pattern),
         options=tuple(setting.enum or ()),
-        value=prefilled or setting.default_value or "",
+        value=prefilled_value or setting.default_value or "",
         prefix=setting.prefix,
         suffix=setting.suffix,
         help=f"{docs}#{setting.doc_section}" if docs and setting.doc_section else None,
@@ -220,8 +220,8 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, current_val
         secret=setting.secret,
         long=bool(LONG_TEXT_NAMES.search(key)) and setting.secret,
         optional=setting.optional or setting.default_value is not None,
-        when_field=f"{group}[{visibility.field}]" if visibility else None,
-        when_equals=visibility.equals if visibility else None,
+        when_field=f"{group}[{condition.field}]" if condition else None,
+        when_equals=condition.equals if condition else None,
     )
 
 

@@ -80,8 +80,8 @@ def accepted_language(field: str) -> str:
 
 
 def _available_language(tag: str) -> str | None:
-    primary = tag.lower().replace("_", "-").partition("-")[0]
-    return primary if primary in LANGUAGES else None
+    language = tag.lower().replace("_", "-").partition("-")[0]
+    return language if language in LANGUAGES else None
 
 
 @cache

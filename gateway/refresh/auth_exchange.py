@@ -58,9 +58,9 @@ class Attempt:
     @property
     def has_unread_token(self) -> bool:
         """Whether the journal has the last reply, and the reply seems to contain a new refresh token."""
-        journalled = self._entry is not None and self._exchange.journal_fault is None
+        is_journalled = self._entry is not None and self._exchange.journal_fault is None
         return (
-            (journalled or self._was_recorded)
+            (is_journalled or self._was_recorded)
             and self._reply is not None
             and replaces_token(self._reply, self._spent_tokens)
         )

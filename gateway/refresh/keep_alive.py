@@ -75,7 +75,7 @@ class KeepAlive:
             self._planned_for = None
             return 0
         await self._ended_recorder.record()
-        generation, refreshed = self._current.generation, 0
+        generation, refreshed_count = self._current.generation, 0
         catalog = generation.catalog
         names = [
             name
@@ -87,14 +87,14 @@ class KeepAlive:
                 await self._plan(catalog, name)
             self._planned_for = generation
         for name in names:
-            refreshed += await self._refresh(name)
-        return refreshed
+            refreshed_count += await self._refresh(name)
+        return refreshed_count
 
     async def _claim_task(self) -> bool:
         return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD)
 
     async def _refresh(self, name: str) -> int:
-        refreshed = 0
+        refreshed_count = 0
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._claim_task():
                 break
@@ -107,9 +107,9 @@ class KeepAlive:
                 break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _has_failed(task)]
             await self._postpone(failed)
-            refreshed += len(rows) - len(failed)
+            refreshed_count += len(rows) - len(failed)
             log.info("kept_alive", provider=name, refreshed=len(rows) - len(failed), failed=len(failed))
-        return refreshed
+        return refreshed_count
 
     async def _postpone(self, rows: Sequence[Connection]) -> None:
         retry_at, planned = clock.now() + LATER, []
@@ -135,8 +135,8 @@ class KeepAlive:
         unused_limit = idle_limit(provider)
         if unused_limit is None:
             return
-        latest = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + LATER
-        while rows := await self._store.keep_alive.too_late(name, latest, limit=ROWS_PER_QUERY):
+        latest_time = clock.now() + unused_limit * (UNUSED_FROM + UNUSED_SPREAD) + LATER
+        while rows := await self._store.keep_alive.too_late(name, latest_time, limit=ROWS_PER_QUERY):
             if not await self._plan_rows(provider, rows):
                 return  # the remaining credentials cannot be decrypted
 

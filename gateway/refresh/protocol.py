@@ -223,11 +223,11 @@ class TokenSource:
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
-            resumed = self._attempt(row, old_credential, replies)
+            attempt = self._attempt(row, old_credential, replies)
             try:
-                return resumed, await self._run_dialogue(row, mode.renew(old_credential, context), resumed)
+                return attempt, await self._run_dialogue(row, mode.renew(old_credential, context), attempt)
             except (TokenRefused, TokenUnavailable) as fault:
-                if resumed.has_sent:
+                if attempt.has_sent:
                     raise  # the failure comes from the provider itself, not from an old reply in the journal
                 if isinstance(fault, TokenUnavailable) and fault.maybe_journalled:
                     raise  # the token in the row is spent
@@ -374,7 +374,7 @@ class RefreshProtocol:
         If another process has stored a credential that differs from the credential of `known_row`, return that row
         without a claim. Raises the error for the caller if this node cannot claim the lease now.
         """
-        row, pauses, waited = known_row, repeat_last(LOOK_AGAIN_S), False
+        row, pauses, has_waited = known_row, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             client_since = self._current.generation.integrations.client_since(*row.ref[:2])
@@ -410,8 +410,8 @@ class RefreshProtocol:
                 return Claimed(row, asked_at)
             # If the row is unchanged, wait for the process that refreshes, or for the nodes after a failover.
             if (row.mark, row.intent, row.lease) == (last_read.mark, last_read.intent, last_read.lease):
-                if not waited:
-                    waited = True
+                if not has_waited:
+                    has_waited = True
                     self._metrics.add(REFRESH_WAITS, *row.ref[:2])
                 await clock.sleep(next(pauses))
 

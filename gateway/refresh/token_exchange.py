@@ -179,7 +179,7 @@ async def send_journalled(
     if journals.sent.unread(entry, wanted_at):
         raise ExchangeLost("timeout", "the response to an earlier request with the same token was not read yet.")
     journals.sent.record_sent(entry)
-    journalled = False
+    is_journalled = False
     try:
         writer = journals.of(entry.folder)
         segment = await writer.begin(entry, step)
@@ -195,12 +195,12 @@ async def send_journalled(
                 writer.release_call(entry, step, segment)
             raise
         if segment is not None and 200 <= reply.status < 300:
-            journalled = await writer.reply(entry, step, segment, call, reply)
+            is_journalled = await writer.reply(entry, step, segment, call, reply)
         elif segment is not None:
             writer.release_call(entry, step, segment)
         return reply
     finally:
-        if journalled:
+        if is_journalled:
             journals.sent.record_response(entry)
         else:
             journals.sent.forget(entry.attempt)

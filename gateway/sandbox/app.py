@@ -78,9 +78,9 @@ async def running(
     `state` is not a state file.
     """
     memory = SandboxMemory(state, token_ttl_s=token_ttl_s)
-    listening = create_server((HOST, port))
+    listening_socket = create_server((HOST, port))
     sandbox = Sandbox(
-        issuer=f"http://{HOST}:{listening.getsockname()[1]}",
+        issuer=f"http://{HOST}:{listening_socket.getsockname()[1]}",
         clients={client.client_id: client for client in clients},
         memory=memory,
     )
@@ -88,11 +88,11 @@ async def running(
     runner = web.AppRunner(create_app(sandbox), access_log=None, shutdown_timeout=1, auto_decompress=False)
     await runner.setup()
     try:
-        await web.SockSite(runner, listening).start()
+        await web.SockSite(runner, listening_socket).start()
         yield sandbox
     finally:
         await runner.cleanup()
-        listening.close()
+        listening_socket.close()
 
 
 @web.middleware

@@ -58,8 +58,8 @@ class Redirect:
         The query also contains `iss`, which protects against mix-up attacks (RFC 9207 §2).
         """
         state = {} if self.state is None else {"state": self.state}
-        joint = "&" if urlsplit(self.uri).query else "?"
-        return f"{self.uri}{joint}{urlencode({**response, **state, 'iss': self.issuer})}"
+        separator = "&" if urlsplit(self.uri).query else "?"
+        return f"{self.uri}{separator}{urlencode({**response, **state, 'iss': self.issuer})}"
 
     @property
     def origin(self) -> str:

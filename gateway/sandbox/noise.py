@@ -63,15 +63,15 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
 
 def compress(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
     """Yield `plain` compressed with a content coding. A piece can be empty, because compressors buffer their input."""
-    coder = CODINGS[coding]()
+    encoder = CODINGS[coding]()
     for piece in plain:
-        yield coder.compress(piece)
-    yield coder.flush()
+        yield encoder.compress(piece)
+    yield encoder.flush()
 
 
 def digest(size: int) -> str:
     """Return the SHA-256 of a body of `size` bytes, in hex."""
-    hashed = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in pieces(0, size):
-        hashed.update(piece)
-    return hashed.hexdigest()
+        hasher.update(piece)
+    return hasher.hexdigest()

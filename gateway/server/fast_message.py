@@ -131,19 +131,19 @@ class KnownMessage(KnownHead):
         values, state_at = arrived.values, self._tracestate_at
         if not values and self._shared is not None and self._shared.head_id is self.head_id:
             return self._shared
-        shared = self.fields
-        mcp_fields = shared.mcp_fields
+        shared_fields = self.fields
+        mcp_fields = shared_fields.mcp_fields
         if self._mcp_at:
             mcp_fields = [
                 field if place is None else (field[0], values[place].decode())
                 for field, place in zip(mcp_fields, self._mcp_at, strict=True)
             ]
         message_head = MessageHead(
-            shared.accept,
-            shared.origin,
-            shared.user_agent,
+            shared_fields.accept,
+            shared_fields.origin,
+            shared_fields.user_agent,
             arrived.traceparent,
-            shared.tracestate if state_at is None else values[state_at].decode(),
+            shared_fields.tracestate if state_at is None else values[state_at].decode(),
             mcp_fields,
             self.head_id,
         )

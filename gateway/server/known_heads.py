@@ -164,21 +164,21 @@ class KnownHead:
         """
         if varying and self.lines.decided_together:
             return False
-        passing = self.lines.passing
+        passing_lines = self.lines.passing
         value_at: dict[int, int] = {}
         search_from = 0
-        for place, (spelled, value) in enumerate(varying):
-            name = line_name(spelled)
+        for place, (sent_name, value) in enumerate(varying):
+            name = line_name(sent_name)
             if name is None or name.kind not in (PASSED_ON, DROPPED, TRACE, REQUEST_ID):
                 return False
             if name.kind != DROPPED:
-                line_at = passing.index((name, b"%b: %b" % (spelled, value)), search_from)
+                line_at = passing_lines.index((name, b"%b: %b" % (sent_name, value)), search_from)
                 value_at[line_at], search_from = place, line_at + 1
-        varied = {passing[line_at] for line_at in value_at}
-        if any(line in varied for line_at, line in enumerate(passing) if line_at not in value_at):
+        varied_lines = {passing_lines[line_at] for line_at in value_at}
+        if any(line in varied_lines for line_at, line in enumerate(passing_lines) if line_at not in value_at):
             return False  # the line that was found may be an equal line with other white space, whose value stays
         first_of_kind: dict[LineKind, int | None] = {}  # if there are several traces or ids, the first is used
-        for index, (name, _) in enumerate(passing):
+        for index, (name, _) in enumerate(passing_lines):
             first_of_kind.setdefault(name.kind, value_at.get(index))
         self.value_at = value_at
         self.traceparent_at, self.request_id_at = first_of_kind.get(TRACE), first_of_kind.get(REQUEST_ID)
@@ -241,8 +241,8 @@ class KnownHead:
         cache_key = (replaced, slot_names, placement.defaults, has_body)
         lines = self._defaults.get(cache_key)
         if lines is None:
-            present = {name.lower for name, _ in self.lines.passing if name.spelled not in replaced}
-            lines = field_lines(default_fields(placement, present.union(slot_names), has_body=has_body))
+            present_names = {name.lower for name, _ in self.lines.passing if name.spelled not in replaced}
+            lines = field_lines(default_fields(placement, present_names.union(slot_names), has_body=has_body))
             if len(self._defaults) >= MAX_FORMS:
                 self._defaults.clear()
             self._defaults[cache_key] = lines

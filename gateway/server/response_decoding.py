@@ -103,14 +103,14 @@ class ResponseDecoding:
         if self.paused or self._over:
             return
         try:
-            exhausted = self._decode(STEP_BYTES)
+            is_exhausted = self._decode(STEP_BYTES)
         except CodingError as fault:
             self._over = True
             self._sink.fail(fault)
             if self._source is not None:
                 self._source.abort()
             return
-        if not exhausted:
+        if not is_exhausted:
             if not self.paused:
                 self._schedule()
             return

@@ -138,7 +138,7 @@ class GatewayServer(Server):
         """
         self._overdue_timer = None
         now = self._loop.time()
-        forgotten = self.fast_path is None or self.fast_path.sweep(now)
+        all_forgotten = self.fast_path is None or self.fast_path.sweep(now)
         waiting: list[tuple[ClientProtocol, int]] = []
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
@@ -146,7 +146,7 @@ class GatewayServer(Server):
                 if size := connection.waiting_bytes:
                     waiting.append((connection, size))
         _limit_waiting(waiting)
-        if self._connections or not forgotten:
+        if self._connections or not all_forgotten:
             self._plan()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
@@ -161,15 +161,15 @@ def _limit_waiting(waiting: list[tuple[ClientProtocol, int]]) -> None:
 
     `waiting`: each connection that waits for its client, and how many bytes it keeps.
     """
-    excess = sum(size for _, size in waiting) - MAX_WAITING_BYTES
-    if excess <= 0:
+    excess_bytes = sum(size for _, size in waiting) - MAX_WAITING_BYTES
+    if excess_bytes <= 0:
         return
     closed_count = 0
     for connection, size in sorted(waiting, key=lambda item: item[0].waiting_since):
         abort_connection(connection.transport)
         closed_count += 1
-        excess -= size
-        if excess <= 0:
+        excess_bytes -= size
+        if excess_bytes <= 0:
             break
     log.warning("slow_clients_closed", closed=closed_count, kept_bytes=MAX_WAITING_BYTES)
 

@@ -122,9 +122,9 @@ class BatchSite(web.BaseSite):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             client.setblocking(False)
-            opening = loop.create_task(_open_client(loop, self._make_protocol, client), name="accept")
-            self._opening_tasks.add(opening)
-            opening.add_done_callback(self._opening_tasks.discard)
+            open_task = loop.create_task(_open_client(loop, self._make_protocol, client), name="accept")
+            self._opening_tasks.add(open_task)
+            open_task.add_done_callback(self._opening_tasks.discard)
 
 
 async def _open_client(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, client: socket.socket) -> None:

@@ -76,19 +76,19 @@ def lazy_imports(*names: str) -> Iterator[None]:
 
 def resolve_on_access(module: ModuleType) -> None:
     """Make `module` replace each `Deferred` by the real object when code first reads its name."""
-    deferred = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
+    deferred_values = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own_getattr = vars(module).get("__getattr__")
 
     def find(name: str) -> Any:
-        if name in deferred:
-            value = deferred[name].real()
+        if name in deferred_values:
+            value = deferred_values[name].real()
             setattr(module, name, value)
             return value
         if own_getattr is not None:
             return own_getattr(name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
-    for name in deferred:
+    for name in deferred_values:
         delattr(module, name)
     vars(module)["__getattr__"] = find
 

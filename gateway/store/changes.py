@@ -172,8 +172,8 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
-    inserted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
-    (change_id,) = inserted.inserted_primary_key or (0,)
+    result = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
+    (change_id,) = result.inserted_primary_key or (0,)
     return int(change_id)
 
 

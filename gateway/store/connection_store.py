@@ -151,10 +151,10 @@ class ConnectionStore:
         digest = None if terms is None else terms.session_digest
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
-            written = await self.put_within(db, new_connection, now=now, entry=entry, session_digest=digest)
+            result = await self.put_within(db, new_connection, now=now, entry=entry, session_digest=digest)
             if terms is not None:
                 await count_connection(db, terms)
-            return written
+            return result
 
         return await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(new_connection.ref.environment)
@@ -177,16 +177,18 @@ class ConnectionStore:
         created = await self._claim_row(db, new_connection, now)
         while not await self._fill_row(db, new_connection, now):  # another node has just deleted the row
             created = await self._claim_row(db, new_connection, now)
-        written = await read_written(db, new_connection.ref)
+        written_row = await read_written(db, new_connection.ref)
         if session_digest is not None:
             condition = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
             key_id = (await db.execute(condition)).scalar()
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
-        await self._add_audit_entry(db, replace(entry, detail=_audit_detail(new_connection, created=created)), written)
+        await self._add_audit_entry(
+            db, replace(entry, detail=_audit_detail(new_connection, created=created)), written_row
+        )
         await record_change(db, new_connection.ref, now)
-        return written, created
+        return written_row, created
 
     async def _add_audit_entry(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
         await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
@@ -219,12 +221,12 @@ class ConnectionStore:
             while not await self._fill_row(db, new_connection, now, reported=False):
                 created = await self._claim_row(db, new_connection, now)
             await write_past(db, (await read_written(db, new_connection.ref)).id, past, now=now)
-            written = await read_written(db, new_connection.ref)
+            written_row = await read_written(db, new_connection.ref)
             await self._add_audit_entry(
-                db, replace(entry, detail=_audit_detail(new_connection, created=created)), written
+                db, replace(entry, detail=_audit_detail(new_connection, created=created)), written_row
             )
             await record_change(db, new_connection.ref, now)
-            return written, created
+            return written_row, created
 
         return await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(new_connection.ref.environment)
@@ -259,9 +261,9 @@ class ConnectionStore:
             await record_trigger(
                 db, self._outbox, row, StateTrigger.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
             )
-            written = await read_written(db, newer.ref)
+            written_row = await read_written(db, newer.ref)
             await record_change(db, newer.ref, now)
-            return written
+            return written_row
 
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
 
@@ -368,10 +370,8 @@ class ConnectionStore:
         columns |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if reported else None
-        authorized = StateTrigger.AUTHORIZED
-        await record_trigger(
-            db, outbox, row, authorized, columns, now=now, reason=reason, detail=new_connection.warning
-        )
+        trigger = StateTrigger.AUTHORIZED
+        await record_trigger(db, outbox, row, trigger, columns, now=now, reason=reason, detail=new_connection.warning)
         if new_connection.ended is not None and reported:
             stored_row = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
             await record_final_failure(db, outbox, stored_row, new_connection.ended)

@@ -207,10 +207,10 @@ class DataKeys:
 
     async def _reload_for_missing(self, missing: Sequence[WrappedKey]) -> bool:
         """Request the master keys of `missing`. Return whether the configuration was read again."""
-        reloaded = await self.missing.request_reload({key.master_key_id for key in missing})
-        if not reloaded:
+        was_reloaded = await self.missing.request_reload({key.master_key_id for key in missing})
+        if not was_reloaded:
             self.missing.report(missing)
-        return reloaded
+        return was_reloaded
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
         """Load the keys like `load`, but without a reload. Also return the data keys whose master key is missing."""

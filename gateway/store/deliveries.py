@@ -90,9 +90,9 @@ class DeliveryStore:
                 return DueDeliveries((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
             next_due = select(func.min(table.due_at)).where(table.due_at > now)
-            leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
+            lease_end = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
             due_queues = [(row.environment, row.target) for row in await db.execute(queues)]
-            end_times = [(await db.execute(query)).scalar() for query in (next_due, leased)]
+            end_times = [(await db.execute(query)).scalar() for query in (next_due, lease_end)]
         return DueDeliveries(due_queues, min((moment for moment in end_times if moment is not None), default=None))
 
     async def claim(

@@ -150,8 +150,8 @@ class ExpiringStore:
         ended: list[Connection] = []
         # every writer locks rows in the same order, so that no deadlock is possible
         for row in sorted(rows, key=lambda connection: connection.id):
-            unchanged = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), is_free)
-            row_before: Any = (await db.execute(select(*BEFORE).where(*unchanged).with_for_update())).one_or_none()
+            unchanged_row = (table.id == row.id, table.version == row.version, *_unsettled_conditions(now), is_free)
+            row_before: Any = (await db.execute(select(*BEFORE).where(*unchanged_row).with_for_update())).one_or_none()
             if row_before is None:
                 continue
             if row_before.state in ENDED:

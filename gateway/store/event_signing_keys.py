@@ -76,8 +76,8 @@ class SigningKeyStore:
             numbers = select(table.number).where(in_environment).order_by(table.number.desc()).with_for_update()
             last_number = (await db.execute(numbers)).scalars().first() or 0
             await db.execute(delete(signing_keys).where(in_environment, table.number < last_number))
-            retiring = update(signing_keys).where(in_environment, table.number == last_number)
-            await db.execute(retiring.values(retires_at=retires_at))
+            retirement = update(signing_keys).where(in_environment, table.number == last_number)
+            await db.execute(retirement.values(retires_at=retires_at))
             if not await self._add(db, environment, last_number + 1, key, now):
                 raise FenceFailed  # another process has just rotated, so the transaction runs again
 

@@ -129,10 +129,10 @@ class Failover:
                 self.sql = self._watch.timeline_sql
             begun_at, first_seen = timelines[timeline], min(timelines.values())
             self.ever = begun_at > first_seen
-            recent = (clock.now() - begun_at).total_seconds() < decision.MAX_WAIT_S
-            if self.ever and recent and not self.pending:
+            is_recent = (clock.now() - begun_at).total_seconds() < decision.MAX_WAIT_S
+            if self.ever and is_recent and not self.pending:
                 self._began_at = clock.monotonic()
-            self._since = begun_at if self.ever and recent else None
+            self._since = begun_at if self.ever and is_recent else None
         self.timeline = timeline
 
     async def confirm(self) -> None:
@@ -222,22 +222,24 @@ class Failover:
             row.process: Member(row.timeline == self.timeline, (now - max(row.beat_at, since)).total_seconds())
             for row in rows
         }
-        unanswered = frozenset(name for name, member in members.items() if is_awaited(member))
+        unanswered_names = frozenset(name for name, member in members.items() if is_awaited(member))
         if may_refresh_again(since_s, members.values()):
             self._since = None
-            self._log_result(since_s, unanswered, [name for name, member in members.items() if not member.confirmed])
-        elif since_s >= decision.MIN_WAIT_S and unanswered != self._awaited:
+            self._log_result(
+                since_s, unanswered_names, [name for name, member in members.items() if not member.confirmed]
+            )
+        elif since_s >= decision.MIN_WAIT_S and unanswered_names != self._awaited:
             effect = "token refresh waits until these processes have written their newer tokens back"
-            log.warning("failover_waits_for_processes", processes=sorted(unanswered), effect=effect)
-            self._awaited = unanswered
+            log.warning("failover_waits_for_processes", processes=sorted(unanswered_names), effect=effect)
+            self._awaited = unanswered_names
 
-    def _log_result(self, since_s: float, unanswered: frozenset[str], unconfirmed: Sequence[str]) -> None:
+    def _log_result(self, since_s: float, unanswered_names: frozenset[str], unconfirmed_names: Sequence[str]) -> None:
         after_s, self._awaited = round(since_s, 1), frozenset()
-        if unanswered:
+        if unanswered_names:
             effect = "newer tokens that only they have are lost"
-            log.error("failover_not_confirmed", processes=sorted(unanswered), after_s=after_s, effect=effect)
+            log.error("failover_not_confirmed", processes=sorted(unanswered_names), after_s=after_s, effect=effect)
         else:
-            log.info("failover_reconciled", after_s=after_s, silent=sorted(unconfirmed))
+            log.info("failover_reconciled", after_s=after_s, silent=sorted(unconfirmed_names))
 
     async def _read_timelines(self) -> dict[str, datetime]:
         async with self._transactions.read() as db:

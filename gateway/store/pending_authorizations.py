@@ -118,12 +118,12 @@ class SessionStore:
         one succeeds.
         """
         condition = connect_sessions.c.digest == digest
-        binding = (
+        statement = (
             update(connect_sessions)
             .where(condition, _may_serve_browser(browser_digest))
             .values(browser_digest=browser_digest)
         )
-        return (await self._transactions.write(lambda db: db.execute(binding))).rowcount == 1
+        return (await self._transactions.write(lambda db: db.execute(statement))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
         """Delete expired sessions.
@@ -132,9 +132,9 @@ class SessionStore:
         connections are counted.
         """
         table = connect_sessions.c
-        uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
+        uncounted_expired = and_(table.max_connections.is_(None), table.expires_at <= now)
         await self._transactions.write(
-            lambda db: delete_sessions(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER))
+            lambda db: delete_sessions(db, or_(uncounted_expired, table.expires_at <= now - COUNTED_AFTER))
         )
 
     async def _session_of(self, row: dict[str, Any]) -> ConnectSession:

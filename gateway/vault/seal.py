@@ -140,8 +140,8 @@ class Keyring:
 
         Raises UnknownKey if the keyring does not have the data key's master key, and VaultError if the row was changed.
         """
-        master = self._keys.get(wrapped_key.master_key_id)
-        if master is None:
+        master_key = self._keys.get(wrapped_key.master_key_id)
+        if master_key is None:
             raise UnknownKey(
                 f"Data key {wrapped_key.id} needs master key {wrapped_key.master_key_id}, which is not in store.encryption_keys."
             )
@@ -149,7 +149,7 @@ class Keyring:
         if len(body) != KEY_BYTES + TAG_BYTES:
             raise VaultError(f"Data key {wrapped_key.id} has the wrong length.")
         try:
-            return master.decrypt(
+            return master_key.decrypt(
                 nonce, body, _data_key_binding(wrapped_key.master_key_id, wrapped_key.environment, wrapped_key.id)
             )
         except InvalidTag:
@@ -362,8 +362,8 @@ class SealedTokens:
             raise VaultError("This token was not sealed here, or was changed since.") from fault
 
 
-def _derived_key(master: bytes, purpose: str) -> bytes:
+def _derived_key(master_key: bytes, purpose: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return HKDF(SHA256(), 32, salt=None, info=b"integration-gateway " + purpose.encode()).derive(master)
+    return HKDF(SHA256(), 32, salt=None, info=b"integration-gateway " + purpose.encode()).derive(master_key)

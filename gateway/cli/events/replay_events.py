@@ -52,17 +52,17 @@ def replay(
             since=_moment(since, now) if since else None,
         )
         queued = await runtime.store.event_log.replay(filters, now)
-        nothing = bool(message_ids) and not queued
+        nothing_queued = bool(message_ids) and not queued
         if as_json:
             print(json.dumps({"queued": queued}))
-        elif not nothing:
+        elif not nothing_queued:
             print(
                 f"{counted(queued, 'delivery', 'deliveries')} queued; list them with `gateway events list --state pending`"
             )
-        if nothing:
+        if nothing_queued:
             ids = " or ".join(f"'{message_id}'" for message_id in message_ids)
             print(f"gateway: there is no event {ids}, or it is being sent now", file=sys.stderr)
-        return 1 if nothing else 0
+        return 1 if nothing_queued else 0
 
     run(file, work, as_json=as_json, needs_integrations=False)
 

@@ -43,14 +43,16 @@ def check_list_body(
         raise ValueError("needs a POST with a plain JSON body; send it with Content-Type: application/json")
     try:
         document = PageDocument(body)
-        blocked = [name for paging in paging_options for name in _body_names(paging) if _is_blocked(document, name)]
+        blocked_names = [
+            name for paging in paging_options for name in _body_names(paging) if _is_blocked(document, name)
+        ]
         query = document.value("query")
     except UpstreamFailed as fault:
         raise ValueError("needs a POST with a JSON body, and this body is not JSON") from fault
     if not body.lstrip().startswith(b"{"):
         raise ValueError("needs a POST with a JSON object as its body; send at least {}")
-    if blocked:
-        raise ValueError(f"cannot set {blocked[0]} in the body, because one of its parents is not an object")
+    if blocked_names:
+        raise ValueError(f"cannot set {blocked_names[0]} in the body, because one of its parents is not an object")
     if not any(paging.type == "graphql" or _variable(paging) for paging in paging_options):
         return list(paging_options)
     return _with_variable(body, query, paging_options)

@@ -113,8 +113,8 @@ def resolve(reference: str, page: PageUrl) -> PageUrl:
 
 
 def _with_https(url: PageUrl, page: PageUrl) -> PageUrl:
-    downgraded = (url.scheme, url.port, page.scheme, page.port) == ("http", DEFAULT_PORTS["http"], "https", 443)
-    return PageUrl(page.scheme, page.host, page.port, url.target) if downgraded and url.host == page.host else url
+    is_downgraded = (url.scheme, url.port, page.scheme, page.port) == ("http", DEFAULT_PORTS["http"], "https", 443)
+    return PageUrl(page.scheme, page.host, page.port, url.target) if is_downgraded and url.host == page.host else url
 
 
 # ── Detects a cycle of pages of any length, with one page in memory (Brent's algorithm).

@@ -29,8 +29,8 @@ class ForbiddenPageOrigin(Exception):
 
 def digest_of_request(*parts: str) -> str:
     """Return a digest of `parts`, which identify a call: 128 bits in hexadecimal."""
-    framed = "\0".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    framed_parts = "\0".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(framed_parts.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def encode_position(position: Position, request_digest: str) -> str:

@@ -79,9 +79,9 @@ class AuditRecords:
             async with self._transactions.read() as db:
                 if (await db.execute(select(audit_pending.c.id).limit(1))).first() is None:
                     return total
-            linked = await self._transactions.write(self._link_some)
-            total += linked
-            if linked < ROWS_PER_TRANSACTION:
+            linked_count = await self._transactions.write(self._link_some)
+            total += linked_count
+            if linked_count < ROWS_PER_TRANSACTION:
                 return total
 
     async def _link_some(self, db: AsyncConnection) -> int:
@@ -279,8 +279,8 @@ class AuditRecords:
 
         async def begin(db: AsyncConnection) -> Checkpoint | None:
             state = await lock_state(db)
-            younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
-            first_kept = (await db.execute(younger)).scalar() or state.sequence  # the last record always stays
+            first_younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
+            first_kept = (await db.execute(first_younger)).scalar() or state.sequence  # the last record always stays
             row = (await db.execute(_ROWS.where(audit_records.c.sequence == first_kept - 1))).first()
             if row is None:
                 return None

@@ -45,8 +45,8 @@ class UseStore:
             # All processes use the same order, so that no deadlock is possible.
             batch = sorted(counts[start : start + ROWS_PER_TRANSACTION])
             rows, now = [_row(count) for count in batch], clock.now()
-            fetched = self._not_fetched_yet(batch, now)
-            fetch_updates = [_fetched_parameters(ref, now) for ref in fetched]
+            fetched_refs = self._not_fetched_yet(batch, now)
+            fetch_updates = [_fetched_parameters(ref, now) for ref in fetched_refs]
 
             async def write(
                 db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows, fetch_updates: Any = fetch_updates
@@ -61,7 +61,7 @@ class UseStore:
             await self._transactions.write(write)
             if len(self._fetched) >= MAX_REMEMBERED:
                 self._fetched.clear()  # the statement changes nothing where the time is already set
-            self._fetched.update(fetched)
+            self._fetched.update(fetched_refs)
 
     def _not_fetched_yet(self, counts: Sequence[CredentialUseCount], now: datetime) -> list[ConnectionRef]:
         """Return the connections in `counts` whose `last_fetched_at` this process has not set in this hour, sorted."""
@@ -85,18 +85,22 @@ class UseStore:
             conditions.append(table.connection_id == filters.connection_id)
         subject_columns = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*subject_columns, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
-        grouped = sums.where(*conditions).group_by(*subject_columns).subquery()
+        grouped_sums = sums.where(*conditions).group_by(*subject_columns).subquery()
         # Each row also has the totals of all rows, so that one query is enough.
-        total_columns = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
+        total_columns = [
+            func.sum(grouped_sums.c.calls).over(),
+            func.sum(grouped_sums.c.failed).over(),
+            func.count().over(),
+        ]
         largest_first = select(
-            grouped,
+            grouped_sums,
             *(
                 column.label(name)
                 for column, name in zip(total_columns, ("all_calls", "all_failed", "lines"), strict=True)
             ),
         )
         largest_first = largest_first.order_by(
-            grouped.c.calls.desc(), *(grouped.c[column.name] for column in subject_columns)
+            grouped_sums.c.calls.desc(), *(grouped_sums.c[column.name] for column in subject_columns)
         )
         async with self._transactions.read() as db:
             rows = (await db.execute(largest_first.limit(filters.limit))).all()

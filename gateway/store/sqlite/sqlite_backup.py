@@ -66,10 +66,10 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
         finally:
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
-        marker = marker_of(source)
-        os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        os.utime(marker, follow_symlinks=False)
-        give_to_owner_of(source, marker)
+        marker_path = marker_of(source)
+        os.close(os.open(marker_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        os.utime(marker_path, follow_symlinks=False)
+        give_to_owner_of(source, marker_path)
     detail = {"file": str(target), "at": copied_at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
     return Backup(target, copied_at, size_bytes, connections, recorded)
