@@ -76,7 +76,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
             raise StoreRefused(f"{source} does not exist. Start the gateway once, or correct store.url.")
         check_file(source, keyring)
         with progress("copying") as step:
-            backup = run_as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
+            backup = run_as_operator(partial(back_up, source, target.absolute(), keyring, replaces=force, step=step))
     if as_json:
         report = {
             "file": str(target),

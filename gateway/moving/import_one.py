@@ -202,7 +202,7 @@ class ConnectionImporter:
         new_connection = _new_connection(moved, ref, mode, credential, context, account)
         replaces = self._options.on_conflict == "replace"
         stored_connection = await self._runtime.store.connections.put_moved(
-            new_connection, moved.past, over=replaces, now=clock.now()
+            new_connection, moved.past, replaces=replaces, now=clock.now()
         )
         if stored_connection is None:
             return self._conflict(ref)

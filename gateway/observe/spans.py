@@ -46,8 +46,8 @@ class CachedHashResource(Resource):
     of a span's cost.
     """
 
-    def __init__(self, whole: Resource) -> None:
-        super().__init__(whole.attributes, whole.schema_url)
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource.attributes, resource.schema_url)
         self._hash = super().__hash__()
 
     def __hash__(self) -> int:

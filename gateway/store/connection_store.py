@@ -204,19 +204,19 @@ class ConnectionStore:
             return bool((await db.execute(select(exists().where(*same_integration, *other_connection)))).scalar())
 
     async def put_moved(
-        self, new_connection: NewConnection, past: ImportedHistory, *, over: bool, now: datetime
+        self, new_connection: NewConnection, past: ImportedHistory, *, replaces: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
         """Store `new_connection`, which was exported from another gateway, with its `past`.
 
-        Returns the connection, and whether it was created. `over`: whether to replace an existing connection with the
-        same reference; if false, the existing connection stays and the result is None. The application gets no event,
-        because it already knows the connection.
+        Returns the connection, and whether it was created. `replaces`: whether to replace an existing connection with
+        the same reference; if false, the existing connection stays and the result is None. The application gets no
+        event, because it already knows the connection.
         """
         entry = connection_audit_entry(AuditAction.CONNECTION_IMPORTED, new_connection.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             created = await self._claim_row(db, new_connection, now)
-            if not (created or over):
+            if not (created or replaces):
                 return None
             while not await self._fill_row(db, new_connection, now, reported=False):
                 created = await self._claim_row(db, new_connection, now)

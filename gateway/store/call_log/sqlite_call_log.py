@@ -122,7 +122,7 @@ class SqliteCallLog:
         try:
             with _transaction(db):
                 segment = self._open_segment(db)
-                top: int = db.execute(
+                last_id: int = db.execute(
                     f"SELECT coalesce(max(id), {segment << ID_BITS}) FROM calls_{segment}"
                 ).fetchone()[0]
                 number = self._subject_number(db, segment)
@@ -131,7 +131,7 @@ class SqliteCallLog:
                     # Writing so many rows takes a millisecond. Then other threads can run.
                     batch = records[start : start + ROWS_PER_STATEMENT[0]]
                     values = [
-                        _row(top + start + n, operation, number(operation)) for n, operation in enumerate(batch, 1)
+                        _row(last_id + start + n, operation, number(operation)) for n, operation in enumerate(batch, 1)
                     ]
                     _insert(db, segment, values)
                     times += [value[1] for value in values]

@@ -41,13 +41,13 @@ class Backup:
     recorded: bool
 
 
-def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
+def back_up(source: Path, target: Path, keyring: Keyring, *, replaces: bool, step: Step) -> Backup:
     """Copy the database at `source` to `target`, readable only by its owner. Blocks. Raises StoreRefused.
 
-    `target` appears only when the copy is complete, is undamaged and opens with `keyring`. `over`: whether to replace
-    an existing `target`; the replacement is atomic. `step`: called with the progress.
+    `target` appears only when the copy is complete, is undamaged and opens with `keyring`. `replaces`: whether to
+    replace an existing `target`; the replacement is atomic. `step`: called with the progress.
     """
-    if target.exists() and not over:
+    if target.exists() and not replaces:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
     if not target.parent.is_dir():
         raise StoreRefused(f"{target.parent} is not a folder: create it first, or name a file in another one.")
@@ -62,7 +62,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             with closing(sqlite3.connect(f"{partial.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
                 connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
             size_bytes = partial.stat().st_size
-            put(partial, target, over=over)
+            put(partial, target, replaces=replaces)
         finally:
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # this user cannot write to the folder, but the backup is complete
@@ -168,14 +168,14 @@ def give_to_owner_of(model: Path, path: Path) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def put(new_file: Path, target: Path, *, over: bool) -> None:
+def put(new_file: Path, target: Path, *, replaces: bool) -> None:
     """Write `new_file` to the disk, then rename it to `target` atomically.
 
-    `over`: whether to replace an existing `target`. Raises StoreRefused if `target` exists and `over` is false.
+    `replaces`: whether to replace an existing `target`. Raises StoreRefused if `target` exists and `replaces` is false.
     """
     with new_file.open("rb") as file:
         os.fsync(file.fileno())
-    if over:
+    if replaces:
         new_file.replace(target)
     else:
         try:

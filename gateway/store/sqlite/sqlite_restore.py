@@ -99,7 +99,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                     write_entry(db, _entry(backup, backed_up_at, taken_count, restored_count, removed_count))
                 replaced_file = _keep_replaced_file(path)
                 give_to_owner_of(path if replaced_file else path.parent, restored_file)
-                put(restored_file, path, over=True)
+                put(restored_file, path, replaces=True)
         finally:
             restored_file.unlink(missing_ok=True)
     return RestoreResult(backed_up_at, connections, replaced_file, taken_count, restored_count, removed_count, restored)

@@ -291,7 +291,7 @@ async def test_times_of_pruning_and_backup_are_reported(
     assert metric_values(running, "gateway_backup_success_timestamp_seconds") == {}
     config = running.runtime.generation.config
     source, keyring = sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
-    await asyncio.to_thread(back_up, source, tmp_path / "copy", keyring, over=False, step=lambda *_: None)
+    await asyncio.to_thread(back_up, source, tmp_path / "copy", keyring, replaces=False, step=lambda *_: None)
     assert abs(metric_values(running, "gateway_backup_success_timestamp_seconds")[()] - began) < 3600
 
 

@@ -22,7 +22,7 @@ async def test_import_keeps_dates_state_and_failure_and_the_history_begins_with_
         failure=failure,
         life=life,
     )
-    arrived = await store.connections.put_moved(new(REF), past, over=False, now=NOW)
+    arrived = await store.connections.put_moved(new(REF), past, replaces=False, now=NOW)
     assert arrived is not None
     row, created = arrived
     assert created
@@ -34,16 +34,16 @@ async def test_import_keeps_dates_state_and_failure_and_the_history_begins_with_
 
 
 async def test_without_a_history_it_is_active_as_of_now(store: Store) -> None:
-    arrived = await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
+    arrived = await store.connections.put_moved(new(REF), ImportedHistory(), replaces=False, now=NOW)
     assert arrived is not None
     assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED_IN, NOW)
 
 
 async def test_existing_connection_is_kept_unless_replacement_is_requested(store: Store) -> None:
     before, _ = await store.connections.put(new(REF), now=EARLIER)
-    assert await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW) is None
+    assert await store.connections.put_moved(new(REF), ImportedHistory(), replaces=False, now=NOW) is None
     assert await store.connections.get(REF) == before
-    replaced = await store.connections.put_moved(new(REF), ImportedHistory(), over=True, now=NOW)
+    replaced = await store.connections.put_moved(new(REF), ImportedHistory(), replaces=True, now=NOW)
     assert replaced is not None
     assert (replaced[1], replaced[0].version) == (False, before.version + 1)
 
@@ -56,7 +56,7 @@ async def test_import_sends_no_event(store: Store) -> None:
         return ("primary",)
 
     store.outbox.targets_of = targets
-    await store.connections.put_moved(new(REF), ImportedHistory(), over=False, now=NOW)
+    await store.connections.put_moved(new(REF), ImportedHistory(), replaces=False, now=NOW)
     assert result == []
     await store.connections.put(new(REF), now=NOW)
     assert result == ["dev"]

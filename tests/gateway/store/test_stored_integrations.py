@@ -173,7 +173,7 @@ async def test_no_connection_is_stored_once_its_integration_is_being_deleted_or_
     assert await store.connections.delete(late.ref, now=LATER)
     assert await store.integrations.end(renamed)
     with pytest.raises(NotFound):
-        await store.connections.put_moved(late, ImportedHistory(), over=False, now=LATER)
+        await store.connections.put_moved(late, ImportedHistory(), replaces=False, now=LATER)
     assert await store.connections.get(late.ref) is None
 
 

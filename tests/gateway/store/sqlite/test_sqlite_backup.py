@@ -42,7 +42,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 async def backed_up(path: Path, copy: Path, *, key: bytes = KEY, over: bool = False) -> Backup:
-    return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=ignore_progress)
+    return await asyncio.to_thread(back_up, path, copy, Keyring([key]), replaces=over, step=ignore_progress)
 
 
 async def restore_copy(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> RestoreResult:
@@ -82,7 +82,7 @@ async def test_copy_during_writes_is_a_consistent_snapshot(
                 await asyncio.sleep(0.01)
         before = written
         backup_result = await asyncio.to_thread(
-            back_up, path, copy, Keyring([KEY]), over=False, step=lambda *s: steps.append(s)
+            back_up, path, copy, Keyring([KEY]), replaces=False, step=lambda *s: steps.append(s)
         )
         after = written
     finally:
