@@ -66,7 +66,7 @@ async def test_a_process_knows_the_row_that_its_own_refresh_wrote(open_test_stor
     at = await this_node.changes.log_end()
     await this_node.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     saved = await this_node.refreshes.save_refreshed(
-        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=row
+        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, known_row=row
     )
     assert saved is not None
     assert (await this_node.changes.read_since(at))[1] == {REF: saved.mark}
@@ -83,7 +83,7 @@ async def test_own_refresh_does_not_hide_an_unread_change(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     assert await store.refreshes.save_refreshed(
-        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=row
+        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, known_row=row
     )
     assert (await store.changes.read_since(at))[1] == {REF: None}
 
@@ -95,7 +95,7 @@ async def test_refresh_that_changes_the_state_is_reported_like_other_changes(sto
     at = await store.changes.log_end()
     await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
     saved = await store.refreshes.save_refreshed(
-        REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, seen=row
+        REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, known_row=row
     )
     assert saved is not None
     assert (saved.state, saved.failure) == (State.ACTIVE, None)

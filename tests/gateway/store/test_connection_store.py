@@ -267,7 +267,7 @@ async def test_recreated_row_gets_no_data_of_its_predecessor(store: Store) -> No
     await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     save = store.refreshes.save_refreshed
-    assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, seen=former) is None
+    assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, known_row=former) is None
 
 
 async def test_holder_with_an_expired_lease_can_save(store: Store) -> None:

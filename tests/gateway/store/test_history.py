@@ -56,7 +56,7 @@ async def test_refresh_keeps_the_verdict(store: Store, failure: RefreshFailure) 
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     credential = {"type": "OAUTH2", "access_token": "newer"}
     row = await store.refreshes.save_refreshed(
-        REF, owner="a", version=seen.version, credential=credential, expires_at=None, now=LATER, seen=seen
+        REF, owner="a", version=seen.version, credential=credential, expires_at=None, now=LATER, known_row=seen
     )
     assert row is not None
     assert (row.version, row.state, row.failure) == (seen.version + 1, recorded.state, failure)
@@ -72,7 +72,7 @@ async def test_note_of_a_refresh_is_in_the_history_and_changes_no_state(store: S
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     note = HistoryNote("user_grant_refused", "The grant was dropped.")
     row = await store.refreshes.save_refreshed(
-        REF, owner="a", version=1, credential={}, expires_at=None, now=LATER, seen=seen, note=note
+        REF, owner="a", version=1, credential={}, expires_at=None, now=LATER, known_row=seen, note=note
     )
     assert row is not None
     assert (row.version, row.state, row.state_reason, row.lease) == (2, State.ACTIVE, seen.state_reason, None)

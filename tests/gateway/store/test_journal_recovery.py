@@ -37,7 +37,7 @@ async def stored_connection(store: Store) -> Connection:
 async def claimed_connection(store: Store) -> Connection:
     """Return the row of a connection with an open refresh."""
     row = await stored_connection(store)
-    assert await store.refreshes.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
+    assert await store.refreshes.lease_refresh(REF, owner="o", ttl=timedelta(0), known_row=row, intent="digest")
     return row
 
 

@@ -51,11 +51,11 @@ async def test_a_refresh_lease_fails_when_the_row_has_changed(open_test_store: S
     seen, _ = await one.connections.put(new(), now=NOW)
     await other.connections.put(new(), now=NOW + TTL)
     lease = one.refreshes.lease_refresh
-    assert not await lease(REF, owner="a", ttl=TTL, seen=seen, intent="d")
+    assert not await lease(REF, owner="a", ttl=TTL, known_row=seen, intent="d")
     current = await one.connections.get(REF)
     assert current is not None
     assert current.intent is None
-    assert await lease(REF, owner="a", ttl=TTL, seen=current, intent="d")
+    assert await lease(REF, owner="a", ttl=TTL, known_row=current, intent="d")
 
 
 async def test_lease_can_be_extended_unless_lost(open_test_store: StoreOpener) -> None:

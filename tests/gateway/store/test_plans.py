@@ -38,10 +38,10 @@ async def test_no_refresh_statement_scans_a_table(store: Store, monkeypatch: pyt
     await store.connections.marks([REF, *others])
     await store.changes.read_since(LogPosition(2, {1: 0.0}))
     lease = {"ttl": timedelta(seconds=30)}
-    assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
+    assert await store.refreshes.lease_refresh(REF, owner="a", known_row=seen, intent="digest", **lease)
     assert await store.refreshes.extend_lease(REF, owner="a", **lease)
     saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}
-    row = await store.refreshes.save_refreshed(REF, owner="a", version=1, seen=seen, **saved)
+    row = await store.refreshes.save_refreshed(REF, owner="a", version=1, known_row=seen, **saved)
     assert row is not None
     assert await store.refreshes.lease_refresh(REF, owner="b", **lease)
     assert await store.refreshes.save_refreshed(REF, owner="b", version=2, **saved)

@@ -39,7 +39,9 @@ async def statements(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]
 
 
 async def claim_refresh(store: Store, row: Connection, owner: str) -> bool:
-    return await store.refreshes.lease_refresh(REF, owner=owner, ttl=TTL, seen=row, intent=f"digest of {row.version}")
+    return await store.refreshes.lease_refresh(
+        REF, owner=owner, ttl=TTL, known_row=row, intent=f"digest of {row.version}"
+    )
 
 
 async def save_refreshed(store: Store, row: Connection, owner: str) -> Connection | None:
@@ -52,7 +54,7 @@ async def save_refreshed(store: Store, row: Connection, owner: str) -> Connectio
         now=NOW,
         previous=f"token {row.version}",
         previous_until=NOW + TTL,
-        seen=row,
+        known_row=row,
     )
 
 
@@ -96,7 +98,7 @@ async def test_fenced_off_write_changes_nothing(store: Store) -> None:
     held = await store.connections.get(REF)
     assert held is not None
     assert await store.refreshes.lease_refresh(
-        REF, owner="quick", ttl=TTL, seen=held, intent="digest", from_holder=True
+        REF, owner="quick", ttl=TTL, known_row=held, intent="digest", from_holder=True
     )
     assert await save_refreshed(store, row, "slow") is None
     after = await store.connections.get(REF)
@@ -133,7 +135,7 @@ async def test_a_refresh_is_sealed_by_the_newest_data_key(open_test_store: Store
 async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: Store) -> None:
     """A reported loss stays until the end user connects again, so many of them must not hide an unfinished refresh."""
     lost, _ = await store.connections.put(new(), now=NOW)
-    assert await store.refreshes.lease_refresh(REF, owner="lost", ttl=timedelta(0), seen=lost, intent="digest")
+    assert await store.refreshes.lease_refresh(REF, owner="lost", ttl=timedelta(0), known_row=lost, intent="digest")
     row = await store.connections.get(REF)
     assert row is not None
     failure = RefreshFailure("rotation_lost", "lost", True, NOW, 1)
@@ -141,6 +143,6 @@ async def test_unfinished_refresh_comes_before_losses_that_are_reported(store: S
     assert await reported(REF, owner="lost", version=1, failure=failure, still_open=True, former=row.lease) is not None
     ref = REF._replace(connection_id="c2")
     seen, _ = await store.connections.put(new(ref), now=NOW)
-    assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, seen=seen, intent="digest")
+    assert await store.refreshes.lease_refresh(ref, owner="b", ttl=TTL, known_row=seen, intent="digest")
     assert [item.ref for item in await store.refreshes.find_unsettled(limit=1)] == [ref]
     assert [item.ref for item in await store.refreshes.find_unsettled(limit=9)] == [ref, REF]

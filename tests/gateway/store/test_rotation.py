@@ -304,7 +304,7 @@ async def test_node_without_the_new_key_works_and_reports_the_missing_key(open_t
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
     # the call fails before a token is spent
     with pytest.raises(Unavailable, match="encryption key that this node does not have"):
-        await behind.refreshes.lease_refresh(credential.ref, seen=credential, intent="digest", **lease)
+        await behind.refreshes.lease_refresh(credential.ref, known_row=credential, intent="digest", **lease)
     found = await stored_row(behind, nth_ref(2))
     with pytest.raises(Unavailable, match="cannot be opened"):
         behind.open(found.credential)
@@ -399,7 +399,9 @@ async def test_journalled_reply_opens_after_a_rotation_if_its_refresh_was_claime
     assert (await store.rotation.rotate(ignore_progress)).kept_keys == 1
     seen = await store.connections.get(row.ref)
     assert seen is not None
-    claim = store.refreshes.lease_refresh(row.ref, owner="next", ttl=TTL, seen=seen, intent="digest", from_holder=True)
+    claim = store.refreshes.lease_refresh(
+        row.ref, owner="next", ttl=TTL, known_row=seen, intent="digest", from_holder=True
+    )
     assert await claim
     assert (await store.rotation.rotate(ignore_progress)).removed_keys == 0
     await store.close()
@@ -416,7 +418,7 @@ async def reply_of_a_killed_process(open_test_store: StoreOpener) -> Connection:
     row = await store.connections.get(nth_ref(1, "prod"))
     assert row is not None
     now = clock.now()
-    assert await store.refreshes.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")
+    assert await store.refreshes.lease_refresh(row.ref, owner="o", ttl=TTL, known_row=row, intent="digest")
     await store.journal.prepare("prod")
     entry = store.journal.entry(row)
     assert entry is not None

@@ -214,7 +214,7 @@ async def test_refresh_of_the_apps_token_that_another_machine_lost_is_repeated(
     assert (await refresh_and_read(gateway, connection_id))[0] == "ghu_2"
     store, ref = gateway.runtime.store, ConnectionRef("dev", "tracker", connection_id)
     row = await store.connections.get(ref)
-    assert await store.refreshes.lease_refresh(ref, owner="dead", ttl=-FENCE, seen=row, intent="digest")
+    assert await store.refreshes.lease_refresh(ref, owner="dead", ttl=-FENCE, known_row=row, intent="digest")
 
     async def holder_elsewhere(_: Any) -> Holder:
         return Holder.ELSEWHERE

@@ -452,7 +452,7 @@ async def refresh_connection(store: Store, round_: int) -> None:
     row = await store.connections.get(REF)
     assert row is not None
     owner = await store.holders.new_owner()
-    assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=timedelta(seconds=30), seen=row, intent="d")
+    assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=timedelta(seconds=30), known_row=row, intent="d")
     saved = await store.refreshes.save_refreshed(
         REF,
         owner=owner,
@@ -460,7 +460,7 @@ async def refresh_connection(store: Store, round_: int) -> None:
         credential={"type": "API_KEY", "apiKey": f"k{round_}"},
         expires_at=None,
         now=clock.now(),
-        seen=row,
+        known_row=row,
     )
     assert saved is not None
 

@@ -119,7 +119,7 @@ async def test_refreshes_that_wait_are_committed_together_and_a_fenced_one_chang
     lease, saved = {"ttl": timedelta(seconds=30), "intent": "digest"}, {"expires_at": None, "now": NOW}
     async with hold_writes(store) as tasks:
         tasks += [
-            asyncio.create_task(store.refreshes.lease_refresh(row.ref, owner="a", seen=row, **lease))  # type: ignore[arg-type]
+            asyncio.create_task(store.refreshes.lease_refresh(row.ref, owner="a", known_row=row, **lease))  # type: ignore[arg-type]
             for row in rows
         ]
     assert [task.result() for task in tasks] == [True, True, True]
@@ -127,7 +127,7 @@ async def test_refreshes_that_wait_are_committed_together_and_a_fenced_one_chang
     async with hold_writes(store) as tasks:
         tasks += [
             asyncio.create_task(
-                store.refreshes.save_refreshed(row.ref, owner=owner, version=1, credential={}, seen=row, **saved)  # type: ignore[arg-type]
+                store.refreshes.save_refreshed(row.ref, owner=owner, version=1, credential={}, known_row=row, **saved)  # type: ignore[arg-type]
             )
             for row, owner in zip(rows, "aba", strict=True)
         ]

@@ -76,9 +76,9 @@ async def test_claim_and_refresh_without_state_change_need_one_round_trip_each(
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
     for version in (1, 2):
         before = len(round_trips)
-        assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
+        assert await store.refreshes.lease_refresh(REF, owner="a", known_row=seen, **lease)
         claimed = len(round_trips)
-        item = await store.refreshes.save_refreshed(REF, owner="a", version=version, seen=seen, **saved)
+        item = await store.refreshes.save_refreshed(REF, owner="a", version=version, known_row=seen, **saved)
         assert item is not None
         seen = item
         assert (claimed - before, len(round_trips) - claimed) == (1, 1)
