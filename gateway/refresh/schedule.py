@@ -78,7 +78,7 @@ MIN_WINDOW: Final = timedelta(seconds=2)
 MAX_WINDOW: Final = timedelta(seconds=300)
 PART_OF_LIFE: Final = 0.1
 MAX_PART_OF_LIFE: Final = 0.5  # maximum refresh window as a part of the lifetime, so that a new token is never due
-JITTER: Final = 0.2  # the refresh window is shortened by up to this part
+JITTER: Final = 0.2  # the refresh window is shortened by at most this share
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # one second for rounding, plus the network time to the provider
 LAST_PART: Final = 0.75  # maximum part of the refresh window for LAST_STRETCH; the jitter leaves 0.8 of the window
 

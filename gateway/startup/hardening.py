@@ -10,7 +10,7 @@ PR_SET_DUMPABLE: Final = 4
 
 
 def harden() -> None:
-    """Prevent core dumps and debuggers, where the system allows it. Otherwise the gateway runs anyway."""
+    """Prevent core dumps and debuggers. If the system does not allow that, the gateway runs anyway."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(PR_SET_DUMPABLE, 0)

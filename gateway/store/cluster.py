@@ -106,7 +106,7 @@ class Holders:
         return Holder.HERE_ALIVE if holder_alive else Holder.HERE_DEAD
 
     def _is_alive(self, folder: Path, process: str) -> bool | None:
-        """Return whether the process is alive; None if it has a marker in no folder."""
+        """Return whether the process is alive; None if no folder has a marker of the process."""
         is_running = is_alive(folder, process)
         if is_running is None:
             runs_elsewhere = (is_alive(other_folder, process) for other_folder in self._other_folders())
