@@ -1,4 +1,4 @@
-"""Tests use public behaviour: the number of accesses to private attributes of other objects may only decrease."""
+"""Tests use public behavior: the number of accesses to private attributes of other objects may only decrease."""
 
 import json
 import subprocess

@@ -34,9 +34,9 @@ def main() -> None:
         f"# npm simple-icons {version}, CC0-1.0. Made by `python -m tools.brand_icons`. Brands belong to their owners."
     ]
     for slug in sorted(set(chosen.values())):
-        colour = next(icon["hex"] for icon in icons if icon["slug"] == slug)
+        color = next(icon["hex"] for icon in icons if icon["slug"] == slug)
         names = " ".join(name for name, icon in chosen.items() if icon == slug)
-        lines.append(f"{names}\t#{colour.lower()}\t{drawing(package, slug)}")
+        lines.append(f"{names}\t#{color.lower()}\t{drawing(package, slug)}")
     (ROOT / "catalog" / ICONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(lines) - 1} icons for {len(chosen)} of {len(entries)} entries")
 

@@ -20,23 +20,23 @@ from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches, did_you_mean
 
-# ── Logos: the brand's icon on the brand's colour, or initials if the catalog has no icon. No image is fetched.
+# ── Logos: the brand's icon on the brand's color, or initials if the catalog has no icon. No image is fetched.
 
-MIN_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
+MIN_CONTRAST: Final = 4.5  # contrast of white letters on the color, required by WCAG 2.2 §1.4.3
 MIN_ICON_CONTRAST: Final = (
-    2.2  # if the colour's contrast with white is lower, the icon is dark. WCAG has no minimum for logos (§1.4.11)
+    2.2  # if the color's contrast with white is lower, the icon is dark. WCAG has no minimum for logos (§1.4.11)
 )
 DARK_INK: Final = "#1a1a1a"
 
 
 @lru_cache(maxsize=2048)
 def initials_svg(name: str, display_name: str) -> str:
-    """Return an SVG image of 64 by 64 pixels with the initials of `display_name`. The colour of the image depends only
+    """Return an SVG image of 64 by 64 pixels with the initials of `display_name`. The color of the image depends only
     on `name`."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
         f"<title>{escape(display_name)}</title>"
-        f'<rect width="64" height="64" rx="14" fill="{colour(name)}"/>'
+        f'<rect width="64" height="64" rx="14" fill="{color(name)}"/>'
         '<text x="32" y="33" fill="#ffffff" font-family="system-ui, sans-serif" font-size="26" font-weight="600" '
         f'text-anchor="middle" dominant-baseline="central">{escape(initials(display_name))}</text>'
         "</svg>"
@@ -44,13 +44,13 @@ def initials_svg(name: str, display_name: str) -> str:
 
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
-    """Return an SVG image with the brand's icon on its colour."""
-    rgb = tuple(int(icon.colour[index : index + 2], 16) / 255 for index in (1, 3, 5))
+    """Return an SVG image with the brand's icon on its color."""
+    rgb = tuple(int(icon.color[index : index + 2], 16) / 255 for index in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= MIN_ICON_CONTRAST else DARK_INK
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
         f"<title>{escape(display_name)}</title>"
-        f'<rect width="64" height="64" rx="14" fill="{icon.colour}"/>'
+        f'<rect width="64" height="64" rx="14" fill="{icon.color}"/>'
         f'<path transform="translate(14 14) scale(1.5)" fill="{ink}" d="{icon.path}"/>'
         "</svg>"
     )
@@ -69,8 +69,8 @@ def initials(display_name: str) -> str:
     return words[0][0].upper() + (capitals[0] if capitals and not words[0].isupper() else "")
 
 
-def colour(name: str) -> str:
-    """Return a colour as ``#rrggbb``, which depends only on `name` and is dark enough for white letters."""
+def color(name: str) -> str:
+    """Return a color as ``#rrggbb``, which depends only on `name` and is dark enough for white letters."""
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5

@@ -1,7 +1,7 @@
 """Reads the logos of providers: brand icons from one packed file, and the operator's own images.
 
 The packed file is `_brand_icons.tsv` in the catalog folder. It is read when a page shows an icon, and has one line per
-icon, with tabs between the fields: names of entries, colour, and an SVG path in a box of 24 × 24.
+icon, with tabs between the fields: names of entries, color, and an SVG path in a box of 24 × 24.
 `python -m tools.brand_icons` builds it from CC0 icons. Each brand belongs to its owner (NOTICE).
 """
 
@@ -20,9 +20,9 @@ MAX_LOGO_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BrandIcon:
-    """A brand icon. `colour`: the colour as ``#rrggbb``. `path`: the path data of an SVG with the box 0 0 24 24."""
+    """A brand icon. `color`: the color as ``#rrggbb``. `path`: the path data of an SVG with the box 0 0 24 24."""
 
-    colour: str
+    color: str
     path: str
 
 
@@ -44,8 +44,8 @@ def brand_icon(name: str) -> BrandIcon | None:
         for line in lines:
             names, _, icon_fields = line.partition("\t")
             if name in names.split():
-                colour, _, drawing = icon_fields.rstrip("\n").partition("\t")
-                return BrandIcon(colour, drawing)
+                color, _, drawing = icon_fields.rstrip("\n").partition("\t")
+                return BrandIcon(color, drawing)
     return None
 
 

@@ -166,7 +166,7 @@ class BrandingConfig:
     """The operator's brand on pages for end users.
 
     `name`: the name that pages show; None: pages show no name. `logo`: the image file; None: no logo. `color`,
-    `color_dark`: the colours in light and in dark mode, as ``#rrggbb``.
+    `color_dark`: the colors in light and in dark mode, as ``#rrggbb``.
     """
 
     name: str | None

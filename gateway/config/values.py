@@ -112,7 +112,7 @@ def page_origin(text: str) -> str:
 
 def color(text: str) -> str:
     if not _COLOR.fullmatch(text):
-        raise ValueError('must be a colour as "#rrggbb", in quotes')
+        raise ValueError('must be a color as "#rrggbb", in quotes')
     return text.lower()
 
 

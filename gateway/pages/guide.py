@@ -138,14 +138,14 @@ def node_snippet(url: str, key: str, call: SnippetCall) -> str:
     return f"const response = await fetch({target}, {text});\nconsole.log(response.status, await response.json());"
 
 
-# ── The behaviour that a provider's entry states, in sentences for people.
+# ── The behavior that a provider's entry states, in sentences for people.
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def behaviour(provider: Provider, provider_operations: ProviderOperations | None = None) -> list[tuple[str, str]]:
+def behavior(provider: Provider, provider_operations: ProviderOperations | None = None) -> list[tuple[str, str]]:
     """Return a title and a sentence for each fact about the provider that the catalog states."""
-    sentences = list(_behaviour(provider))
+    sentences = list(_behavior(provider))
     if provider_operations is not None:
         starters = [operation.id for operation in provider_operations.find(starter=True)]
         count = counted(len(provider_operations.operations), "request")
@@ -154,7 +154,7 @@ def behaviour(provider: Provider, provider_operations: ProviderOperations | None
     return sentences
 
 
-def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
+def _behavior(provider: Provider) -> Iterator[tuple[str, str]]:
     proxy = provider.proxy
     yield "Requests go to", proxy.base_url
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
@@ -251,7 +251,7 @@ async def guide(request: web.Request) -> web.Response:
         settings=asked_settings(provider.connection_config),
         automated=[name for name, form in provider.connection_config.items() if form.automated],
         credentials=asked_settings({**_credentials(provider), **provider.assertion_option}),
-        behaviour=behaviour(provider, provider_operations),
+        behavior=behavior(provider, provider_operations),
         placeholders_in=placeholders_in(call),
         snippets=[
             (title, write(public_url, provider.name, call))

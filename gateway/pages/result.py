@@ -233,8 +233,8 @@ async def _facts(request: web.Request, outcome: Outcome, words: PageWords) -> li
     account = row.account if row else Account()
     config = row.config if row else {}
     site = config.get("baseUrl") or config.get("subdomain")
-    labelled_facts = ((words("account"), account.label), (words("site"), site))
-    return [(label, text) for label, text in labelled_facts if text]
+    labeled_facts = ((words("account"), account.label), (words("site"), site))
+    return [(label, text) for label, text in labeled_facts if text]
 
 
 async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""The HTML pages of the sandbox, in the system's light or dark colours and without external resources."""
+"""The HTML pages of the sandbox, in the system's light or dark colors and without external resources."""
 
 import base64
 import hashlib
@@ -106,7 +106,7 @@ def welcome(issuer: str) -> web.Response:
 
 
 def avatar(label: str) -> web.Response:
-    """Return a site's picture as SVG: the first letter of the site's label on a coloured background."""
+    """Return a site's picture as SVG: the first letter of the site's label on a colored background."""
     hue = hashlib.sha256(label.encode()).digest()[0] * 360 // 256
     text = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48" role="img">'

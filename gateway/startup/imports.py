@@ -125,7 +125,7 @@ def skip_client_modules() -> None:
 
 
 def _structlog_without_rich() -> None:
-    """Prevent structlog from importing rich, which formats coloured tracebacks. A server prints no such tracebacks."""
+    """Prevent structlog from importing rich, which formats colored tracebacks. A server prints no such tracebacks."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     sys.modules["rich"] = None  # type: ignore[assignment]  # the import system's mark for a missing module

@@ -57,9 +57,9 @@ def test_the_icon_file_has_icons_only_for_existing_entries() -> None:
     names = [name for row in rows for name in row[0].split()]
     assert len(names) == len(set(names)) > 400
     assert [name for name in names if not (SHIPPED / f"{name}.yaml").exists()] == []
-    for _, colour, path in rows:
-        assert len(colour) == 7
+    for _, color, path in rows:
+        assert len(color) == 7
         assert set(path) <= set("MmLlHhVvCcSsQqTtAaZz0123456789.,- e")
     icon = brand_icon("jira")
     assert icon is not None
-    assert icon.colour == "#0052cc"
+    assert icon.color == "#0052cc"

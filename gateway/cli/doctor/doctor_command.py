@@ -171,13 +171,13 @@ def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
     """Yield a line for each finding, and for each problem a second line with its place and fix."""
     from gateway.text import counted
 
-    colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
     counts = {"warn": 0, "fail": 0}
     for finding in findings:
         mark = f"{finding.level:<5}"
         # NO_COLOR is a convention of many programs: https://no-color.org
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-            mark = click.style(mark, fg=colours[finding.level])
+            mark = click.style(mark, fg=colors[finding.level])
         subject = f"{finding.integration}: " if finding.integration else ""
         yield f"{mark} {finding.check:<15} {subject}{finding.message}"
         if finding.level != "ok":

@@ -89,8 +89,8 @@ def request_text(report: Mapping[str, Any], dry: bool) -> str:
 
 def response_head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
     """Return the status and the header fields as text. The gateway's own fields are dimmed."""
-    colour = "green" if status < 300 else "yellow" if status < 400 else "red"
-    lines = [f"{heading('The response')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
+    color = "green" if status < 300 else "yellow" if status < 400 else "red"
+    lines = [f"{heading('The response')}  {click.style(f'{status} {reason}'.strip(), fg=color, bold=True)}"]
     for name, value in headers:
         line = f"  {name}: {value}"
         lines.append(click.style(line, dim=True) if name.lower().startswith(_GATEWAY_HEADERS) else line)

@@ -17,7 +17,7 @@ from gateway.api.provider_operations import list_operations
 from gateway.api.providers import (
     MIN_CONTRAST,
     brand_svg,
-    colour,
+    color,
     contrast_with_white,
     get_provider,
     initials,
@@ -232,7 +232,7 @@ async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path)
     assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
 
 
-def test_light_brand_colour_is_drawn_dark() -> None:
+def test_light_brand_color_is_drawn_dark() -> None:
     assert 'fill="#1a1a1a" d=' in brand_svg(BrandIcon("#ffe01b", "M0 0z"), "Mailchimp")
     assert 'fill="#ffffff" d=' in brand_svg(BrandIcon("#181717", "M0 0z"), "GitHub")
 
@@ -263,10 +263,10 @@ def test_a_display_name_cannot_add_markup() -> None:
     assert {element.tag.rpartition("}")[2] for element in drawing.iter()} == {"svg", "title", "rect", "text"}
 
 
-def test_colours_are_stable_and_dark_enough_for_white_letters() -> None:
-    assert colour("jira") == colour("jira")
+def test_colors_are_stable_and_dark_enough_for_white_letters() -> None:
+    assert color("jira") == color("jira")
     for number in range(300):
-        code = colour(f"provider-{number}")
+        code = color(f"provider-{number}")
         red, green, blue = (int(code[at : at + 2], 16) / 255 for at in (1, 3, 5))
         assert contrast_with_white((red, green, blue)) >= MIN_CONTRAST - 0.05
 

@@ -1,4 +1,4 @@
-"""A gateway that can produce every error code: providers with a behaviour per path, and helpers for calls."""
+"""A gateway that can produce every error code: providers with a behavior per path, and helpers for calls."""
 
 import asyncio
 import json

@@ -22,7 +22,7 @@ from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from gateway.pages.guide import (
     SnippetCall,
-    behaviour,
+    behavior,
     curl_snippet,
     example_call,
     node_snippet,
@@ -225,15 +225,15 @@ def test_the_node_snippet_has_the_same_values() -> None:
     assert text.count("{") == text.count("}")
 
 
-def test_the_behaviour_of_a_provider_is_described_in_sentences(providers: Any) -> None:
-    result = dict(behaviour(providers["jira"]))
+def test_the_behavior_of_a_provider_is_described_in_sentences(providers: Any) -> None:
+    result = dict(behavior(providers["jira"]))
     assert "365 days" in result["Tokens"]
     assert "90 days" in result["Tokens"]
     assert "1 hour" in result["Tokens"]
-    assert dict(behaviour(providers["calendly"]))["Deleting a connection"].startswith("also revokes its tokens")
-    assert "A new credential" in dict(behaviour(providers["openai"]))
+    assert dict(behavior(providers["calendly"]))["Deleting a connection"].startswith("also revokes its tokens")
+    assert "A new credential" in dict(behavior(providers["openai"]))
     bare = Provider.model_validate({**MINIMAL, "refresh": {"rotating": False}})
-    assert [title for title, _ in behaviour(bare)] == ["Requests go to"]
+    assert [title for title, _ in behavior(bare)] == ["Requests go to"]
 
 
 MINIMAL = {

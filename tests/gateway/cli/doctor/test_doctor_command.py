@@ -187,14 +187,14 @@ async def test_a_file_without_a_secret_may_be_read_by_anybody(config_only: Confi
     assert (await config_only.report("--offline")).levels("files") == {"ok"}
 
 
-@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
-def test_colours_are_left_out_as_no_color_asks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, coloured: bool
+@pytest.mark.parametrize(("variable", "colored"), [("", True), ("1", False)])
+def test_colors_are_left_out_as_no_color_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, colored: bool
 ) -> None:
     monkeypatch.setenv("NO_COLOR", variable)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     (line, *_) = _lines([DoctorFinding("ok", "disk", "there is room")])
-    assert line.startswith("\x1b[") is coloured
+    assert line.startswith("\x1b[") is colored
 
 
 async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(config_only: ConfigFile) -> None:
