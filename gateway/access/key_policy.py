@@ -183,7 +183,7 @@ class Policy:
 
     def is_slow_for(self, body: SentBody) -> bool:
         """Return whether `decision` for a request with this body can take more than a few milliseconds."""
-        of_bodies = (body_rule for rules in self._rules for _, body_rule in rules.body_rules)
+        of_bodies = (body_rule for key_rules in self._rules for _, body_rule in key_rules.body_rules)
         return comparison_cost(of_bodies, body) > INLINE_COMPARISON_COST
 
     def tool_rules(self, request: SentRequest) -> list[list[BodyRule]]:
@@ -192,8 +192,8 @@ class Policy:
         A rule of each list must name the tool that the request calls. A key has no list if it has no rules, or if a
         rule without a part about the body allows the request.
         """
-        undecided_rules = [rules for rules in self._rules if not rules.matching_rule(request)]
-        return [[body for _, body in rules.matching_body_rules(request)] for rules in undecided_rules]
+        undecided_keys = [key_rules for key_rules in self._rules if not key_rules.matching_rule(request)]
+        return [[body for _, body in key_rules.matching_body_rules(request)] for key_rules in undecided_keys]
 
 
 def _other_reading(request: SentRequest) -> Breach | None:

@@ -100,8 +100,8 @@ def register_client(
     # If the response has a client_secret but no token_endpoint_auth_method, use the method that the gateway requested,
     # else client_secret_basic (RFC 7591 §2).
     assumed = auth_method if auth_method != "none" else "client_secret_basic"
-    method_name = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
-    return DynamicClient(client_id, secret, chosen or method_name)
+    catalog_method = CATALOG_METHODS.get(str(response.get("token_endpoint_auth_method") or assumed), "body")
+    return DynamicClient(client_id, secret, chosen or catalog_method)
 
 
 class McpOAuth2(OAuth2):

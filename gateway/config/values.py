@@ -278,7 +278,7 @@ def private_key(text: str) -> Secret:
     """Return a private key in PEM, without a passphrase. A literal ``\\n`` in `text` counts as a line break."""
     unfolded = text.replace("\\n", "\n").strip()
     if not _PRIVATE_KEY.search(unfolded):
-        raise ValueError("is not a private key in PEM without a passphrase; ${file:app.pem} reads one from a file")
+        raise ValueError("must be a private key in PEM that has no passphrase; ${file:app.pem} reads one from a file")
     return Secret(unfolded + "\n")
 
 

@@ -31,8 +31,9 @@ class CacheEntry:
     size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
-        """Return when the entry must next be closed, refreshed or evicted, whichever comes first. An entry is evicted
-        after `ttl_s` seconds without use."""
+        """Return when the entry next needs work: its opened connection must be dropped, its token refreshed, or the entry
+        evicted. An entry is evicted after `ttl_s` seconds without use.
+        """
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until

@@ -244,7 +244,10 @@ class Rejections:
             self._start_write(suspicion, self._store_verdict(suspicion, verdict))
 
     def record_acceptance(self, ref: ConnectionRef) -> None:
-        """End the count of a connection after a call that returned 2xx. If a verdict is stored, withdraw it."""
+        """Stop counting the rejections of a connection, because a call returned 2xx.
+
+        If the store has a verdict that the provider rejects the credential, withdraw it.
+        """
         suspicion = self.suspected[ref]
         if suspicion.final is None and suspicion.write_task is None:
             del self.suspected[ref]

@@ -244,7 +244,7 @@ class ProviderConnection(asyncio.Protocol):
                 self._upload = RequestUpload(self.transport, body, head, self.upload_ended, paused=self._writing_paused)
             return await waiter
         except BaseException:
-            # If the waiter has its result, the connection might already serve another request.
+            # Reset only while the waiter still waits. After that, the connection might already serve another request.
             if self._waiter is waiter:
                 self._waiter = None
                 self._reset()

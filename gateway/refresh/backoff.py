@@ -93,7 +93,7 @@ INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
 PARENT_ENDED_RETRY_S: Final = 5
-MAX_WORDS: Final = 500  # maximum characters of a stored message
+MAX_REASON_CHARS: Final = 500  # of the message that is stored
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
@@ -139,8 +139,8 @@ def refresh_failure(
     if lost_at is not None and (grant_ended or (final and code == REFUSED)):
         loss = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and no new token arrived here"
         reason = f"{loss}; the provider now refuses it ({code}: {reason})"
-        return RefreshFailure(ROTATION_LOST, reason[:MAX_WORDS], True, now, attempts, None)
-    return RefreshFailure(code, reason[:MAX_WORDS], final, now, attempts, None if grant_ended else now + wait)
+        return RefreshFailure(ROTATION_LOST, reason[:MAX_REASON_CHARS], True, now, attempts, None)
+    return RefreshFailure(code, reason[:MAX_REASON_CHARS], final, now, attempts, None if grant_ended else now + wait)
 
 
 def _wait(attempts: int, former: RefreshFailure | None) -> timedelta:

@@ -146,11 +146,11 @@ def _check_values(
             claimed.lower() if name == signature_format.body_digest_claim else claimed, value
         )
         if not is_same:
-            raise SignatureRefused(f"the token's {name} does not match")
+            raise SignatureRefused(f"the token's {name} is not the expected value")
     if signature_format.secret_claim is not None:
         claimed = claims.get(signature_format.secret_claim)
         if not isinstance(claimed, str) or not any(_same(claimed, secret.reveal()) for secret in secrets):
-            raise SignatureRefused(f"the token's {signature_format.secret_claim} does not match")
+            raise SignatureRefused(f"the token's {signature_format.secret_claim} does not equal the webhook_secret")
 
 
 def _is_number(value: Any) -> bool:

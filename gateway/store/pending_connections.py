@@ -1,6 +1,7 @@
 """Pending connections: new connections that wait up to ten minutes for the application to complete them.
 
-A pending connection is stored as sealed JSON. Lists do not contain it, and calls cannot use it.
+A pending connection is stored as sealed JSON. It is not in lists of connections, and proxied calls
+cannot use it.
 """
 
 import uuid

@@ -18,6 +18,7 @@ from gateway.cli.options import (
     optional_integration,
 )
 from gateway.cli.run_command import check_integration, connection_refs, run, run_for_each, select_environment, table
+from gateway.text import counted
 
 if TYPE_CHECKING:
     from gateway.records.connection import ConnectionRef
@@ -72,7 +73,7 @@ def refresh(
         failed = sum(row["outcome"] == "failed" for row in results)
         if failed:
             print(
-                f"gateway: {failed} of {len(results)} could not be refreshed{_help_text(results, file)}",
+                f"gateway: {failed} of {counted(len(results), 'connection')} could not be refreshed{_help_text(results, file)}",
                 file=sys.stderr,
             )
         return 1 if failed else 0

@@ -69,7 +69,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert "failed" in result.stdout
     assert "500" in result.stdout
     assert "The present token is valid until" in result.stdout
-    assert "1 of 1 could not be refreshed" in result.stderr
+    assert "1 of 1 connection could not be refreshed" in result.stderr
     file = quote(str(config_file.file))
     assert f"connections why -c {file} --integration tracker c1" in result.stderr
     assert f"doctor -c {file} tracker" in result.stderr
