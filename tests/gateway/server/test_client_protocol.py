@@ -241,6 +241,36 @@ async def test_an_upgrade_that_reaches_the_parser_with_the_next_request_ends_the
         assert await client.until_closed() == b""
 
 
+EMPTY_LINES = b"4\r\n\r\n\r\n\r\n" * 100  # the parser gets the rest of a read in one piece after 64 empty lines
+LARGE = b"x" * 0x100000  # the parser keeps what follows until the handler has read a part of this
+
+
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        (CHUNKED, EMPTY_LINES + b"0\r\n\r\n"),
+        (CHUNKED, b"100000\r\n" + LARGE + b"\r\n0\r\n\r\n"),
+        (b"Content-Length: %d\r\n" % len(LARGE), LARGE),
+    ],
+    ids=["many empty lines", "a large chunk", "a large length"],
+)
+async def test_no_request_behind_an_upgrade_with_a_body_is_dropped_without_a_close(
+    server: Served, framing: bytes, body: bytes
+) -> None:
+    """The parser drops the bytes that it gets together with the end of an upgrade request."""
+    async with dial(server.port) as client:
+        client.send(get(b"/a"))
+        await client.response()
+        (connection,) = server.runner.servers[0].connections
+        # in one piece, as a read from the socket can be too
+        connection.data_received(echo(H2C + framing, body) + get(b"/b") + get(b"/c", LAST))
+        first = await client.response()
+        assert first.status == 200
+        if "connection" not in first.headers:
+            assert [(await client.response()).body for _ in range(2)] == [b"/b", b"/c"]
+        assert await client.until_closed() == b""
+
+
 async def test_a_websocket_is_served() -> None:
     async def talk(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
