@@ -77,9 +77,10 @@ async def _migrate(backend: Backend) -> None:
 
     async def create_or_upgrade(db: AsyncConnection) -> None:
         await db.execute(select(1))  # begins the transaction, which takes SQLite's write lock
-        if await db.run_sync(schema_revision) is None:  # another process may have created the tables meanwhile
+        revision_now = await db.run_sync(schema_revision)  # another process may have created the tables meanwhile
+        if revision_now is None:
             await db.run_sync(create_tables)
-        else:
+        elif revision_now != REVISIONS[-1]:
             await db.run_sync(importlib.import_module(UPGRADE).upgrade)
 
     await backend.alone(create_or_upgrade)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.store import Store, StoreRefused, open_store
+from gateway.store import Store, StoreRefused, migrations, open_store, opening
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, StoreOpener, new
@@ -250,6 +250,19 @@ print("ready", flush=True)
 sys.stdin.readline()
 asyncio.run(main())
 """
+
+
+async def test_a_process_that_starts_together_with_another_on_a_new_file_does_not_load_alembic(
+    open_test_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process creates the tables after this one has seen none."""
+    await open_test_store()
+    revisions: list[str | None] = [None]
+    monkeypatch.setattr(
+        opening, "schema_revision", lambda db: revisions.pop() if revisions else migrations.schema_revision(db)
+    )
+    monkeypatch.setattr(opening, "UPGRADE", "gateway.store.must_not_be_loaded")
+    await (await open_test_store()).ping()
 
 
 async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Path) -> None:
