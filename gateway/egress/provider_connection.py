@@ -440,6 +440,8 @@ class ProviderConnection(asyncio.Protocol):
         if self._sink is None:
             self._sink = self._response = self._new_response = ProviderResponse(head.with_fields(), self)
         self._head_is_new = True
+        if self._upload is None:
+            self._close_spare_descriptor()
 
     def body_arrived(self, piece: bytes) -> None:
         sink = self._sink
@@ -489,6 +491,8 @@ class ProviderConnection(asyncio.Protocol):
             self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))
         elif self._stage == _RESPONDED:
             self._finish_exchange()
+        elif self._sink is not None:  # the response has begun, and can last for hours
+            self._close_spare_descriptor()
 
     def _finish_exchange(self) -> None:
         """Keep or close the connection, because request and response have both ended."""
@@ -542,6 +546,6 @@ def _read_available(descriptor: int) -> bytes:
     """Return up to `MAX_EARLY_BYTES` bytes that have arrived on a socket."""
     received = bytearray()
     with suppress(OSError):  # no byte is left, or the provider has reset the connection
-        while len(received) < MAX_EARLY_BYTES and (piece := os.read(descriptor, MAX_EARLY_BYTES)):
+        while piece := os.read(descriptor, MAX_EARLY_BYTES - len(received)):
             received += piece
     return bytes(received)

@@ -1,6 +1,7 @@
 """Requests to a provider: framed by the gateway, as fast as the provider reads, never more bytes than declared."""
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -195,6 +196,28 @@ async def test_response_over_tls_before_a_reset_that_fails_the_upload_is_returne
             request = UpstreamRequest("POST", "https", HOST, listener.getsockname()[1], "/")
             exchange = await egress.send(request, Body(body(), 13))
             assert (exchange.status, await read_all(exchange)) == (413, b"no")
+
+
+async def test_upload_over_tls_uses_one_descriptor_while_its_response_lasts(
+    addresses: dict[str, list[str]], tmp_path: Path
+) -> None:
+    server, trusting = tls_contexts(HOST, tmp_path)
+
+    async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(stream, "127.0.0.1", 0, ssl=server)
+    async with listening, open_egress(tls=trusting) as egress:
+        request = UpstreamRequest("POST", "https", HOST, listening.sockets[0].getsockname()[1], "/")
+        exchange = await egress.send(request, Body(pieces(b"ab", b"c"), 3))
+        assert await exchange.read() == b"a"
+        targets = map(os.path.realpath, Path("/proc/self/fd").iterdir())
+        sockets = [target for target in targets if "socket:" in target]
+        assert len(sockets) == len(set(sockets))
+        exchange.close()
 
 
 class PushingRequest:
