@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 
 from gateway.app.routes import ROUTES
 from gateway.auth import modes
@@ -33,6 +34,31 @@ def test_every_command_is_in_the_readme_or_the_docs() -> None:
 
     text = "\n".join(path.read_text() for path in [DOCS.parent / "README.md", *DOCS.glob("*.md")])
     assert [name for name in COMMANDS if f"gateway {name}" not in text] == []
+
+
+def examples(language: str) -> list[tuple[str, str]]:
+    """Return the name of the page and the text of each example in this language."""
+    return [
+        (path.name, text)
+        for path in sorted(DOCS.glob("*.md"))
+        for text in re.findall(rf"^ *```{language}\n(.*?)^ *```$", path.read_text(), re.DOTALL | re.MULTILINE)
+    ]
+
+
+def test_examples_have_one_command_in_a_line() -> None:
+    """A program that wraps the lines of a page also joins the lines of an example."""
+    from gateway.cli import COMMANDS
+
+    in_comment = re.compile(rf"\s# .*\b(gateway ({'|'.join(COMMANDS)})|curl) ")
+    for page, text in examples("sh"):
+        for line in text.replace("\\\n", "").splitlines():
+            assert re.match(r"\s|[a-z./#]|$", line), (page, line)
+            assert not in_comment.search(line), (page, line)
+
+
+def test_examples_of_configurations_and_entries_are_yaml() -> None:
+    for page, text in examples("yaml"):
+        assert isinstance(yaml.safe_load(text), dict), (page, text)
 
 
 def test_every_script_is_in_the_docs() -> None:
