@@ -37,7 +37,7 @@ _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
 def id_fault(text: str, pattern: str) -> str | None:
-    """Return why `text` does not match `pattern`, for example ``holds 'ü'; allowed are …``; None if `text` matches.
+    """Return why `text` does not match `pattern`, for example ``contains 'ü'; allowed are …``; None if `text` matches.
 
     `pattern`: CONNECTION_ID or PROVIDER_CONFIG_KEY.
     """
