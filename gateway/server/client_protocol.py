@@ -51,10 +51,10 @@ log = structlog.get_logger(__name__)
 
 
 def _reads_on(message: RawRequestMessage, piece: bytes) -> bool:
-    """Return whether the parser continues to read HTTP after this upgrade request, which arrived in `piece`.
+    """Return whether the parser continues to read HTTP after this upgrade request without a body.
 
     The parser does so if it does not know the protocol, such as h2c, for which Java's HttpClient asks by default. But
-    then it drops the bytes that it gets together with the end of the request, here those of `piece` behind the head.
+    then it drops the bytes of `piece`, in which the request arrived, that follow the head.
     """
     protocol = message.headers.get(hdrs.UPGRADE, "").strip().lower()
     return protocol not in PARSED_UPGRADES and piece.endswith(HEAD_END) and piece.count(HEAD_END) == 1
@@ -90,7 +90,6 @@ class ClientProtocol(RequestHandler):
         "_chunks",
         "_client_closed",
         "_discards_input",
-        "_drops_rest",
         "_fast_exchange",
         "_handler_started",
         "_head_bytes",
@@ -121,7 +120,6 @@ class ClientProtocol(RequestHandler):
         self._max_msg_queue_size, self._msg_queue_resume_size = MAX_QUEUED_REQUESTS, MAX_QUEUED_REQUESTS // 2
         self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
         self._chunks: ChunkWatch | None = None  # watches that body; None if it is not chunked
-        self._drops_rest = False  # whether the parser drops the bytes that it gets together with the end of the body
         self._at_boundary = False
         self._body_left = 0  # bytes of that body still to come, if its length was declared
         self._tail = b""  # last three bytes of a head or of chunks, because a read can end within an empty line
@@ -418,12 +416,6 @@ class ClientProtocol(RequestHandler):
                 # aiohttp has paused reading, and calls again with b"" as soon as the queue is shorter.
                 self._held = data[position:]
                 return
-            if self._drops_rest and not (between_messages or self._body_left or self._chunks is not None):
-                self._feed(b"")  # the parser has the whole body, but does not end it while reading is paused
-                if not self._body.is_eof():
-                    self._held = data[position:]  # aiohttp calls again with b"" as soon as reading continues
-                    return
-                continue
             end = size
             if self._body_left:
                 end = min(size, position + self._body_left)
@@ -450,7 +442,7 @@ class ClientProtocol(RequestHandler):
 
     def _feed(self, piece: bytes) -> None:
         body, chunks, count = self._body, self._chunks, self._request_count
-        in_head, parser_paused = body.is_eof(), self._reading_paused
+        in_head = body.is_eof()
         if in_head and self._line is not None:
             self._watch_line(self._line + piece if self._line else piece)
         super().data_received(piece)
@@ -465,9 +457,8 @@ class ClientProtocol(RequestHandler):
             return
         if chunks is not None:
             if piece:
-                may_drop = self._drops_rest and (parser_paused or (self._tail + piece).count(HEAD_END) > 1)
                 tail = self._tail + piece[-4:]
-                self._at_boundary, self._tail = tail.endswith(HEAD_END) and not may_drop, tail[-3:]
+                self._at_boundary, self._tail = tail.endswith(HEAD_END), tail[-3:]
             if body.is_eof():
                 self._chunked_body_ended(new_messages)
                 return
@@ -505,8 +496,7 @@ class ClientProtocol(RequestHandler):
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
-            self._drops_rest = bool(message.upgrade) and _reads_on(message, piece)
-            if self._drops_rest:
+            if message.upgrade and payload.is_eof() and _reads_on(message, piece):
                 message = message._replace(upgrade=False)
             if self._server.draining or message.upgrade:
                 message = message._replace(should_close=True)
