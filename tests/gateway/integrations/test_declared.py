@@ -72,7 +72,7 @@ def test_an_integration_without_a_required_key_is_a_fault(tmp_path: Path, mode: 
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("private_key", "-----BEGIN PUBLIC KEY-----", "not a private key in PEM"),
+        ("private_key", "-----BEGIN PUBLIC KEY-----", "a private key in PEM"),
         ("app_link", "x", "must be a URL"),
     ],
 )
