@@ -27,7 +27,7 @@ class Span(click.ParamType[timedelta]):
             return value
         match = _SPAN.fullmatch(value)
         if match is None:
-            self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
+            self.fail(f"{value!r} is not a time span; write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
         return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
