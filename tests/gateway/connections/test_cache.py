@@ -130,9 +130,11 @@ async def test_a_scheduled_refresh_starts_later_if_another_refresh_runs_at_its_t
     advance_clock(LIFETIME_S - 5)
     running.runtime.live.sweep()
     await fail(other, tracker)
+    assert tracker.calls["refresh_token"] == 1, "the scheduled refresh has not begun beside the other one"
     tracker.response = None
     advance_clock(MAX_FIRST_WAIT_S)
     await wait_for_new_token(running)
+    assert tracker.calls["refresh_token"] == 2
 
 
 async def test_a_call_during_a_refresh_that_fails_schedules_the_next_refresh(

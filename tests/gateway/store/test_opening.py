@@ -262,7 +262,9 @@ async def test_a_process_that_starts_together_with_another_on_a_new_file_does_no
         opening, "schema_revision", lambda db: revisions.pop() if revisions else migrations.schema_revision(db)
     )
     monkeypatch.setattr(opening, "UPGRADE", "gateway.store.must_not_be_loaded")
-    await (await open_test_store()).ping()
+    store = await open_test_store()
+    assert revisions == [], "the store has seen no tables first"
+    assert await store.connections.get(REF) is None
 
 
 async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Path) -> None:
