@@ -311,7 +311,7 @@ class FastExchange:
     def _may_replace(self, fault: ConnectionLost) -> bool:
         """Return whether the middleware chain may send the request on another connection."""
         if fault.sent:
-            return replaceable(self._plan.method, has_body=self._plan.has_body)
+            return replaceable(self._plan.method, has_body=self._plan.body is not None)
         return self._is_request_kept
 
     # ── the response's body ───────────────────────────────────────────────────────────────────────────────────────────

@@ -236,7 +236,6 @@ class FastPath:
             None,
             body,
             wants_decoding(known_head.lines.options, opened),
-            head.has_body,
             head.traceparent if traced is None else traced.recorded_traceparent,
             rule or None,
             None if traced is None else traced.trace,

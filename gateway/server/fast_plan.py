@@ -50,9 +50,8 @@ class FastPlan:
     not well-formed. `target`: path and query for the provider. `options`: the caller's ``Gateway-…`` options. `mount`:
     ``/proxy``, or ``/c/<capability>``. `access`: what a minted key may do; None for other keys. `rate_state`: state of
     the key's rate limit; None without a limit. `body`: None if the request has no body. `decodes`: whether the response
-    is to be decoded. `has_body`: whether the head declares a body that is not empty. `traceparent`: value for the
-    call log, or None. `rule`: the key's rule that allows the request, or None. `trace`: trace of a sampled call, or
-    None. `tool`: name of the MCP tool that made the call, or None.
+    is to be decoded. `traceparent`: value for the call log, or None. `rule`: the key's rule that allows the request, or
+    None. `trace`: trace of a sampled call, or None. `tool`: name of the MCP tool that made the call, or None.
     """
 
     began: float
@@ -67,7 +66,6 @@ class FastPlan:
     rate_state: RateState | None = None
     body: RequestBodyFraming | None = None
     decodes: bool = False
-    has_body: bool = False
     traceparent: str | None = None
     rule: str | None = None
     trace: CallTrace | None = None
