@@ -1,7 +1,6 @@
 """Rules of keys: what a rule matches, and which rules are refused. Matching takes time in proportion to the path."""
 
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -99,14 +98,6 @@ def test_a_mistyped_rule_is_refused_with_what_to_write(text: str, reason: str) -
         parse_rule(text)
 
 
-def test_hostile_path_is_matched_in_linear_time() -> None:
-    rule = parse_rule("GET /*a*a*a*a*a*a*a*a*a*a/**b")
-    began = time.process_time()
-    assert not rule.matches("GET", "/" + "a" * 2000)
-    assert not rule.matches("GET", "/" + "a" * 1000 + "/" + "a" * 1000)
-    assert time.process_time() - began < 1.0
-
-
 def test_rule_may_have_a_name_and_placeholders() -> None:
     rule = parse_rule("GET /issue/{issue}/comment/{comment} as get_comment")
     assert (rule.name, rule.path_pattern) == ("get_comment", "/issue/{issue}/comment/{comment}")
@@ -174,6 +165,7 @@ SHAPES = [
     "/**a*a*a*a*b",
     "/**" + "aaaaaaa*" * 40 + "b",
     "/a*a*a**a*a*a*b",
+    "/*a*a*a*a*a*a*a*a*a*a/**b",
     "/**/x*/a*/b",
     "/*aaaabaaa*",
     "/*a*a*a*b/**",
