@@ -223,7 +223,7 @@ def _decide(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> 
     decided = caller.policy.decision(request)
     if isinstance(decided, str):
         return decided
-    if decided.broken == "unread_body":
+    if decided.broken_limit == "unread_body":
         return None
     path = upstream.target.removeprefix(upstream.base_path).partition("?")[0]
     raise breach_error(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))

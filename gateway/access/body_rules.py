@@ -54,7 +54,7 @@ HANDSHAKE: Final = frozenset(
 )
 """MCP methods that a client sends in addition to tool calls, for example to list the tools. Rules with tools always
 allow these methods, because they change nothing at the server."""
-ALWAYS_FIELDS: Final = frozenset({"__typename"})
+ALWAYS_ALLOWED_FIELDS: Final = frozenset({"__typename"})
 _TOOL_PATTERN: Final = re.compile(r"[A-Za-z0-9_./*-]{1,128}")
 _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
 
@@ -98,8 +98,8 @@ class BodyRule:
     cost: int
     _compiled: re.Pattern[str] | None = field(default=None, init=False, compare=False, repr=False)
 
-    def names(self, name: str) -> bool:
-        """Return whether the rule names a tool or field of this name."""
+    def includes(self, name: str) -> bool:
+        """Return whether the rule names the tool or field `name`."""
         return name in self.exact or (bool(self.patterns) and self.compile().fullmatch(name) is not None)
 
     def compile(self) -> re.Pattern[str]:
@@ -126,7 +126,7 @@ class BodyRule:
             return None
         if message.method != TOOLS_CALL:
             return None if message.method in HANDSHAKE else f"sends the MCP method '{message.method[:64]}'"
-        return None if self.names(message.tool) else f"calls the tool '{message.tool}'"
+        return None if self.includes(message.tool) else f"calls the tool '{message.tool}'"
 
     def _field_refusal(self, operation: GraphqlOperation | str) -> str | None:
         if isinstance(operation, str):
@@ -137,7 +137,7 @@ class BodyRule:
         return None if forbidden_field is None else f"requests '{forbidden_field[:64]}' in a GraphQL {operation.kind}"
 
     def _is_named(self, name: str) -> bool:
-        return name in ALWAYS_FIELDS or self.names(name)
+        return name in ALWAYS_ALLOWED_FIELDS or self.includes(name)
 
 
 def parse_body_rule(text: str) -> BodyRule:
@@ -145,14 +145,14 @@ def parse_body_rule(text: str) -> BodyRule:
 
     Raises ValueError with a message that continues a sentence about the rule.
     """
-    word, _, names = text.partition(" ")
-    kind = KINDS.get(word)
+    kind_word, _, names = text.partition(" ")
+    kind = KINDS.get(kind_word)
     if kind is None:
         raise ValueError("must have tools, query or mutation after 'with', for example 'with tools search_*'")
-    form = _TOOL_PATTERN if kind == "tools" else _FIELD_PATTERN
+    name_format = _TOOL_PATTERN if kind == "tools" else _FIELD_PATTERN
     patterns = names.split(",")
     for pattern in patterns:
-        if not form.fullmatch(pattern):
+        if not name_format.fullmatch(pattern):
             raise ValueError(
                 f"must have names separated by commas, without spaces, after 'with {kind}'; * stands for any characters"
             )
@@ -263,8 +263,8 @@ def _message_fault(head: Mapping[str, Sequence[str]], raw: bytes) -> str | None:
     for name in _FORBIDDEN_HEADERS:
         if name in head:
             return f"has the header {name}, so its body may mean something else than its bytes show"
-    kinds = head.get("content-type", ())
-    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip(" \t")):
+    content_types = head.get("content-type", ())
+    if len(content_types) != 1 or not _JSON.fullmatch(content_types[0].strip(" \t")):
         return "does not have exactly one header Content-Type: application/json (with charset utf-8 or without charset)"
     if len(raw) > MAX_BODY_BYTES:
         return f"has a body of more than {MAX_BODY_BYTES >> 20} MiB"
@@ -308,19 +308,19 @@ def _mcp_response(message: Mapping[str, Any], head: Mapping[str, Sequence[str]],
     ``elicitation/create``.
     """
     content = message.get("result", message.get("error"))
-    of_request = isinstance(message["id"], str) or type(message["id"]) is int  # excludes bool, a subclass of int
-    if message["jsonrpc"] != "2.0" or not of_request or not isinstance(content, dict):
+    has_request_id = isinstance(message["id"], str) or type(message["id"]) is int  # excludes bool, a subclass of int
+    if message["jsonrpc"] != "2.0" or not has_request_id or not isinstance(content, dict):
         return "has a body that is not an MCP response: jsonrpc, the id of a request, and result or error as an object"
     fault = _members_fault(content, "its result or error") or _contradiction_outside_body(None, None, head, query)
     return McpMessage(None) if fault is None else fault
 
 
-def _members_fault(members: Mapping[str, Any], place: str) -> str | None:
+def _members_fault(members: Mapping[str, Any], location: str) -> str | None:
     for name in members:
         if name in _PARAMS_MEMBERS:
             continue
         if not _MEMBER_NAME.fullmatch(name) or name in _PROTOTYPE_MEMBERS or _fold_case(name) in _PARAMS_MEMBERS:
-            return f"has the member '{name[:64]}' in {place}, which some parsers read as another member"
+            return f"has the member '{name[:64]}' in {location}, which some parsers read as another member"
     return None
 
 
@@ -359,8 +359,8 @@ def decoded_mcp_header(value: str) -> str | None:
     if match is None:
         return value
     try:
-        raw = base64.b64decode(match[1], validate=True)
-        return raw.decode() if base64.b64encode(raw).decode() == match[1] else None
+        decoded = base64.b64decode(match[1], validate=True)
+        return decoded.decode() if base64.b64encode(decoded).decode() == match[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
 

@@ -27,9 +27,9 @@ from gateway.timestamps import iso
 
 WINDOW_S: Final = 60.0
 MAX_RESERVED: Final = 1000
-MIN_CALLS_FOR_AHEAD: Final = 100
-"""If a part has at least this many calls, the worker reserves the next part before they are used up. Near the end of a
-budget, the parts are smaller, and the worker reserves one only when a call needs it."""
+MIN_PART_TO_RESERVE_AHEAD: Final = 100
+"""If a part has at least this many calls, the worker reserves the next part before these calls are used up. Near the
+end of a budget, the parts are smaller. The worker then reserves a part only when a call needs it."""
 
 ReserveCalls = Callable[[int], Awaitable[int]]
 
@@ -150,7 +150,7 @@ class Meter:
             async with self._refill_lock:
                 await self._reserve_part()
         except GatewayError:
-            """The next call that finds nothing reserved tries again, and raises the store's error."""
+            """If no reserved call is left, the next call tries again, and raises the store's error."""
         finally:
             self._refilling = None
 
@@ -161,7 +161,7 @@ class Meter:
     async def _reserve(self) -> None:
         part = await self._reserve_calls(MAX_RESERVED)
         self._reserved += part
-        self._refill_at = part // 2 if part >= MIN_CALLS_FOR_AHEAD else -1
+        self._refill_at = part // 2 if part >= MIN_PART_TO_RESERVE_AHEAD else -1
 
     async def return_unspent(self, idle_s: float = 0.0) -> bool:
         """Return unspent calls to the store, unless a call was spent within the last `idle_s` seconds.

@@ -43,17 +43,19 @@ class ClientWindow:
     def __init__(self) -> None:
         self._counts: WindowCounter[tuple[str, ...]] = WindowCounter(WINDOW_S)
 
-    def count(self, client: str, subject: tuple[str, ...] = (), shared: tuple[str, ...] = ()) -> tuple[int, str, int]:
+    def count(
+        self, client: str, subject: tuple[str, ...] = (), shared_subject: tuple[str, ...] = ()
+    ) -> tuple[int, str, int]:
         """Count one request; return the new count, the client that it belongs to, and the seconds to the window's end.
 
-        `subject`: each client has a separate count for each subject. `shared`: the subject for the clients that share
+        `subject`: each client has a separate count for each subject. `shared_subject`: the subject for the clients that share
         one count, in place of `subject`.
         """
         self._counts.restart_if_over()
         key = (client, *subject)
         if key not in self._counts and len(self._counts) >= MAX_CLIENTS:
             client = OTHERS
-            key = (OTHERS, *shared)
+            key = (OTHERS, *shared_subject)
         return self._counts.add(key), client, self._counts.left_s
 
 

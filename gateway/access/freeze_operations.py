@@ -16,7 +16,7 @@ from gateway.access.operation_rules import (
     RISK_LETTERS,
     OperationRule,
     fits_shape,
-    is_reference,
+    names_operations,
     pack_snapshot,
     without_settings,
 )
@@ -30,9 +30,7 @@ from gateway.records.access import KeyLimits
 from gateway.text import did_you_mean
 
 STARTER: Final = "starter"
-MAX_REPEATED: Final = (
-    5000  # maximum number of operations that a key's rules name although an earlier rule of the key names them
-)
+MAX_REPEATED: Final = 5000  # maximum number of operations in a key's rules that an earlier rule already names
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _NON_NAME_CHARS: Final = re.compile(r"[^a-z0-9]+")
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -47,7 +45,7 @@ def freeze_limits(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
     issues: list[Issue] = []
     freezer = _Freezer(catalog)
     for number, text in enumerate(limits.rules):
-        if is_reference(text):
+        if names_operations(text):
             try:
                 snapshots[text] = freezer.snapshot(text)
             except ValueError as fault:
@@ -89,18 +87,18 @@ class _Freezer:
         if words[0] not in self._operations_by_provider:
             self._operations_by_provider[words[0]] = self._read_operations(words[0])
         provider, operations = self._operations_by_provider[words[0]]
-        chosen = _select(words[1], operations)
+        selected = _select(words[1], operations)
         named_ids = self._named_ids.setdefault(provider.name, set())
-        repeated = sum(operation.id in named_ids for operation in chosen)
-        self._repeated_count += repeated
-        if self._repeated_count > MAX_REPEATED and repeated:
+        repeated_count = sum(operation.id in named_ids for operation in selected)
+        self._repeated_count += repeated_count
+        if self._repeated_count > MAX_REPEATED and repeated_count:
             raise ValueError(
                 f"repeats operations of the key's other rules, more than {MAX_REPEATED:,} in total; leave it out"
             )
-        ids = tuple(operation.id for operation in chosen)
+        ids = tuple(operation.id for operation in selected)
         snapshot = self._snapshots.get((provider.name, ids))
         if snapshot is None:
-            snapshot = self._snapshots[provider.name, ids] = _pack_operations(provider, operations, chosen, named_ids)
+            snapshot = self._snapshots[provider.name, ids] = _pack_operations(provider, operations, selected, named_ids)
         named_ids.update(ids)
         return snapshot
 
@@ -165,10 +163,10 @@ def _matches(operation: ApiOperation, term: Sequence[str]) -> bool:
 def _pack_operations(
     provider: Provider,
     operations: ProviderOperations,
-    chosen: Sequence[ApiOperation],
+    selected: Sequence[ApiOperation],
     checked_ids: Collection[str] = (),
 ) -> str:
-    """Return the snapshot of the operations `chosen`.
+    """Return the snapshot of the operations `selected`.
 
     `checked_ids`: the ids of operations whose path is already checked.
     """
@@ -177,7 +175,7 @@ def _pack_operations(
     base_path = without_settings(prefix)
     lines = [
         f"{_risk_letter(operation)} {operation.method} {rule_path(operation.path)} {operation.id}"
-        for operation in chosen
+        for operation in selected
     ]
     for line in lines:
         _, method, path, name = line.split(" ")
@@ -187,7 +185,7 @@ def _pack_operations(
             )  # raises ValueError if the line is not a valid rule by itself
     left_out = [
         f"{operation.method} {base_path}{_PLACEHOLDER.sub('*', operation.path)}"
-        for operation in _other_matching_operations(operations, chosen)
+        for operation in _other_matching_operations(operations, selected)
     ]
     return pack_snapshot(provider.name, host, base, prefix, lines, list(dict.fromkeys(left_out)))
 
@@ -229,11 +227,11 @@ def operation_details(rules: Sequence[OperationRule], operations: ProviderOperat
 
     Leaves out an operation if the current catalog has no operation with its id, method and path.
     """
-    now = {operation.id: operation for operation in operations.operations}
+    current_operations = {operation.id: operation for operation in operations.operations}
     return {
         rule.name: operation
         for rule in rules
-        if (operation := now.get(rule.name))
+        if (operation := current_operations.get(rule.name))
         and operation.method == rule.method
         and rule_path(operation.path) == rule.operation_path
     }
@@ -243,35 +241,35 @@ def rule_path(path: str) -> str:
     """Return `path` with placeholders renamed as rules require: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
     used_names: set[str] = set(RESERVED_PLACEHOLDERS)
 
-    def name(match: re.Match[str]) -> str:
-        words = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", match[1]).lower()).strip("_")
-        base = words if words[:1].isalpha() else f"part_{words}".rstrip("_")
-        unique_name, number = base[:50], 2
+    def unique_placeholder(match: re.Match[str]) -> str:
+        snake_case = _NON_NAME_CHARS.sub("_", _WORD_BOUNDARY.sub("_", match[1]).lower()).strip("_")
+        base_name = snake_case if snake_case[:1].isalpha() else f"part_{snake_case}".rstrip("_")
+        unique_name, number = base_name[:50], 2
         while unique_name in used_names:
-            unique_name, number = f"{base[:50]}_{number}", number + 1
+            unique_name, number = f"{base_name[:50]}_{number}", number + 1
         used_names.add(unique_name)
         return f"{{{unique_name}}}"
 
-    return _PLACEHOLDER.sub(name, path)
+    return _PLACEHOLDER.sub(unique_placeholder, path)
 
 
 def _other_matching_operations(
-    operations: ProviderOperations, chosen: Sequence[ApiOperation]
+    operations: ProviderOperations, selected: Sequence[ApiOperation]
 ) -> Iterator[ApiOperation]:
-    """Yield each operation that is not in `chosen` but has requests that can match the path of a chosen operation."""
-    ids = {operation.id for operation in chosen}
-    shapes: dict[tuple[str, int], list[list[str]]] = {}
-    for operation in chosen:
+    """Yield each operation outside `selected` some of whose requests match the path of an operation in `selected`."""
+    ids = {operation.id for operation in selected}
+    selected_paths: dict[tuple[str, int], list[list[str]]] = {}
+    for operation in selected:
         segments = _PLACEHOLDER.sub("*", operation.path).split("/")
         if "*" in operation.path or "{" in operation.path:
-            shapes.setdefault((operation.method, len(segments)), []).append(segments)
+            selected_paths.setdefault((operation.method, len(segments)), []).append(segments)
     for operation in operations.operations:
         if operation.id in ids or operation.origin:
             continue
         segments = _PLACEHOLDER.sub("*", operation.path).split("/")
         if any(
-            all(map(patterns_may_overlap, segments, chosen_segments))
-            for chosen_segments in shapes.get((operation.method, len(segments)), ())
+            all(map(patterns_may_overlap, segments, selected_segments))
+            for selected_segments in selected_paths.get((operation.method, len(segments)), ())
         ):
             yield operation
 

@@ -11,7 +11,7 @@ from gateway.access.caller import Caller
 from gateway.access.freeze_operations import freeze_limits
 from gateway.access.key_forms import RequestedKey, check_request, completed_replacement, default_scopes, mint
 from gateway.access.known_keys import MintedKeyCache
-from gateway.access.operation_rules import is_reference
+from gateway.access.operation_rules import names_operations
 from gateway.access.refusals import CREATE_KEY, KEY_CREATORS, rule_and_fix
 from gateway.access.scopes import REVOKE, covers
 from gateway.catalog.load_catalog import Catalog
@@ -57,22 +57,38 @@ class KeyIssuer:
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
         now = clock.now()
-        requester = upper_key = None if caller is None else caller.key
-        old_key = await self._replaced_key(requested, environment, caller)
-        if old_key is not None:
-            requested, upper_key = completed_replacement(requested, old_key), await self._parent_of(old_key)
+        requester = default_parent = None if caller is None else caller.key
+        replaced_key = await self._replaced_key(requested, environment, caller)
+        if replaced_key is not None:
+            requested, default_parent = (
+                completed_replacement(requested, replaced_key),
+                await self._parent_of(replaced_key),
+            )
         requested = await self._freeze(requested, environment if caller is None else caller.share)
         # The holder of the requesting key receives the new key. So the requesting key becomes its parent, and revoking
         # the parent also revokes the new key.
-        parent = requester if requester is not None and (old_key is None or old_key.id != requester.id) else upper_key
+        parent = (
+            requester
+            if requester is not None and (replaced_key is None or replaced_key.id != requester.id)
+            else default_parent
+        )
         check_request(requested, now)
         scopes = tuple(requested.scopes) if requested.scopes is not None else default_scopes(requested)
         if caller is not None:
-            check_within(scopes, caller)
-        inherited_limits = old_key.limits if old_key is not None else upper_key.limits if upper_key is not None else ()
+            check_may_mint(scopes, caller)
+        inherited_limits = (
+            replaced_key.limits
+            if replaced_key is not None
+            else default_parent.limits
+            if default_parent is not None
+            else ()
+        )
         all_limits = (requested.limits, *inherited_limits)
         check_rules_together(all_limits)
-        expiry_times = [requested.expires_at, *(key.expires_at for key in (upper_key, requester) if key is not None)]
+        expiry_times = [
+            requested.expires_at,
+            *(key.expires_at for key in (default_parent, requester) if key is not None),
+        ]
         secret = mint(requested.kind)
         new_key = NewMintedKey(
             digest=digest(secret.reveal()),
@@ -91,8 +107,8 @@ class KeyIssuer:
             replaced_ends_at=None if requested.replaces is None else now + requested.overlap,
         )
         key = await self._store.keys.add(new_key, now=now)
-        if old_key is not None:
-            self._minted.forget(old_key.digest)
+        if replaced_key is not None:
+            self._minted.forget(replaced_key.digest)
         self._minted.forget(key.digest)
         log.info(
             "key_created",
@@ -121,7 +137,7 @@ class KeyIssuer:
         Reads the operations in a thread, because this takes about 20 ms for each provider. `share`: the name by which
         callers take turns in the thread (`Caller.share`).
         """
-        if not any(map(is_reference, requested.limits.rules)):
+        if not any(map(names_operations, requested.limits.rules)):
             return requested
         limits = await off_loop(share, freeze_limits, requested.limits, self._catalog())
         return replace(requested, limits=limits)
@@ -222,7 +238,7 @@ def may_see_key(caller: Caller | None, key: MintedKey) -> bool:
     return caller_key is None or not caller_key.limits or key.parent_id == caller_key.id
 
 
-def check_within(scopes: Sequence[str], caller: Caller) -> None:
+def check_may_mint(scopes: Sequence[str], caller: Caller) -> None:
     """Raise Forbidden if the caller is not allowed to mint a key with these scopes.
 
     The caller's key must have all scopes of the new key, and neither a rate nor a budget.

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.access.key_rule import MAX_WILDCARDS, count_wildcards, parse_rule
-from gateway.access.operation_rules import is_reference
+from gateway.access.operation_rules import names_operations
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope, nearest_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyKind, KeyLimits, MintedKey
@@ -48,9 +48,9 @@ def key_kind(text: str) -> KeyKind | None:
     """
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
-            body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
-            fits = len(body) == BODY_CHARS and _URL_SAFE.issuperset(body) and checksum(body) == check
-            return kind if fits else None
+            body, written_checksum = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
+            is_valid = len(body) == BODY_CHARS and _URL_SAFE.issuperset(body) and checksum(body) == written_checksum
+            return kind if is_valid else None
     return None
 
 
@@ -94,7 +94,7 @@ class RequestedKey:
 
 
 def completed_replacement(requested: RequestedKey, replaced_key: MintedKey) -> RequestedKey:
-    """Return the request for a replacement. Values that the request lacks come from the old key."""
+    """Return the request for a replacement. Values that the request lacks come from the replaced key."""
     return replace(
         requested,
         kind=replaced_key.kind,
@@ -127,8 +127,8 @@ def _scope_issues(requested: RequestedKey) -> list[Issue]:
     issues: list[Issue] = []
     for index, scope in enumerate(requested.scopes or ()):
         if not is_scope(scope):
-            near = None if issues else nearest_scope(scope)
-            hint = f"did you mean '{near}'?" if near else "docs/keys.md lists them."
+            similar_scope = None if issues else nearest_scope(scope)
+            hint = f"did you mean '{similar_scope}'?" if similar_scope else "docs/keys.md lists them."
             issues.append(Issue("custom", f"'{scope[:64]}' is not a scope; {hint}", ("scopes", str(index))))
         elif requested.kind == "capability" and scope not in CAPABILITY_SCOPES:
             message = f"A capability can have only the scopes {' and '.join(CAPABILITY_SCOPES)}."
@@ -145,8 +145,8 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
         for name, values in limits.as_json().items()
         if len(values) > (limit := MAX_RULES if name in ("rules", "operations") else MAX_ITEMS)
     ]
-    of_tags = *limits.tags, *limits.tags.values()
-    limits_by_name = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
+    tag_texts = *limits.tags, *limits.tags.values()
+    limits_by_name = {"integrations": limits.integrations, "connections": limits.connections, "tags": tag_texts}
     faults += [
         (f"{text[:64]!r} is empty, too long or not printable, so nothing can have that name.", (name,))
         for name, texts in limits_by_name.items()
@@ -154,15 +154,19 @@ def _limit_issues(requested: RequestedKey) -> list[Issue]:
         if not text or len(text) > MAX_NAME_LENGTH or not text.isprintable()
     ]
     faults += [
-        (fault, ("connections", str(n)))
-        for n, connection in enumerate(limits.connections)
+        (fault, ("connections", str(index)))
+        for index, connection in enumerate(limits.connections)
         for fault in _connection_faults(connection)
     ]
     faults += [
-        (fault, ("rules", str(n))) for n, rule in enumerate(limits.rules) for fault in _rule_faults(rule, limits)
+        (fault, ("rules", str(index)))
+        for index, rule in enumerate(limits.rules)
+        for fault in _rule_faults(rule, limits)
     ]
     faults += [(fault, ("rules",)) for fault in _duplicate_name_faults(limits.rules)]
-    faults += [(fault, ("hosts", str(n))) for n, host in enumerate(limits.hosts) for fault in _host_faults(host)]
+    faults += [
+        (fault, ("hosts", str(index))) for index, host in enumerate(limits.hosts) for fault in _host_faults(host)
+    ]
     for name, value in (("rate", requested.rate), ("budget", requested.budget)):
         if value is not None and not 1 <= value <= 10**9:
             faults.append((f"{name} must be a whole number from 1 to 1000000000.", (name,)))
@@ -180,7 +184,7 @@ def _connection_faults(text: str) -> Iterator[str]:
 
 
 def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
-    if is_reference(text):
+    if names_operations(text):
         if text not in limits.operations:
             yield f"'{text[:128]}' was not looked up in the catalog."
         return
@@ -194,7 +198,7 @@ def _rule_faults(text: str, limits: KeyLimits) -> Iterator[str]:
 
 
 def _duplicate_name_faults(rules: Sequence[str]) -> Iterator[str]:
-    names = [text.rpartition(" as ")[2] for text in rules if " as " in text and not is_reference(text)]
+    names = [text.rpartition(" as ")[2] for text in rules if " as " in text and not names_operations(text)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"Two rules are named '{name[:64]}'; give them different names."
 
@@ -248,8 +252,8 @@ def integration_warnings(limits: KeyLimits, environment: str, known_names: Seque
     An unknown integration is not an error, because somebody might add the integration later. `known_names`: the integrations
     of the environment that the caller may see.
     """
-    of_connections = (connection.partition("/")[0] for connection in limits.connections)
-    for name in dict.fromkeys((*limits.integrations, *of_connections)):
+    integrations_of_connections = (connection.partition("/")[0] for connection in limits.connections)
+    for name in dict.fromkeys((*limits.integrations, *integrations_of_connections)):
         if name == ANY_INTEGRATION or name in known_names:
             continue
         hint = ""
@@ -267,18 +271,18 @@ def rule_warnings(rules: Iterable[str]) -> Iterator[str]:
     The path of such a rule contains a placeholder, or its method is a typo.
     """
     for text in rules:
-        if is_reference(text):
+        if names_operations(text):
             continue
         rule = parse_rule(text)
         if not rule.name and (match := _PLACEHOLDER.search(rule.path_pattern)):
-            with_wildcard = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
+            corrected_rule = text.replace(rule.path_pattern, _PLACEHOLDER.sub("*", rule.path_pattern), 1)
             yield (
                 f"rule '{text}' matches only paths that hold the characters '{match[0]}'. For any value, write *: "
-                f"'{with_wildcard}'"
+                f"'{corrected_rule}'"
             )
         for method in sorted((rule.methods or frozenset()) - _REGISTERED_METHODS):
-            near = close_matches(method, _USUAL_METHODS, limit=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            similar_methods = close_matches(method, _USUAL_METHODS, limit=1)
+            hint = f"; did you mean '{similar_methods[0]}'?" if similar_methods else ""
             yield f"rule '{text}' has the method '{method}', which is not a registered HTTP method{hint}"
 
 
@@ -288,14 +292,14 @@ def base_path_warnings(limits: KeyLimits, base_path: Callable[[str], str | None]
     Rules are compared with the whole path that is sent to the provider, which begins with the path of the base URL.
     `base_path` returns this path for an integration, with ``*`` for each setting; None if it is unknown.
     """
-    of_connections = (connection.partition("/")[0] for connection in limits.connections)
-    bases = {name: base_path(name) for name in (*limits.integrations, *of_connections)}
+    integrations_of_connections = (connection.partition("/")[0] for connection in limits.connections)
+    bases = {name: base_path(name) for name in (*limits.integrations, *integrations_of_connections)}
     known_bases = [base for base in bases.values() if base is not None]
     if not known_bases or len(known_bases) < len(bases):
         return
     name, first_base = next(iter(bases)), known_bases[0]
     for text in limits.rules:
-        if is_reference(text):
+        if names_operations(text):
             continue
         rule = parse_rule(text)
         if not any(_may_be_below(rule.path, base) for base in known_bases):

@@ -17,7 +17,7 @@ from gateway.access.body_rules import (
     comparison_cost,
 )
 from gateway.access.key_rule import KeyRule, parse_rule
-from gateway.access.operation_rules import OperationRule, OperationSet, is_reference, operation_set
+from gateway.access.operation_rules import OperationRule, OperationSet, names_operations, operation_set
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
@@ -27,15 +27,15 @@ BrokenLimit = Literal["rules", "hosts", "method_override", "ambiguous_path", "am
 class SentRequest(NamedTuple):
     """A request as the gateway will send it.
 
-    `path`: the path without the query. `names`: the names of the header fields, in lower case with ``-`` in place of
-    ``_``. `body`: the parsed body; None if it was not read.
+    `path`: the path without the query. `header_names`: the names of the header fields, in lower case with ``-`` in place
+    of ``_``. `body`: the parsed body; None if it was not read.
     """
 
     method: str
     host: str
     path: str
     query: str
-    names: Iterable[str]
+    header_names: Iterable[str]
     body: SentBody | None = None
 
 
@@ -43,13 +43,12 @@ class SentRequest(NamedTuple):
 class Breach:
     """The limit that a request breaks, and the reason.
 
-    `broken`: the limit; ``unread_body`` means that a rule about the body can allow the request, but the body was not
-    read yet. `why`: the reason, as the end of a sentence. `allowed`: the rules or hosts of the key, to show to the
-    caller.
+    `broken_limit`: ``unread_body`` means that a rule about the body can allow the request, but the body was not read yet.
+    `reason`: the end of a sentence. `allowed`: the rules or hosts of the key, to show to the caller.
     """
 
-    broken: BrokenLimit
-    why: str
+    broken_limit: BrokenLimit
+    reason: str
     allowed: tuple[str, ...] = ()
 
 
@@ -109,7 +108,7 @@ class Policy:
         return {
             text: operation_set
             for key_rules in self._rules
-            for text, operation_set in zip(key_rules.references, key_rules.sets, strict=True)
+            for text, operation_set in zip(key_rules.operation_rule_texts, key_rules.sets, strict=True)
         }
 
     def allows(self, scope: str) -> bool:
@@ -166,16 +165,16 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {request.host}", hosts)
         if not self._rules:
             return ""
-        if (breach := _other_reading(request)) is not None:
+        if (breach := _ambiguity_breach(request)) is not None:
             return breach
         allowing_rule, cost = "", 0
         for rules in self._rules:
             result: str | Breach = rules.matching_rule(request)
             if not result:
-                of_bodies = rules.matching_body_rules(request)
+                matching_body_rules = rules.matching_body_rules(request)
                 if request.body is not None:
-                    cost += comparison_cost((body for _, body in of_bodies), request.body)
-                result = rules.body_decision(request, of_bodies, can_compare=cost <= MAX_COMPARISON_COST)
+                    cost += comparison_cost((body for _, body in matching_body_rules), request.body)
+                result = rules.body_decision(request, matching_body_rules, can_compare=cost <= MAX_COMPARISON_COST)
             if isinstance(result, Breach):
                 return result
             allowing_rule = result
@@ -183,8 +182,8 @@ class Policy:
 
     def is_slow_for(self, body: SentBody) -> bool:
         """Return whether `decision` for a request with this body can take more than a few milliseconds."""
-        of_bodies = (body_rule for key_rules in self._rules for _, body_rule in key_rules.body_rules)
-        return comparison_cost(of_bodies, body) > INLINE_COMPARISON_COST
+        body_rules = (body_rule for key_rules in self._rules for _, body_rule in key_rules.body_rules)
+        return comparison_cost(body_rules, body) > INLINE_COMPARISON_COST
 
     def tool_rules(self, request: SentRequest) -> list[list[BodyRule]]:
         """Return the rules about the body for this request, in one list for the key and one for each ancestor.
@@ -192,14 +191,18 @@ class Policy:
         A rule of each list must name the tool that the request calls. A key has no list if it has no rules, or if a
         rule without a part about the body allows the request.
         """
-        undecided_keys = [key_rules for key_rules in self._rules if not key_rules.matching_rule(request)]
-        return [[body for _, body in key_rules.matching_body_rules(request)] for key_rules in undecided_keys]
+        undecided_rules = [key_rules for key_rules in self._rules if not key_rules.matching_rule(request)]
+        return [[body for _, body in key_rules.matching_body_rules(request)] for key_rules in undecided_rules]
 
 
-def _other_reading(request: SentRequest) -> Breach | None:
-    """Return a Breach if the provider can understand another method, path or object than the gateway; else None."""
-    if (header := override_header(request.method, frozenset(request.names))) is not None:
-        return Breach("method_override", f"the header {header} may change its method or path, or name another")
+def _ambiguity_breach(request: SentRequest) -> Breach | None:
+    """Return a Breach if the provider can understand another method, path or object than the gateway.
+    Return None if the request has only one meaning.
+    """
+    if (header := override_header(request.method, frozenset(request.header_names))) is not None:
+        return Breach(
+            "method_override", f"the header {header} may change its method, its path or the object that it names"
+        )
     fault = path_ambiguity(request.path)
     if fault is not None:
         return Breach("ambiguous_path", f"a path can be read in two ways if it {fault}")
@@ -212,31 +215,31 @@ class _Rules:
     """The rules of one key, in three groups.
 
     `plain_rules`: rules with methods and a path. `body_rules`: rules that also have a part about the body.
-    `references`: rules that name operations.
+    `operation_rule_texts`: rules that name operations.
     """
 
-    __slots__ = ("_sets", "_snapshots", "body_rules", "parsed", "plain_rules", "references", "rule_texts")
+    __slots__ = ("_sets", "_snapshots", "body_rules", "operation_rule_texts", "parsed", "plain_rules", "rule_texts")
 
     def __init__(self, limits: KeyLimits) -> None:
         self.rule_texts = limits.rules
-        self.parsed = [parse_rule(text) for text in limits.rules if not is_reference(text)]
+        self.parsed = [parse_rule(text) for text in limits.rules if not names_operations(text)]
         self.plain_rules = [rule for rule in self.parsed if rule.body is None]
         self.body_rules = [(rule, rule.body) for rule in self.parsed if rule.body is not None]
-        self.references = [text for text in limits.rules if is_reference(text)]
+        self.operation_rule_texts = [text for text in limits.rules if names_operations(text)]
         self._snapshots = limits.operations
         self._sets: list[OperationSet] | None = None
 
     @property
     def sets(self) -> list[OperationSet]:
-        """The operations of each rule in `references`, unpacked at the first use."""
+        """The operations of each rule in `operation_rule_texts`, unpacked at the first use."""
         if self._sets is None:
-            self._sets = [operation_set(text, self._snapshots.get(text, "")) for text in self.references]
+            self._sets = [operation_set(text, self._snapshots.get(text, "")) for text in self.operation_rule_texts]
         return self._sets
 
     def compile(self) -> None:
         for rule in self.parsed:
             rule.compile()
-        _ = self.sets
+        _ = self.sets  # unpacks the snapshots
 
     def matching_rule(self, request: SentRequest) -> str:
         """Return the text of the first rule that allows the request; "" if no rule allows the request.
@@ -285,8 +288,12 @@ def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:
 def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool:
     if limits.integrations and integration_id not in limits.integrations:
         return False
-    names = limits.connections
-    return not names or f"{integration_id}/{connection_id}" in names or f"{ANY_INTEGRATION}/{connection_id}" in names
+    allowed_connections = limits.connections
+    return (
+        not allowed_connections
+        or f"{integration_id}/{connection_id}" in allowed_connections
+        or f"{ANY_INTEGRATION}/{connection_id}" in allowed_connections
+    )
 
 
 def _matches_host(pattern: str, host: str) -> bool:

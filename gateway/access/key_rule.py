@@ -103,11 +103,11 @@ def parse_rule(text: str) -> KeyRule:
         raise ValueError("must begin with upper-case methods separated by commas, or with *")
     if " " in path:
         raise ValueError("has a space in its path; around 'with' and 'as', in lower case, write one space each")
-    bare = path.replace("*", "")
-    if not _LITERAL.fullmatch(bare):
+    path_without_stars = path.replace("*", "")
+    if not _LITERAL.fullmatch(path_without_stars):
         raise ValueError("contains a character that must be percent-encoded in a path; a rule has no query")
     if path.count("**") > 1 or "***" in path:
-        raise ValueError("may hold '**' once")
+        raise ValueError("may contain '**' only once")
     if (fault := path_ambiguity(path.replace("*", "x"))) is not None:
         raise ValueError(f"can never match, since a path that {fault} is refused")
     body = _body_rule(body_text, method_set, name) if body_mark else None
@@ -135,16 +135,19 @@ def _without_placeholders(written_path: str, name: str) -> str:
             f"has an invalid name: after 'as', write a lower-case word of at most 63 letters, digits and '_', except the "
             f"reserved names {', '.join(sorted(RESERVED_NAMES))}"
         )
-    places = _PLACEHOLDER.findall(written_path)
+    placeholders = _PLACEHOLDER.findall(written_path)
     path = _PLACEHOLDER.sub("*", written_path)
-    if len(set(places)) != len(places) or RESERVED_PLACEHOLDERS.intersection(places):
+    if len(set(placeholders)) != len(placeholders) or RESERVED_PLACEHOLDERS.intersection(placeholders):
         raise ValueError(
             f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(RESERVED_PLACEHOLDERS))}"
         )
     if "{" in path or "}" in path:
         raise ValueError("contains '{' or '}' around something other than a lower-case word, such as {issue_id}")
     if (
-        any(f"{{{place}}}*" in written_path or f"*{{{place}}}" in written_path for place in places)
+        any(
+            f"{{{placeholder}}}*" in written_path or f"*{{{placeholder}}}" in written_path
+            for placeholder in placeholders
+        )
         or "}{" in written_path
     ):
         raise ValueError("has two placeholders with nothing between them")
@@ -167,8 +170,8 @@ def path_matcher(path_pattern: str) -> Callable[[str], object]:
     """
     start_pattern, double_star, end_pattern = path_pattern.partition("**")
     start_part = _Part(start_pattern, ends_open=bool(double_star))
-    if not start_part.further and not end_pattern:  # nearly every rule needs only one regular expression
-        return start_part.first.match if double_star else start_part.first.fullmatch
+    if not start_part.further_regexes and not end_pattern:  # nearly every rule needs only one regular expression
+        return start_part.first_regex.match if double_star else start_part.first_regex.fullmatch
     end_part = _Part(end_pattern[::-1], ends_open=True) if "*" in end_pattern else None
 
     def matches(path: str) -> Literal[True] | None:
@@ -192,13 +195,14 @@ class _Part:
     `ends_open`: whether ``**`` follows the part, so that the part can end in the middle of a segment of the request's
     path.
 
-    `first`: the expression for the beginning of the part. `further`: each text of more than `MAX_LAZY_LENGTH`
-    characters between two wildcards of one segment, with the expression for the rest up to the next such text. These
-    texts have their own expressions for speed: `re` searches a text alone in linear time, but compares a text inside an
-    expression again at each character.
+    `first_regex`: the expression for the beginning of the part. `further_regexes`: a pair of expressions for each text
+    of more than `MAX_LAZY_LENGTH` characters between two wildcards of one segment. The first is for the text, the second
+    for the rest up to the next such text.
+    These texts have their own expressions for speed: `re` searches a text alone in linear time, but compares a text
+    inside an expression again at each character.
     """
 
-    __slots__ = ("first", "further")
+    __slots__ = ("first_regex", "further_regexes")
 
     def __init__(self, pattern: str, *, ends_open: bool) -> None:
         chunks = [""]
@@ -214,16 +218,16 @@ class _Part:
                     chunks[-1] += f"(?>[^/]*?{re.escape(text)})"
             if last_text is not None:  # the end of a segment
                 chunks[-1] += f"[^/]{{{len(last_text)},}}+(?<={re.escape(last_text)})" if last_text else "[^/]*+"
-        self.first, *other_regexes = [re.compile(chunk) for chunk in chunks]
-        self.further = tuple(zip(other_regexes[::2], other_regexes[1::2], strict=True))
+        self.first_regex, *other_regexes = [re.compile(chunk) for chunk in chunks]
+        self.further_regexes = tuple(zip(other_regexes[::2], other_regexes[1::2], strict=True))
 
     def end(self, path: str) -> int:
         """Return the end of the shortest beginning of `path` that matches; -1 if no beginning matches."""
-        match = self.first.match(path)
-        for text, rest_regex in self.further:
+        match = self.first_regex.match(path)
+        for text, rest_regex in self.further_regexes:
             if match is None:
                 break
-            cut = path.find("/", match.end())
-            match = text.search(path, match.end(), cut if cut >= 0 else len(path))
+            segment_end = path.find("/", match.end())
+            match = text.search(path, match.end(), segment_end if segment_end >= 0 else len(path))
             match = rest_regex.match(path, match.end()) if match is not None else None
         return -1 if match is None else match.end()

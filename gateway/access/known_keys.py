@@ -52,29 +52,31 @@ class CachedSize:
 
     def __init__(self) -> None:
         self.total = 0
-        self._sharing: Counter[tuple[str, str]] = Counter()
+        self._uses_by_snapshot: Counter[tuple[str, str]] = Counter()
 
     def add(self, limits: Iterable[KeyLimits]) -> None:
         self.total += KEY_BYTES
         for key_limits in limits:
             self.total += _own_bytes(key_limits)
-            for shared in key_limits.operations.items():
-                self.total += 0 if self._sharing[shared] else OPERATION_CHAR_BYTES * len(shared[1])
-                self._sharing[shared] += 1
+            for rule_and_snapshot in key_limits.operations.items():
+                self.total += (
+                    0 if self._uses_by_snapshot[rule_and_snapshot] else OPERATION_CHAR_BYTES * len(rule_and_snapshot[1])
+                )
+                self._uses_by_snapshot[rule_and_snapshot] += 1
 
     def subtract(self, limits: Iterable[KeyLimits]) -> None:
         self.total -= KEY_BYTES
         for key_limits in limits:
             self.total -= _own_bytes(key_limits)
-            for shared in key_limits.operations.items():
-                self._sharing[shared] -= 1
-                if not self._sharing[shared]:
-                    del self._sharing[shared]
-                    self.total -= OPERATION_CHAR_BYTES * len(shared[1])
+            for rule_and_snapshot in key_limits.operations.items():
+                self._uses_by_snapshot[rule_and_snapshot] -= 1
+                if not self._uses_by_snapshot[rule_and_snapshot]:
+                    del self._uses_by_snapshot[rule_and_snapshot]
+                    self.total -= OPERATION_CHAR_BYTES * len(rule_and_snapshot[1])
 
     def clear(self) -> None:
         self.total = 0
-        self._sharing.clear()
+        self._uses_by_snapshot.clear()
 
 
 def _own_bytes(limits: KeyLimits) -> int:
@@ -94,7 +96,7 @@ class MintedKeyCache:
         self._store = store
         self._callers: dict[str, Caller] = {}
         self._size = CachedSize()
-        self._unknown: dict[str, None] = {}
+        self._unknown_digests: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
         # Meters that may have calls reserved in the store, also those that are no longer in `_meters`.
         self._reserving: set[Meter] = set()
@@ -124,13 +126,13 @@ class MintedKeyCache:
 
         Raises Unavailable if the store cannot be read.
         """
-        cached = self.peek(key_digest) or await self._caller(key_digest)
-        if cached is not None:
+        caller = self.peek(key_digest) or await self._caller(key_digest)
+        if caller is not None:
             self._used_keys.add(key_digest)
-        return cached
+        return caller
 
     async def _caller(self, key_digest: str) -> Caller | None:
-        if key_digest in self._unknown or key_digest in self._callers:
+        if key_digest in self._unknown_digests or key_digest in self._callers:
             cached = self._callers.get(key_digest)
             return cached if cached is not None and cached.access is not None and cached.access.is_valid else None
         task = self._loading.get(key_digest)
@@ -143,7 +145,7 @@ class MintedKeyCache:
         if self._loading.get(key_digest) is task:
             del self._loading[key_digest]
         if not task.cancelled():
-            task.exception()  # a caller that waits gets the error; without one, asyncio would log it
+            task.exception()  # marks the error as handled; otherwise asyncio logs it if no caller waits for the task
 
     def is_first_use(self, access: Access) -> bool:
         """Return whether no use of the key is recorded yet."""
@@ -177,10 +179,10 @@ class MintedKeyCache:
 
         If the key was in the cache, read the key again in the background.
         """
-        dropped = self._drop(key_digest)
-        self._unknown.pop(key_digest, None)
+        dropped_caller = self._drop(key_digest)
+        self._unknown_digests.pop(key_digest, None)
         self._loading.pop(key_digest, None)
-        if dropped is not None:
+        if dropped_caller is not None:
             self._read_again(key_digest)
 
     def has_ended(self, access: Access) -> bool:
@@ -193,13 +195,15 @@ class MintedKeyCache:
         key_digest = access.key.digest
         if key_digest in self._ended_keys or not access.is_valid:
             return True
-        now = self._callers.get(key_digest)
-        if now is None or now.access is None:  # the key is not in the cache, so its end may have been missed
+        cached_caller = self._callers.get(key_digest)
+        if (
+            cached_caller is None or cached_caller.access is None
+        ):  # the key is not in the cache, so its end may have been missed
             if key_digest not in self._being_checked:
                 self._being_checked.add(key_digest)
                 self._read_again(key_digest)
             return False
-        return not now.access.is_valid
+        return not cached_caller.access.is_valid
 
     def handle_change(self, ref: ConnectionRef) -> None:
         if not ref.integration_id:  # a change of a key (`minted_keys.changed_key`), not of a connection
@@ -211,7 +215,7 @@ class MintedKeyCache:
             self._record_use(caller)
         self._callers.clear()
         self._size.clear()
-        self._unknown.clear()
+        self._unknown_digests.clear()
         self._loading.clear()
 
     def _read_again(self, key_digest: str) -> None:
@@ -243,8 +247,8 @@ class MintedKeyCache:
         policy = None
         key, parents = await self._read(key_digest)
         if key is not None and is_slow_to_compile(key.limits):
-            root = parents[-1] if parents else key.id  # all descendants of one key take turns under its name
-            policy = await off_loop(str(root), compiled_policy, key)
+            oldest_ancestor = parents[-1] if parents else key.id  # all descendants of one key take turns under its name
+            policy = await off_loop(str(oldest_ancestor), compiled_policy, key)
             # Read the key again, because the key may have ended in the meantime. The limits of a key never change.
             key, parents = await self._read(key_digest)
         # `forget` and `handle_missed_changes` remove the task. The result can then be older than the change, so it
@@ -252,9 +256,9 @@ class MintedKeyCache:
         may_cache = self._loading.get(key_digest) is asyncio.current_task()
         if key is None:
             if may_cache:
-                while len(self._unknown) >= MAX_CACHED:
-                    del self._unknown[next(iter(self._unknown))]
-                self._unknown[key_digest] = None
+                while len(self._unknown_digests) >= MAX_CACHED:
+                    del self._unknown_digests[next(iter(self._unknown_digests))]
+                self._unknown_digests[key_digest] = None
             return None
         caller = Caller(Environment(key.environment), build_access(key, self._meter_for(key), parents, policy))
         if may_cache:
@@ -289,8 +293,8 @@ class MintedKeyCache:
         """Return the key's meter; None if the key has neither a rate nor a budget.
 
         The meter is kept when the key is removed from the cache. Otherwise the key would get a new minute of calls when
-        it is loaded again. At most `MAX_CACHED`
-        meters stay; `_reserving` keeps a dropped one until its unspent calls are back in the store.
+        it is loaded again. At most `MAX_CACHED` meters are kept. A meter that is removed stays in `_reserving` until its
+        unspent calls are back in the store.
         """
         if key.rate is None and key.budget is None:
             return None
@@ -374,8 +378,8 @@ class KeyLookup:
 
         Return None if the key is neither in gateway.yaml nor in the cache.
         """
-        declared = self._by_digest.get(key_digest)
-        return declared if declared is not None else self._declared_caller(self._minted.peek(key_digest))
+        declared_caller = self._by_digest.get(key_digest)
+        return declared_caller if declared_caller is not None else self._declared_caller(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: KeyKind = "key") -> Caller:
         """Return the caller with the key or capability `text`.
@@ -383,12 +387,12 @@ class KeyLookup:
         Raises Unauthorized if `text` is not valid, and Unavailable if the store cannot be read.
         """
         key_digest = digest(text)
-        cached = self.find_known(key_digest)
-        if cached is None and key_kind(text) == kind:
-            cached = self._declared_caller(await self._minted.caller(key_digest))
-        if cached is None or (cached.key.kind if cached.key is not None else "key") != kind:
+        caller = self.find_known(key_digest)
+        if caller is None and key_kind(text) == kind:
+            caller = self._declared_caller(await self._minted.caller(key_digest))
+        if caller is None or (caller.key.kind if caller.key is not None else "key") != kind:
             raise wrong_kind_error(text, kind) or invalid_key_error(kind)
-        return cached
+        return caller
 
     def _declared_caller(self, caller: Caller | None) -> Caller | None:
         """Return the caller; None if gateway.yaml no longer has its environment."""

@@ -27,7 +27,7 @@ _SETTING: Final = re.compile(r"\$\{[^{}]*\}")
 _LITERAL, _MIXED, _WHOLE = range(3)
 
 
-def is_reference(rule: str) -> bool:
+def names_operations(rule: str) -> bool:
     """Return whether a rule's text names operations, rather than methods and a path."""
     return rule.startswith(PREFIX)
 
@@ -95,7 +95,7 @@ class OperationSet:
         self.host = host
         self.base = base
         self.rules = tuple(rules)
-        self._host = host.split("*") if "*" in host else None
+        self._host_parts = host.split("*") if "*" in host else None
         self._root = _Node()
         for rule in self.rules:
             _add_path(self._root, rule.method, rule.path_pattern, rule)
@@ -114,7 +114,7 @@ class OperationSet:
         `path`: the path of the request, with the path of the base URL.
         """
         host = host.lower()
-        if host != self.host if self._host is None else not fits_shape(self._host, host):
+        if host != self.host if self._host_parts is None else not fits_shape(self._host_parts, host):
             return None
         segments = path.split("/")
         if self._left_out is None:
@@ -124,14 +124,17 @@ class OperationSet:
             return None
         segments = path.lower().split("/")
         for exactness, _ in _matches(self._left_out, segments, 1, method, ()):
-            if not any(_is_more_exact(rank, exactness) for rank, _ in allowed_matches):
+            if not any(_is_more_exact(allowed_exactness, exactness) for allowed_exactness, _ in allowed_matches):
                 return None
-        bare, dot, _ = segments[-1].rpartition(".")
+        name_without_extension, dot, _ = segments[-1].rpartition(".")
         if dot:  # Rails reads ``/items/secret.json`` as ``/items/secret``, if no route has that path
-            for exactness, _ in _matches(self._left_out, [*segments[:-1], bare], 1, method, ()):
-                if not any(rank == exactness or _is_more_exact(rank, exactness) for rank, _ in allowed_matches):
+            for exactness, _ in _matches(self._left_out, [*segments[:-1], name_without_extension], 1, method, ()):
+                if not any(
+                    allowed_exactness == exactness or _is_more_exact(allowed_exactness, exactness)
+                    for allowed_exactness, _ in allowed_matches
+                ):
                     return None
-        return min(allowed_matches, key=lambda rank: rank[0])[1]
+        return min(allowed_matches, key=lambda allowed_exactness: allowed_exactness[0])[1]
 
 
 def _add_path(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
@@ -199,29 +202,29 @@ def _most_exact_match(node: _Node, segments: Sequence[str], position: int, metho
 
 
 def _matches(
-    node: _Node, segments: Sequence[str], position: int, method: str, so_far: tuple[int, ...]
+    node: _Node, segments: Sequence[str], position: int, method: str, exactness_so_far: tuple[int, ...]
 ) -> Iterator[_RankedMatch]:
     """Yield, for each operation with the path `segments`, the exactness of each segment and the operation."""
     if position == len(segments):
         if method in node.ends:
-            yield so_far, node.ends[method]
+            yield exactness_so_far, node.ends[method]
         return
     segment = segments[position]
     if (next_node := node.texts.get(segment)) is not None:
-        yield from _matches(next_node, segments, position + 1, method, (*so_far, _LITERAL))
+        yield from _matches(next_node, segments, position + 1, method, (*exactness_so_far, _LITERAL))
     if not segment:
         return
     for shape, next_node in node.mixed.values():
         if fits_shape(shape, segment):
-            yield from _matches(next_node, segments, position + 1, method, (*so_far, _MIXED))
+            yield from _matches(next_node, segments, position + 1, method, (*exactness_so_far, _MIXED))
     if node.whole is not None:
-        yield from _matches(node.whole, segments, position + 1, method, (*so_far, _WHOLE))
+        yield from _matches(node.whole, segments, position + 1, method, (*exactness_so_far, _WHOLE))
 
 
 def _is_more_exact(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     """Return whether `first` is at least as exact as `second` in every segment, and more exact in one segment."""
     return first != second and all(
-        first_rank <= second_rank for first_rank, second_rank in zip(first, second, strict=True)
+        first_exactness <= second_exactness for first_exactness, second_exactness in zip(first, second, strict=True)
     )
 
 

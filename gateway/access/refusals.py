@@ -59,6 +59,7 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
     `path`: the caller's path after ``/proxy``. `below_base`: whether the provider's base URL has a path. The error does
     not contain that path, because it can be secret.
     """
+    broken_limit = breach.broken_limit
     rule, fix = "rules", f"Send a request that this key allows, or use a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -66,24 +67,26 @@ def breach_error(breach: Breach, method: str, path: str, *, below_base: bool = F
             "the provider, including the path of its base URL. Send the request with Gateway-Dry-Run: true and a key "
             "without rules to see that path."
         )
-    if breach.broken == "rules":
+    if broken_limit == "rules":
         fix += " In a rule, * matches any characters except '/', and ** matches any characters."
-    if breach.broken == "hosts":
+    if broken_limit == "hosts":
         rule, fix = "hosts", "Leave Base-Url-Override out, or name an allowed host in it."
-    elif breach.broken == "ambiguous_path":
+    elif broken_limit == "ambiguous_path":
         rule, fix = "plain_path", "Write the path in its plain form: no encoded delimiters, no ';', no empty segments."
-    elif breach.broken == "body":
+    elif broken_limit == "body":
         rule, fix = (
             "body",
             "Send one of the tools, queries or mutations that the key's rules name, in one plain JSON message.",
         )
-    elif breach.broken in ("method_override", "ambiguous_query"):
-        rule, fix = breach.broken, "Send the request with its real method and path, without that header or parameter."
+    elif broken_limit in ("method_override", "ambiguous_query"):
+        rule, fix = broken_limit, "Send the request with its real method and path, without that header or parameter."
     payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)
     location = " below the provider's base URL" if below_base else ""
-    return Forbidden("forbidden", f"This key does not allow {method} {path}{location}: {breach.why}.", payload=payload)
+    return Forbidden(
+        "forbidden", f"This key does not allow {method} {path}{location}: {breach.reason}.", payload=payload
+    )
 
 
 def unread_body_error(reason: str = "The body of this kind of call cannot be read") -> Forbidden:
@@ -186,8 +189,8 @@ def with_code_challenge(message: str) -> str:
 
 
 def with_challenge(step: str) -> str:
-    method, _, remainder = step.partition(" and let ")
-    return f"{method} and a code_challenge, let {remainder}, and complete the session"
+    link_step, _, remainder = step.partition(" and let ")
+    return f"{link_step} and a code_challenge, let {remainder}, and complete the session"
 
 
 def without_scope(message: str) -> str:
@@ -198,8 +201,8 @@ def without_scope(message: str) -> str:
 
 
 def with_scope(step: str) -> str:
-    method, _, remainder = step.partition(" and let ")
-    return f"{method} (needs a key with the scope {SCOPE}) and let {remainder}"
+    link_step, _, remainder = step.partition(" and let ")
+    return f"{link_step} (needs a key with the scope {SCOPE}) and let {remainder}"
 
 
 def _replace_step(message: str, step: str, new_step: str) -> str:

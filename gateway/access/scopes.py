@@ -19,8 +19,8 @@ REVOKE: Final = "environment:api_keys:delete"
 _RESOURCE_ACTIONS: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
 SCOPES: Final = frozenset(
     {
-        *(f"environment:integrations:{what}" for what in _RESOURCE_ACTIONS),
-        *(f"environment:connections:{what}" for what in _RESOURCE_ACTIONS),
+        *(f"environment:integrations:{action}" for action in _RESOURCE_ACTIONS),
+        *(f"environment:connections:{action}" for action in _RESOURCE_ACTIONS),
         CONNECT,
         AGENT_SESSIONS,
         CONFIGURE,
@@ -42,9 +42,9 @@ WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES
 
 # A key that is allowed to read credentials is also allowed to read the record without the credentials.
 _IMPLIED_BY: Final = {
-    f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
-    for of in ("integrations", "connections")
-    for what in ("list", "read")
+    f"environment:{resource}:{action}": f"environment:{resource}:{action}_credentials"
+    for resource in ("integrations", "connections")
+    for action in ("list", "read")
 }
 
 
@@ -53,8 +53,11 @@ def covers(granted: Iterable[str], requested: str) -> bool:
 
     If `requested` is a wildcard, only the same or a wider wildcard covers it.
     """
-    stronger = _IMPLIED_BY.get(requested)
-    return any(_covers(scope, requested) or (stronger is not None and _covers(scope, stronger)) for scope in granted)
+    implying_scope = _IMPLIED_BY.get(requested)
+    return any(
+        _covers(scope, requested) or (implying_scope is not None and _covers(scope, implying_scope))
+        for scope in granted
+    )
 
 
 def _covers(scope: str, requested: str) -> bool:
@@ -68,6 +71,8 @@ def is_scope(text: str) -> bool:
 
 def nearest_scope(text: str) -> str | None:
     """Return the scope that `text` is probably a typo of; None if no scope is similar."""
-    by_rest = {scope.removeprefix(PREFIX): scope for scope in sorted(SCOPES | WILDCARDS)}
-    near = nearest(text.removeprefix(PREFIX), by_rest)  # without the common prefix, which would make all scopes similar
-    return by_rest[near] if near is not None else None
+    scope_by_short_name = {scope.removeprefix(PREFIX): scope for scope in sorted(SCOPES | WILDCARDS)}
+    nearest_name = nearest(
+        text.removeprefix(PREFIX), scope_by_short_name
+    )  # without the common prefix, which would make all scopes similar
+    return scope_by_short_name[nearest_name] if nearest_name is not None else None

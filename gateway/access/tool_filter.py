@@ -25,8 +25,9 @@ class ToolFilter:
 
     def __init__(self, policy: Policy, request: SentRequest) -> None:
         """`policy`: the policy of the caller's key. `request`: the request for the list of tools."""
-        self._keys = [_ToolNames(rules) for rules in policy.tool_rules(request)]
-        self._cost = COST_PER_COMPARISON + sum(rule.cost for key in self._keys for rule in key.with_patterns)
+        self._tool_names_by_key = [_ToolNames(rules) for rules in policy.tool_rules(request)]
+        rules_with_patterns = [rule for names in self._tool_names_by_key for rule in names.with_patterns]
+        self._cost = COST_PER_COMPARISON + sum(rule.cost for rule in rules_with_patterns)
         self._cost_left = MAX_COMPARISON_COST
         cost_per_tool = self._cost * (_BYTES_PER_TOOL + COST_PER_COMPARISON)
         self.inline_bytes = INLINE_COMPARISON_COST // cost_per_tool * _BYTES_PER_TOOL
@@ -41,7 +42,7 @@ class ToolFilter:
         self._cost_left -= self._cost * (len(tool) + COST_PER_COMPARISON)
         if self._cost_left < 0:
             raise MalformedResponse("its list has too many tools to compare with the key's rules")
-        return all(key.has(tool) for key in self._keys)
+        return all(tool_names.has(tool) for tool_names in self._tool_names_by_key)
 
 
 class _ToolNames:
@@ -53,4 +54,4 @@ class _ToolNames:
         self.with_patterns = [rule for rule in rules if rule.patterns]
 
     def has(self, tool: str) -> bool:
-        return tool in self._exact_names or any(rule.names(tool) for rule in self.with_patterns)
+        return tool in self._exact_names or any(rule.includes(tool) for rule in self.with_patterns)

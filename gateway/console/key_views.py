@@ -133,7 +133,7 @@ def verdict(key: MintedKey, sent_request: SentRequest, connection: Connection | 
     decision = policy.decision(sent_request)
     if isinstance(decision, Breach):
         host_hint = " (give the host too: its rules for operations need it)" if policy.operation_sets else ""
-        return {"passes": False, "why": decision.why + ("" if sent_request.host else host_hint), "rule": None}
+        return {"passes": False, "why": decision.reason + ("" if sent_request.host else host_hint), "rule": None}
     return {"passes": True, "why": "a rule allows it" if decision else "it has no rules", "rule": decision or None}
 
 

@@ -65,7 +65,7 @@ def test_refusal_of_an_ambiguous_path_shows_the_unambiguous_form() -> None:
     policy = Policy((), (KeyLimits(rules=("GET /v1/**",)),))
     breach = policy.decision(SentRequest("GET", "api.example.com", "/v1/%6b", "", frozenset()))
     assert isinstance(breach, Breach)
-    assert breach.why == "a path can be read in two ways if it contains '%6b', which must be written as 'k'"
+    assert breach.reason == "a path can be read in two ways if it contains '%6b', which must be written as 'k'"
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_a_query_parameter_that_some_framework_takes_for_the_method_is_refused(n
     for query in (f"?{name}=DELETE", f"?a=1&{name}=delete", f"?a=1;{name}=PUT"):
         breach = policy.decision(SentRequest("POST", "api.example.com", "/v1/x", query, frozenset()))
         assert isinstance(breach, Breach), query
-        assert breach.broken == "ambiguous_query"
+        assert breach.broken_limit == "ambiguous_query"

@@ -70,7 +70,7 @@ def test_tool_rule_allows_only_calls_of_its_tools() -> None:
     for tool in ("get_issues", "Search_issues", "delete_issue", "xsearch_"):
         refused = decision(key, "/mcp", tool_call(tool))
         assert isinstance(refused, Breach)
-        assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
+        assert (refused.broken_limit, refused.reason) == ("body", f"it calls the tool '{tool}'")
 
 
 def test_besides_named_tools_only_mcp_setup_and_list_messages_are_allowed() -> None:
@@ -105,7 +105,7 @@ def test_graphql_request_is_checked_by_all_its_root_fields() -> None:
     ):
         refused = decision(key, "/graphql", {"query": document})
         assert isinstance(refused, Breach), document
-        assert refused.broken == "body"
+        assert refused.broken_limit == "body"
 
 
 @pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
@@ -113,7 +113,7 @@ def test_star_matches_any_characters(pattern: str) -> None:
     """A name pattern matches as a shell pattern does. The test tries every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
-    assert [name for name in names if rule.names(name)] == [name for name in names if fnmatchcase(name, pattern)]
+    assert [name for name in names if rule.includes(name)] == [name for name in names if fnmatchcase(name, pattern)]
 
 
 def test_matching_a_name_takes_linear_time() -> None:
@@ -125,7 +125,7 @@ def test_matching_a_name_takes_linear_time() -> None:
     def time_of(repeats: int) -> float:
         name, begins = "issue" + "By" * repeats, process_time()
         for _ in range(20):
-            assert not rule.names(name)
+            assert not rule.includes(name)
         return process_time() - begins
 
     short, long = (min(time_of(repeats) for _ in range(3)) for repeats in (1000, 16_000))
@@ -144,7 +144,7 @@ def test_body_that_was_not_read_is_not_allowed() -> None:
     for key in (policy(TOOLS), policy("POST /mcp", above=(TOOLS,))):
         refused = key.decision(SentRequest("POST", "api.example.com", "/mcp", "", ()))
         assert isinstance(refused, Breach)
-        assert refused.broken == "unread_body"
+        assert refused.broken_limit == "unread_body"
 
 
 def test_rule_without_body_part_allows_any_body() -> None:
@@ -156,7 +156,7 @@ def test_body_rule_allows_only_its_path_and_post() -> None:
     for method, path in (("POST", "/mcp/x"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("POST", "/"), ("POST", "/MCP")):
         refused = decision(policy(TOOLS), path, tool_call("search_issues"), method)
         assert isinstance(refused, Breach)
-        assert refused.broken == "rules"
+        assert refused.broken_limit == "rules"
 
 
 def test_tool_filter_shows_only_tools_that_can_be_called() -> None:
@@ -179,12 +179,12 @@ def test_comparison_of_many_rules_with_thousands_of_names_is_refused(fields: lis
     rules = tuple(f"POST /graphql with query {patterns},*a,*v,z{n}" for n in range(200))
     refused = decision(policy(*rules), "/graphql", body)
     assert isinstance(refused, Breach)
-    assert refused.why == "it requests too many fields to compare with the key's rules"
+    assert refused.reason == "it requests too many fields to compare with the key's rules"
     assert decision(policy("POST /graphql with query *"), "/graphql", body) == "POST /graphql with query *"
     alone = decision(policy(rules[0]), "/graphql", body)
     assert isinstance(alone, Breach)
-    assert alone.why.startswith("it requests ")
-    assert "more fields" not in alone.why
+    assert alone.reason.startswith("it requests ")
+    assert "more fields" not in alone.reason
 
 
 def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together() -> None:
@@ -204,7 +204,10 @@ def test_names_are_compared_with_the_rules_of_the_whole_chain_of_keys_together()
     assert chain(keys - 1) == allowing[0]
     refused = chain(keys + 1)
     assert isinstance(refused, Breach)
-    assert (refused.broken, refused.why) == ("body", "it requests too many fields to compare with the key's rules")
+    assert (refused.broken_limit, refused.reason) == (
+        "body",
+        "it requests too many fields to compare with the key's rules",
+    )
 
 
 @pytest.mark.parametrize("pattern", ["*0*", "*0*1", "*ab*", "*aab*b", "*a*b", "*z"])
@@ -214,4 +217,4 @@ def test_comparisons_within_the_limit_take_no_longer_than_plain_passes(pattern: 
     rule = parse_body_rule(f"query {','.join([pattern] * 60)}")
     body = SentBody("", GraphqlOperation("query", "", (name,)))
     number = MAX_COMPARISON_COST // comparison_cost([rule], body)
-    assert cpu_s(lambda: [rule.names(name) for _ in range(number)]) <= 3 * reference_s(1_000_000)
+    assert cpu_s(lambda: [rule.includes(name) for _ in range(number)]) <= 3 * reference_s(1_000_000)
