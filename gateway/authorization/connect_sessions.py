@@ -23,7 +23,7 @@ from gateway.store.pending_authorizations import session_used_up
 
 
 def connection_settings(
-    session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
+    session: ConnectSession, provider: Provider, integration_id: str, typed_settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Return the settings of a new connection, and the scopes that the application fixed for it (None if it fixed
     none).
@@ -33,8 +33,8 @@ def connection_settings(
     """
     session_settings = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
     scopes = session_settings.pop("oauth_scopes_override", None)
-    by_end_user = without_protected_settings(provider, accepted_settings(provider, typed, ("params",)))
-    config = {**by_end_user, **accepted_settings(provider, session_settings, ("connection_config",))}
+    end_user_settings = without_protected_settings(provider, accepted_settings(provider, typed_settings, ("params",)))
+    config = {**end_user_settings, **accepted_settings(provider, session_settings, ("connection_config",))}
     return config, scope_list(scopes) if scopes else None
 
 
@@ -79,7 +79,7 @@ class ConnectSessions:
     def __init__(self, store: Store, current: CurrentGeneration) -> None:
         self._store = store
         self._current = current
-        self._created: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # counts by environment and key
+        self._created_counts: WindowCounter[tuple[str, str]] = WindowCounter(WINDOW_S)  # counts by environment and key
 
     async def open(
         self,
@@ -115,9 +115,9 @@ class ConnectSessions:
         return token, session
 
     def _count_new_session(self, environment: str, key_id: str, limit: int) -> None:
-        self._created.restart_if_over()
-        if self._created[environment, key_id] >= limit:
-            wait_s = self._created.left_s
+        self._created_counts.restart_if_over()
+        if self._created_counts[environment, key_id] >= limit:
+            wait_s = self._created_counts.left_s
             raise _limit_error(
                 "sessions_per_minute",
                 f"Too many new connect sessions of {_key_text(key_id)}: the limit is {limit} a minute "
@@ -126,7 +126,7 @@ class ConnectSessions:
                 limit,
                 wait_s,
             )
-        self._created.add((environment, key_id))
+        self._created_counts.add((environment, key_id))
 
     async def find(self, token: str) -> ConnectSession:
         """Return the session of a token. Raises Unauthorized, with the same error for an expired and for an unknown

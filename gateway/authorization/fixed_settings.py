@@ -51,9 +51,9 @@ def _check_url(context: AuthContext, guard: Guard, key: str, path: Sequence[str]
             url = render_url(template, context.config, rules)
         except Unresolved as fault:
             missing = fault.names
-            stand_ins = dict.fromkeys(missing, PLACEHOLDER_VALUE)
-            settings = {name.removeprefix(SETTING_PREFIX): text for name, text in stand_ins.items()}
-            url = render_url(template, {**settings, **context.config}, rules, stand_ins)
+            placeholder_values = dict.fromkeys(missing, PLACEHOLDER_VALUE)
+            settings = {name.removeprefix(SETTING_PREFIX): text for name, text in placeholder_values.items()}
+            url = render_url(template, {**settings, **context.config}, rules, placeholder_values)
     except BadValue as fault:
         name = fault.name.removeprefix(SETTING_PREFIX)
         if name in names:

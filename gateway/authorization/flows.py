@@ -110,14 +110,16 @@ class AuthorizationStart:
 
 @dataclass(frozen=True, slots=True)
 class _PreparedAuthorization:
-    """The checked input of an authorization, before any request to the provider."""
+    """The checked input of an authorization, before any request to the provider. `given_names`: the names of the settings
+
+    that the application fixed or the end user entered."""
 
     provider: Provider
     mode: GrantingMode
     context: AuthContext
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
-    given_settings: tuple[str, ...]
+    given_names: tuple[str, ...]
 
 
 class Flows:
@@ -220,7 +222,7 @@ class Flows:
     async def _begin(self, session: ConnectSession, integration_id: str, options: FlowOptions) -> AuthorizationStart:
         authorization = await self._prepare(session, integration_id, options)
         defaults = session.defaults.get(integration_id, {})
-        state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        state, browser_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         consent_request = AuthorizationRequestInput(
             state=state,
             scopes=authorization.scopes,
@@ -237,7 +239,7 @@ class Flows:
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(state),
-                browser_digest=digest(browser),
+                browser_digest=digest(browser_token),
                 environment=session.environment,
                 integration_id=integration_id,
                 connection_id=session.connection_id or str(uuid.uuid4()),
@@ -249,7 +251,7 @@ class Flows:
                     kept=redirect.kept,
                     url=redirect.url,
                     config=authorization.config,
-                    given=authorization.given_settings,
+                    given=authorization.given_names,
                     end_user=session.end_user,
                     tags=session.tags,
                     webhook_url_override=session.webhook_url_override,
@@ -263,7 +265,7 @@ class Flows:
                 ),
             )
         )
-        return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser))
+        return AuthorizationStart(redirect.url, digest(state), self.cookie_name(state), Secret(browser_token))
 
     async def _prepare(
         self, session: ConnectSession, integration_id: str, options: FlowOptions
@@ -329,8 +331,10 @@ class Flows:
     async def _finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
     ) -> ConnectedResult | SiteChoice:
-        returned = await self._consume_flow(query, cookies, callback)
-        return await self._report_result(returned.flow, returned.pending, self._exchange(returned, query), callback)
+        returned_flow = await self._consume_flow(query, cookies, callback)
+        return await self._report_result(
+            returned_flow.flow, returned_flow.pending, self._exchange(returned_flow, query), callback
+        )
 
     async def _consume_flow(
         self, query: Mapping[str, str], cookies: Mapping[str, str], callback: CallbackRequest
@@ -357,9 +361,9 @@ class Flows:
             _, mode, context = self._load_context(flow, pending)
             if not mode.has_provider_response(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
-                failed = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
-                failed.is_state_used = True
-                raise failed
+                failure = failed_callback(flow, InvalidRequest("invalid_state", NO_CODE_OR_ERROR), "callback_err")
+                failure.is_state_used = True
+                raise failure
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise failed_callback(
                     flow, InvalidRequest("invalid_state", "This authorization was used already. Start again.")
@@ -369,15 +373,15 @@ class Flows:
             raise
         return ReturnedFlow(flow, mode, context, pending)
 
-    async def _exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
+    async def _exchange(self, returned_flow: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
         """Return the result of the callback. Raises the same errors as `Grants.exchange`."""
-        if returned.pending.reconnects and query.get("error") == "invalid_scope":
+        if returned_flow.pending.reconnects and query.get("error") == "invalid_scope":
             # The provider does not grant this app the scopes that its API requires. Forget these scopes, so that the
             # next reconnect link does not request them again.
-            flow = returned.flow
+            flow = returned_flow.flow
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
-        return await self._grants.exchange(returned, query)
+        return await self._grants.exchange(returned_flow, query)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
@@ -398,7 +402,7 @@ class Flows:
         self._check_browser(flow, token, cookies)
         choice = pending.choice
         sites = choice.sites if choice is not None else ()
-        site = next((offered for offered in sites if offered.id == site_id), None)
+        site = next((offered_site for offered_site in sites if offered_site.id == site_id), None)
         if choice is None or site is None:
             raise failed_callback(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
         try:
@@ -408,11 +412,11 @@ class Flows:
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise failed_callback(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
-        credential_granted = Granted(choice.held, choice.provider_config)
+        granted = Granted(choice.held, choice.provider_config)
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
-        chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
-        returned = ReturnedFlow(flow, mode, context, chosen)
-        return await self._report_result(flow, pending, self._grants.connect(returned, credential_granted), callback)
+        pending_with_site = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
+        returned_flow = ReturnedFlow(flow, mode, context, pending_with_site)
+        return await self._report_result(flow, pending, self._grants.connect(returned_flow, granted), callback)
 
     def _load_context(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, AuthContext]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)

@@ -39,30 +39,30 @@ class Grants:
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
-    async def exchange(self, returned: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
+    async def exchange(self, returned_flow: ReturnedFlow, query: Mapping[str, str]) -> ConnectedResult | SiteChoice:
         """Exchange the callback's query for a token, and store the connection.
 
         Raises InvalidRequest if the provider refuses the exchange or returns no usable response. Also raises the errors
         of `connect`.
         """
-        return await self.connect(returned, await self._exchange_code(returned, query))
+        return await self.connect(returned_flow, await self._exchange_code(returned_flow, query))
 
-    async def connect(self, returned: ReturnedFlow, granted: Granted) -> ConnectedResult | SiteChoice:
+    async def connect(self, returned_flow: ReturnedFlow, granted: Granted) -> ConnectedResult | SiteChoice:
         """Store the connection and return it, or return the sites from which the end user must choose. Raises the same
         errors as `Creator.prepare` and `SessionConnections.store`."""
-        flow, pending = returned.flow, returned.pending
+        flow, pending = returned_flow.flow, returned_flow.pending
         config = pending.config
         given_settings = {name: config[name] for name in pending.given if name in config}
         try:
             row = await self._creator.prepare(
-                returned.context.integration,
+                returned_flow.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
                 config={
                     **config,
                     **granted.config,
                     **given_settings,
-                },  # the provider's settings replace all but `given`
+                },  # the provider's settings replace all settings except `given_settings`
                 path=("params",),
                 tags=pending.tags or None,
                 end_user=pending.end_user,
@@ -72,12 +72,12 @@ class Grants:
                 pinned=pending.pinned,
                 by_browser=[
                     name
-                    for name in _confirmable_settings(returned.context)
+                    for name in _confirmable_settings(returned_flow.context)
                     if name in granted.config and name not in given_settings
                 ],
             )
         except SiteNotChosen as fault:
-            return await self._store_choice(returned, granted, fault.sites)
+            return await self._store_choice(returned_flow, granted, fault.sites)
         terms = SessionTerms(
             session_digest=flow.session_digest,
             limited=pending.limited,
@@ -86,14 +86,14 @@ class Grants:
         connection = await self._session_connections.store(row, terms, reconnects=pending.reconnects)
         return ConnectedResult(connection, flow.session_digest, pending.lang)
 
-    async def _store_choice(self, returned: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> SiteChoice:
-        token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
+    async def _store_choice(self, returned_flow: ReturnedFlow, granted: Granted, sites: tuple[Site, ...]) -> SiteChoice:
+        token, browser_token, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned_flow.flow
         choice = PendingChoice(held=granted.held, provider_config=granted.config, sites=sites)
-        pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
+        pending = replace(returned_flow.pending, kept={}, began=flow.state_digest, choice=choice)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(token),
-                browser_digest=digest(browser),
+                browser_digest=digest(browser_token),
                 environment=flow.environment,
                 integration_id=flow.integration_id,
                 connection_id=flow.connection_id,
@@ -102,17 +102,19 @@ class Grants:
                 details=pending,
             )
         )
-        provider, lang = returned.context.provider, pending.lang
-        name = self._cookie_name(token)
-        return SiteChoice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
+        provider, lang = returned_flow.context.provider, pending.lang
+        cookie_name = self._cookie_name(token)
+        return SiteChoice(
+            token, sites, provider, flow.integration_id, flow.session_digest, cookie_name, Secret(browser_token), lang
+        )
 
-    async def _exchange_code(self, returned: ReturnedFlow, query: Mapping[str, str]) -> Granted:
+    async def _exchange_code(self, returned_flow: ReturnedFlow, query: Mapping[str, str]) -> Granted:
         try:
             return await self._dialogues.run(
-                returned.mode.finish_consent(returned.context, returned.pending.kept, query)
+                returned_flow.mode.finish_consent(returned_flow.context, returned_flow.pending.kept, query)
             )
         except (TokenRefused, TokenUnavailable) as fault:
-            name = returned.context.provider.display_name
+            name = returned_flow.context.provider.display_name
             cause = "the integration's client ID, client secret or callback URL is wrong"
             if isinstance(fault, TokenUnavailable) and fault.refused_with is None:
                 cause = "the provider has an outage, or token_url of its catalog entry is wrong"

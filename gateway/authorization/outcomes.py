@@ -81,17 +81,20 @@ def _provider_error_fields(fault: Exception, query: Mapping[str, str]) -> dict[s
         return {"provider_error": None, "provider_description": _masked_text(cause.reason)}
     if isinstance(fault, GatewayError) and fault.code == "connection_test_failed" and fault.payload:
         status = fault.payload.get("status")
-        words = fault.payload.get("provider_message")
-        return {"provider_error": str(status) if status else None, "provider_description": _masked_text(words)}
+        provider_message = fault.payload.get("provider_message")
+        return {
+            "provider_error": str(status) if status else None,
+            "provider_description": _masked_text(provider_message),
+        }
     return {
         "provider_error": _masked_text(query.get("error")),
         "provider_description": _masked_text(query.get("error_description") or query.get("error_reason")),
     }
 
 
-def _masked_text(words: object) -> str | None:
+def _masked_text(text: object) -> str | None:
     """Shorten the text, then mask the secrets in it. Return None if there is no text."""
-    return masked_text(safe_text(words[:MAX_TEXT])) if isinstance(words, str) and words else None
+    return masked_text(safe_text(text[:MAX_TEXT])) if isinstance(text, str) and text else None
 
 
 # ── Publishes outcomes, and wakes the windows that wait for them.
@@ -126,9 +129,9 @@ class Outcomes:
         self._store = store
         self._record_operation = record_operation
         self._waiting: dict[str, set[WaitingWindow]] = {}
-        self._count = 0
-        self._sockets: Counter[str] = Counter()  # by client
-        self._looked_at: datetime | None = None
+        self._waiter_count = 0
+        self._socket_counts: Counter[str] = Counter()  # by client
+        self._last_read_at: datetime | None = None
         self.attempts = OpenAuthorizations()
         self._failures: WindowCounter[str] = WindowCounter(LIFETIME.total_seconds())  # by session
 
@@ -140,13 +143,13 @@ class Outcomes:
 
     def is_full(self, limit: int) -> bool:
         """Return whether `limit` windows and pages already wait in this worker."""
-        return self._count >= limit
+        return self._waiter_count >= limit
 
     @contextmanager
     def count_socket(self, client: str, limit: int) -> Iterator[None]:
         """Count one open WebSocket of the IP address or network `client`. Raises TooManyRequests if `client` already
         has `limit` open WebSockets."""
-        if self._sockets[client] >= limit:
+        if self._socket_counts[client] >= limit:
             fix = f"Close others, or try again in {RETRY_SOCKET_S} s."
             raise TooManyRequests(
                 "too_many_request",
@@ -155,13 +158,13 @@ class Outcomes:
                 payload={"limit": limit, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
                 retry_after_s=RETRY_SOCKET_S,
             )
-        self._sockets[client] += 1
+        self._socket_counts[client] += 1
         try:
             yield
         finally:
-            self._sockets[client] -= 1
-            if not self._sockets[client]:
-                del self._sockets[client]
+            self._socket_counts[client] -= 1
+            if not self._socket_counts[client]:
+                del self._socket_counts[client]
 
     @contextmanager
     def waiter(self, key: str) -> Iterator[WaitingWindow]:
@@ -171,19 +174,19 @@ class Outcomes:
         """
         window = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(window)
-        self._count += 1
-        if self._looked_at is None:
-            self._looked_at = clock.now()
+        self._waiter_count += 1
+        if self._last_read_at is None:
+            self._last_read_at = clock.now()
         try:
             yield window
         finally:
-            self._count -= 1
+            self._waiter_count -= 1
             windows = self._waiting[key]
             windows.discard(window)
             if not windows:
                 del self._waiting[key]
             if not self._waiting:
-                self._looked_at = None
+                self._last_read_at = None
 
     async def publish_failure(
         self,
@@ -199,7 +202,7 @@ class Outcomes:
 
         `attempt`: the outcome without a result. `request_id`, `connection_id`, `query`: for `log_failure`.
         """
-        logged = log_failure(
+        logged_fields = log_failure(
             fault,
             environment=attempt.environment,
             integration=attempt.integration_id,
@@ -207,14 +210,14 @@ class Outcomes:
             connection_id=connection_id,
             query=query,
         )
-        known_fault = fault if isinstance(fault, GatewayError) else None
-        failed = replace(
+        gateway_error = fault if isinstance(fault, GatewayError) else None
+        failed_outcome = replace(
             attempt,
-            error_type=error_type(known_fault) if known_fault else "unknown_err",
-            error_desc=known_fault.message if known_fault else "The gateway failed. Its log has the details.",
-            code=known_fault.code if known_fault else "generic_error_support",
+            error_type=error_type(gateway_error) if gateway_error else "unknown_err",
+            error_desc=gateway_error.message if gateway_error else "The gateway failed. Its log has the details.",
+            code=gateway_error.code if gateway_error else "generic_error_support",
         )
-        await self.publish(failed, logged)
+        await self.publish(failed_outcome, logged_fields)
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store the outcome, and wake its waiters. If the outcome cannot be stored, other workers miss the outcome, but
@@ -245,15 +248,15 @@ class Outcomes:
         if not self._waiting:
             return
         if not serving:
-            for waiting in list(self._waiting.values()):
-                for window in list(waiting):
+            for windows in list(self._waiting.values()):
+                for window in list(windows):
                     window.resolve(None)
             return
         now = clock.now()
-        earliest_time = (self._looked_at or now) - CLOCK_TOLERANCE
+        earliest_time = (self._last_read_at or now) - CLOCK_TOLERANCE
         for outcome in reversed(await self._store.flow_results.list_since(earliest_time)):
             self._deliver(outcome)
-        self._looked_at = now if self._waiting else None
+        self._last_read_at = now if self._waiting else None
 
     def _deliver(self, outcome: Outcome) -> None:
         for key in (outcome.client_digest, outcome.session_digest):

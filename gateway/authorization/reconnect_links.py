@@ -156,13 +156,15 @@ class ReconnectLinks:
             if self._links_by_key.get(ref, {}).get(key_id) is cached_link:
                 self._forget(ref, key_id)
                 await self._sessions.end(cached_link.session)
-        pair = ref, key_id
-        task = self._creating.get(pair)
+        ref_and_key = ref, key_id
+        task = self._creating.get(ref_and_key)
         if task is None:
-            task = self._creating[pair] = asyncio.create_task(
+            task = self._creating[ref_and_key] = asyncio.create_task(
                 self._create(ref, key_id, exists=exists, until_granted=until_granted)
             )
-            task.add_done_callback(lambda done: (self._creating.pop(pair, None), done.cancelled() or done.exception()))
+            task.add_done_callback(
+                lambda done: (self._creating.pop(ref_and_key, None), done.cancelled() or done.exception())
+            )
         return await asyncio.shield(task)
 
     async def _is_usable(self, session: ConnectSession) -> bool:
@@ -174,8 +176,8 @@ class ReconnectLinks:
     def poll_url(self, ref: ConnectionRef) -> str:
         """Return the URL that the key can poll for the connection's state. The response is 404 or 424 until the
         connection works, then 200."""
-        quoted = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
-        return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *quoted)
+        quoted_ids = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
+        return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *quoted_ids)
 
     def handle_change(self, ref: ConnectionRef) -> None:
         """End the links of this connection if it works now. Called after the connection was written."""

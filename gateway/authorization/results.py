@@ -114,13 +114,13 @@ def failed_callback(
     flow: Flow, fault: InvalidRequest | Forbidden | UpstreamFailed, kind: str | None = None
 ) -> CallbackFailed:
     """Return `fault` as a CallbackFailed with the data of this flow."""
-    failed = CallbackFailed(
+    failure = CallbackFailed(
         fault.code, fault.message, errors=fault.errors, payload=fault.payload, retry_after_s=fault.retry_after_s
     )
-    failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
-    failed.environment, failed.is_from_provider = flow.environment, kind != "state_cookie_err"
-    failed.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)
-    return failed
+    failure.integration_id, failure.session_digest = flow.integration_id, flow.session_digest
+    failure.environment, failure.is_from_provider = flow.environment, kind != "state_cookie_err"
+    failure.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)
+    return failure
 
 
 def reconnect_mismatch_error(session: ConnectSession, integration_id: str) -> InvalidRequest | None:

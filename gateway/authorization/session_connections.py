@@ -63,10 +63,12 @@ class SessionConnections:
             connection, _ = await self._creator.store(row, terms)
             return connection
         until = clock.now() + LIFETIME
-        pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
+        pending, replaced_connections = await self._store.pending.add(
+            row, terms, expires_at=until, reconnects=reconnects
+        )
         log.info("connection_pending", **log_fields(row.ref), until=until.isoformat())
-        for former_pending in former:
-            await self._end_grant(former_pending, except_for=pending)
+        for replaced_connection in replaced_connections:
+            await self._end_grant(replaced_connection, except_for=pending)
         return pending
 
     async def complete(
@@ -117,17 +119,17 @@ class SessionConnections:
                 "This connect session has no pending connection: its end user has not connected yet, or it was not "
                 "completed within 10 minutes. Let the end user connect, then complete it.",
             )
-        waiting = [connection.ref for connection in pending if connection.new is not None]
-        if len(waiting) > 1:  # another person with the link may have made one of these
-            raise _several_pending_error(waiting)
-        completed = [
+        waiting_refs = [connection.ref for connection in pending if connection.new is not None]
+        if len(waiting_refs) > 1:  # another person with the link may have made one of these
+            raise _several_pending_error(waiting_refs)
+        completed_refs = [
             connection.ref
             for connection in pending
             if connection.new is None or await self._complete_one(connection, connection.new)
         ]
-        if not completed:  # the connection has expired meanwhile, or another node refused a verifier
+        if not completed_refs:  # the connection has expired meanwhile, or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
-        return completed
+        return completed_refs
 
     async def expire(self) -> None:
         """Delete pending connections that were not completed in time, and revoke their grants.
@@ -156,23 +158,25 @@ class SessionConnections:
                 check_same_account(provider, existing.account, new_connection.account)
 
         try:
-            completed = await self._store.pending.complete(pending, now=clock.now(), check=check)
+            stored_connection = await self._store.pending.complete(pending, now=clock.now(), check=check)
         except (InvalidRequest, NotFound) as fault:
             if await self._store.pending.drop(pending):
                 await self._report_dropped(pending, fault.message, "pending_connection_refused")
             raise
-        if completed is None:
-            in_session = await self._store.pending.find_by_session(pending.session_digest, now=clock.now())
-            return any(other_pending.uid == pending.uid and other_pending.new is None for other_pending in in_session)
-        connection, created = completed
+        if stored_connection is None:
+            session_connections = await self._store.pending.find_by_session(pending.session_digest, now=clock.now())
+            return any(
+                other_pending.uid == pending.uid and other_pending.new is None for other_pending in session_connections
+            )
+        connection, created = stored_connection
         self._creator.record_stored(connection, new_connection, created=created)
         await self._outcomes.publish(_outcome(pending, connection_id=pending.ref.connection_id))
         return True
 
     async def _refuse_verifier(self, pending: Sequence[PendingConnection]) -> None:
         if pending:
-            digest = pending[0].session_digest
-            for refused_pending in await self._store.pending.refuse_verifier(digest, limit=MAX_WRONG_VERIFIERS):
+            session_digest = pending[0].session_digest
+            for refused_pending in await self._store.pending.refuse_verifier(session_digest, limit=MAX_WRONG_VERIFIERS):
                 await self._report_dropped(refused_pending, WRONG_VERIFIERS_MESSAGE, "pending_connection_dropped")
         raise Forbidden(
             "invalid_code_verifier",
@@ -225,14 +229,14 @@ class SessionConnections:
         )
 
 
-def _several_pending_error(waiting: Sequence[ConnectionRef]) -> Conflict:
+def _several_pending_error(waiting_refs: Sequence[ConnectionRef]) -> Conflict:
     return Conflict(
         "connection_id_required",
-        f"This connect session has {len(waiting)} pending connections. Send the connection_id of the result that your "
+        f"This connect session has {len(waiting_refs)} pending connections. Send the connection_id of the result that your "
         "signed-in user came back with.",
         payload={
             "pending": [
-                {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id} for ref in waiting
+                {"provider_config_key": ref.integration_id, "connection_id": ref.connection_id} for ref in waiting_refs
             ]
         },
     )

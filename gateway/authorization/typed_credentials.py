@@ -135,14 +135,14 @@ def external_id(session: ConnectSession, integration: Integration) -> str:
     ID is derived from the connection, or from the session if there is no connection.
     """
     if session.end_user is not None:
-        person = session.end_user.id
+        identity_text = session.end_user.id
     elif session.tags:
-        person = json.dumps(dict(session.tags), sort_keys=True)
+        identity_text = json.dumps(dict(session.tags), sort_keys=True)
     else:
-        person = json.dumps(
+        identity_text = json.dumps(
             ["connection", session.connection_id] if session.connection_id else ["session", session.digest]
         )
-    return f"gw-{digest(json.dumps([session.environment, integration.integration_id, person]))[:32]}"
+    return f"gw-{digest(json.dumps([session.environment, integration.integration_id, identity_text]))[:32]}"
 
 
 def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
