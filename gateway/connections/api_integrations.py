@@ -68,8 +68,10 @@ class ApiIntegrations:
     async def delete(self, environment: str, integration_id: str) -> IntegrationDeletion | None:
         """Delete an integration after all its connections. Return None if the integration does not exist. The deletion
         continues if the caller is cancelled."""
-        current = self._current.generation.integrations.find(environment, integration_id)
-        if current is not None and await self._store.integrations.begin_end(current, now=clock.now()):
+        known_integration = self._current.generation.integrations.find(environment, integration_id)
+        if known_integration is not None and await self._store.integrations.begin_end(
+            known_integration, now=clock.now()
+        ):
             self._live.apply_integration(environment, integration_id, None)
         for integration in await self._store.integrations.list_ending():
             if (integration.environment, integration.integration_id) == (environment, integration_id):
@@ -101,10 +103,10 @@ class ApiIntegrations:
         limit = asyncio.Semaphore(MAX_CONCURRENT_DELETIONS)
         while not await self._store.integrations.end(integration):
             rows = await self._store.connections.list(integration.environment, connection_filter)
-            deleted = await asyncio.gather(*(self._delete_connection(row.ref, integration, limit) for row in rows))
-            for connection in filter(None, deleted):
+            deletions = await asyncio.gather(*(self._delete_connection(row.ref, integration, limit) for row in rows))
+            for deletion in filter(None, deletions):
                 result.connections += 1
-                result.revocation.update(outcome.outcome for outcome in connection.revocation)
+                result.revocation.update(outcome.outcome for outcome in deletion.revocation)
         log.info(
             "integration_deleted",
             environment=integration.environment,

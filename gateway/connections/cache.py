@@ -47,8 +47,8 @@ def is_unchanged(
     integration = new_generation.integrations.find(environment, integration_id)
     if integration is None:
         return None
-    same_integration = integration == old_generation.integrations.find(environment, integration_id)
-    return same_integration and new_generation.catalog.get(integration.provider) == old_generation.catalog.get(
+    is_same_integration = integration == old_generation.integrations.find(environment, integration_id)
+    return is_same_integration and new_generation.catalog.get(integration.provider) == old_generation.catalog.get(
         integration.provider
     )
 
@@ -84,7 +84,7 @@ class SingleFlightRows:
         if self._loading.get(ref) is task:
             del self._loading[ref]
         if not task.cancelled():
-            task.exception()  # a caller that waits gets the error; without one, asyncio would log it
+            task.exception()  # marks the error as handled; otherwise asyncio logs it if no caller waits for the task
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
         """Return the row from the store with a new read. Raises NotFound if the connection does not exist."""
@@ -214,14 +214,14 @@ class ConnectionCache:
         connection = await self.read_row(ref)
         provider = self.provider_of(connection)
         now = clock.now()
-        good_s = OPEN_FOR_S
+        usable_s = OPEN_FOR_S
         if _has_expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # raised without a read of the store
             connection = await self._refresh_connection(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
-            connection, good_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
-        return self._open_and_cache(connection, good_s, began_at)
+            connection, usable_s = await self._refresh_if_urgent(connection, provider, now), RECHECK_S
+        return self._open_and_cache(connection, usable_s, began_at)
 
     async def fresh_row(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """Return the row from the store. The token is refreshed first if it is in its refresh window, if it has
@@ -278,7 +278,7 @@ class ConnectionCache:
             )
         return provider
 
-    def _open_and_cache(self, connection: Connection, good_s: float, began_at: float) -> OpenedConnection:
+    def _open_and_cache(self, connection: Connection, usable_s: float, began_at: float) -> OpenedConnection:
         provider = self.provider_of(connection)  # read again, because the configuration can change during a refresh
         credential = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
@@ -298,7 +298,7 @@ class ConnectionCache:
         good_until = (
             0.0
             if opened.for_one_request
-            else now + min(good_s, seconds_left(connection, provider, clock.now(), max_s=OPEN_FOR_S))
+            else now + min(usable_s, seconds_left(connection, provider, clock.now(), max_s=OPEN_FOR_S))
         )
         refresh_at = self._refresh_at(connection, provider, now) if mode.refreshable(credential, provider) else None
         self._put(CacheEntry(connection, opened, good_until, now, refresh_at))
@@ -353,8 +353,8 @@ class ConnectionCache:
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
         """Return when to refresh the connection, in monotonic seconds, or None if no refresh is to be scheduled. Each
-        token is scheduled only once, so the time of an earlier schedule is returned again. A refresh that runs now does
-        not count, because it can fail."""
+        token is scheduled only once: if the token already has a time, this time is returned again. A refresh that runs
+        now does not count as scheduled, because it can fail."""
         entry = self._entries.get(connection.ref)
         if entry is not None and entry.connection.version == connection.version and entry.refresh_at is not None:
             return entry.refresh_at
@@ -437,8 +437,8 @@ class ConnectionCache:
         """
         changed: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
-            has_integration = self._entries.get(ref)
-            if has_integration is None or has_integration.connection.mark == mark:
+            cached_entry = self._entries.get(ref)
+            if cached_entry is None or cached_entry.connection.mark == mark:
                 self.feed.unread.pop(ref, None)
             else:
                 changed[ref] = None
@@ -466,28 +466,30 @@ class ConnectionCache:
     async def _refresh_entry(self, ref: ConnectionRef, entry: CacheEntry) -> None:
         known_row = entry.connection
         row = await self._store.connections.get(ref)
-        now = self._entries.get(ref) or entry
+        current_entry = self._entries.get(ref) or entry
         if row is None:
             self.forget(ref)
         elif row.uid == known_row.uid and row.version < known_row.version:
             raise ChangesMissed  # the database has lost commits
-        elif row.uid == now.connection.uid and row.version < now.connection.version:
+        elif row.uid == current_entry.connection.uid and row.version < current_entry.connection.version:
             return  # this process refreshed the connection during the read
-        elif row.mark != now.connection.mark:
-            same_token = row.uid == now.connection.uid and row.version == now.connection.version
-            self._put(CacheEntry(row, used_at=entry.used_at, refresh_at=now.refresh_at if same_token else None))
+        elif row.mark != current_entry.connection.mark:
+            same_token = row.uid == current_entry.connection.uid and row.version == current_entry.connection.version
+            self._put(
+                CacheEntry(row, used_at=entry.used_at, refresh_at=current_entry.refresh_at if same_token else None)
+            )
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
         """Read the integration. If this process changes the integration during the read, read again, because otherwise
         a deleted integration could reappear."""
         while True:
-            changes = self._managed.changes
+            write_count = self._managed.changes
             try:
                 integration = await self._store.integrations.get(*ref[:2])
             except VaultError as fault:
                 log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
                 integration = None
-            if changes == self._managed.changes:
+            if write_count == self._managed.changes:
                 return self.apply_integration(*ref[:2], integration)
 
     def sweep(self) -> None:
@@ -499,8 +501,8 @@ class ConnectionCache:
             self.feed.announce_missed()
         for ref in [ref for ref, changed_at in self.feed.unread.items() if now - changed_at >= self._limits.trust_s]:
             del self.feed.unread[ref]
-            if (unread := self._entries.get(ref)) is not None:
-                self._set_row_aside(unread)
+            if (unread_entry := self._entries.get(ref)) is not None:
+                self._set_row_aside(unread_entry)
             self.forget(ref)  # the row has changed and cannot be read, so the old row must not be used
         for entry in self._entries.due(now):
             self._maintain_entry(entry, now)

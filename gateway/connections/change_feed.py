@@ -106,7 +106,7 @@ class ChangeFeed:
         `after_each_run`: called after each run of the feed, which is after each change and at least once a second.
         """
         version: Hashable = None
-        lost_at = 0.0
+        unreadable_since = 0.0
         while True:
             await self._store.changes.wait_for_change(
                 min(max(self._current.generation.config.live.trust_s / 10, 0.05), 1.0)
@@ -119,18 +119,17 @@ class ChangeFeed:
                 if after_each_run is not None:
                     await after_each_run()
                 if self._store_unreadable:
-                    log.warning("store_readable_again", after_s=round(self.synced_at - lost_at, 1))
+                    log.warning("store_readable_again", after_s=round(self.synced_at - unreadable_since, 1))
                     self._store_unreadable = False
-            except (
-                ChangesMissed
-            ):  # the next run writes rows that are newer in memory to the database, then drops all entries
+            except ChangesMissed:
+                # The next run writes rows that are newer in memory to the database, then drops all entries.
                 self._store.failover.begin()
                 position, version = None, None
                 self._changes_missed = self._integrations_missed = True
                 self.announce_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it makes deletions effective)
                 if not self._store_unreadable:
-                    self._store_unreadable, lost_at = True, clock.monotonic()
+                    self._store_unreadable, unreadable_since = True, clock.monotonic()
                     detail = str(fault) or type(fault).__name__
                     log.warning("store_unreadable", detail=detail, effect="connections in memory stay usable")
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
@@ -147,21 +146,23 @@ class ChangeFeed:
                 position = await self._store.changes.log_end()
                 self._cache.forget_all()
             if self._integrations_missed:
-                changes = self._managed.changes
+                write_count = self._managed.changes
                 integrations = await self._store.integrations.all()
-                if changes == self._managed.changes:  # else the next run reads all integrations again
-                    self._managed.learn(integrations)
+                if write_count == self._managed.changes:  # else the next run reads all integrations again
+                    self._managed.replace_all(integrations)
                     self._integrations_missed = False
             store_version = await self._store.changes.version()
-            newest, changed = position, dict[ConnectionRef, Mark | None]()
+            new_position, changed = position, dict[ConnectionRef, Mark | None]()
             if store_version != version or position.missing:
-                newest, changed = await self._store.changes.read_since(position)
+                new_position, changed = await self._store.changes.read_since(position)
                 if None in changed.values():  # refreshes by this process need no notification
                     self._on_change()
             for ref in changed:
                 for follower in self._followers:
                     follower.handle_change(ref)
-            changed = {ref: mark for ref, mark in changed.items() if ref.integration_id}  # others are of keys
+            changed = {
+                ref: mark for ref, mark in changed.items() if ref.integration_id
+            }  # the other references are of keys
             self.changed_at.update(dict.fromkeys(changed, clock.monotonic()))
             refs = {**dict.fromkeys(self.unread), **changed}
             for ref in refs:
@@ -169,7 +170,7 @@ class ChangeFeed:
                     await self._cache.refresh_integration(ref)
             await self._cache.refresh_entries({ref: mark for ref, mark in refs.items() if ref.connection_id})
             self.synced_at = clock.monotonic()
-            return newest, store_version
+            return new_position, store_version
 
     def announce_missed(self) -> None:
         """Notify the followers that their entries may be outdated."""

@@ -67,20 +67,22 @@ class NewCredential:
     async def account_response(self) -> Any:
         """Return the response that contains the entry's `account`. The response is requested only once. Raises
         ProviderUnreadable if there is no usable response, and InvalidRequest if the base URL cannot be built."""
-        form = self.provider.account
-        if form is None or form.endpoint is None:
+        account_form = self.provider.account
+        if account_form is None or account_form.endpoint is None:
             return self._credential.get("raw")
         if not self._account_responses:
             context = replace(self._context, config=self.config)
-            root = self._base_url_text() if form.endpoint.startswith("/") else ""
+            base_text = self._base_url_text() if account_form.endpoint.startswith("/") else ""
             try:
-                fields = context.texts(form.headers, self._mode.values(self._credential))
-                url = context.fill_url(root + form.endpoint)
+                fields = context.texts(account_form.headers, self._mode.values(self._credential))
+                url = context.fill_url(base_text + account_form.endpoint)
             except InvalidRequest as fault:  # a setting that this connection does not have
                 raise ProviderUnreadable(fault.message) from fault
-            body = None if form.data is None else json.dumps(form.data).encode()
-            url_path = form.endpoint if root else parse_url(url).path
-            self._account_responses.append(await self._request_json(form.method or "GET", url, url_path, fields, body))
+            body = None if account_form.data is None else json.dumps(account_form.data).encode()
+            url_path = account_form.endpoint if base_text else parse_url(url).path
+            self._account_responses.append(
+                await self._request_json(account_form.method or "GET", url, url_path, fields, body)
+            )
         return self._account_responses[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
@@ -103,17 +105,17 @@ class NewCredential:
         """
         parsed_url = parse_url(url)
         target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
-        placed = placement(self._mode, self._credential, self._context.for_destinations(parsed_url.origin))
+        request_parts = placement(self._mode, self._credential, self._context.for_destinations(parsed_url.origin))
         request = UpstreamRequest(method, parsed_url.scheme, parsed_url.host, parsed_url.port, target or "/")
-        request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
+        request.target = with_query(request.target, request_parts.query_slots, request_parts.query_defaults)
         lower_fields = {name.lower(): text for name, text in fields.items()}
         if body is not None:
             lower_fields.setdefault("content-type", "application/json")
         request.headers.update(
-            {"accept": "application/json", **dict(placed.defaults), **dict(placed.slots), **lower_fields}
+            {"accept": "application/json", **dict(request_parts.defaults), **dict(request_parts.slots), **lower_fields}
         )
-        if placed.signer is not None:
-            placed.signer.sign(request, body or b"")
+        if request_parts.signer is not None:
+            request_parts.signer.sign(request, body or b"")
         try:
             response = await self._egress.fetch(
                 method,
@@ -171,13 +173,13 @@ async def complete_credential(
             raise _site_choice_error(choice) from None
         except ProviderUnreadable as fault:
             raise _unreadable_error(provider, fault, "which sites this credential reaches") from fault
-    form = provider.account
-    if form is not None and not all(map(context.config.get, form.settings)):
+    account_form = provider.account
+    if account_form is not None and not all(map(context.config.get, account_form.settings)):
         try:
             response = await context.account_response()
         except ProviderUnreadable as fault:
             raise _unreadable_error(provider, fault, "whose account this credential belongs to") from fault
-        missing_settings = {name: path for name, path in form.settings.items() if not context.config.get(name)}
+        missing_settings = {name: path for name, path in account_form.settings.items() if not context.config.get(name)}
         context.set_config(
             **valid_setting_values({name: dig(response, path) for name, path in missing_settings.items()})
         )

@@ -46,7 +46,7 @@ def new_row(
 ) -> NewConnection:
     """Return the row to store, without the application's data (tags, end user). The end of the grant is computed from
     `credential`, `granted_at` and `refreshed_at`."""
-    plain, secret = split_secret_settings(context.provider, context.config)
+    plain_settings, secret_settings = split_secret_settings(context.provider, context.config)
     life = lifespan(context.provider, credential, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now, managed_row = mode.expires_at(credential), clock.now(), context.integration.managed_row
     token_expired = not life.settled and expires_at is not None and expires_at <= now
@@ -56,8 +56,8 @@ def new_row(
         credential=credential,
         expires_at=expires_at,
         integration_uid=managed_row.uid if managed_row is not None else None,
-        config=plain,
-        secret_config=secret or None,
+        config=plain_settings,
+        secret_config=secret_settings or None,
         metadata=context.metadata,
         life=life,
         account=account,
@@ -164,8 +164,8 @@ class Creator:
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
-        is_needed = reconnects or pinned or tested or not config
-        existing = await self._store.connections.get(ref) if is_needed else None
+        needs_existing = reconnects or pinned or tested or not config
+        existing = await self._store.connections.get(ref) if needs_existing else None
         if reconnects and existing is None:
             raise missing_connection_error(ref)
         settings = accepted_settings(provider, config, path) if config else self._settings_of(existing)
@@ -174,15 +174,15 @@ class Creator:
         context = AuthContext(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
         credential = await self.obtain_credential(mode, credential, context)
-        completed = await self.complete_credential(mode, credential, context)
-        context = replace(context, config=dict(completed.config))
+        completed_credential = await self.complete_credential(mode, credential, context)
+        context = replace(context, config=dict(completed_credential.config))
         # An untested grant must not replace one that possibly works.
-        verified, replaces = tested or reconnects, existing is not None
-        await self.check(mode, credential, context, verified=verified, refuse_untested_grant=replaces)
-        account = completed.account or await account_of(completed, credential, by_browser)
+        is_verified, is_replacement = tested or reconnects, existing is not None
+        await self.check(mode, credential, context, verified=is_verified, refuse_untested_grant=is_replacement)
+        account = completed_credential.account or await account_of(completed_credential, credential, by_browser)
         if pinned and existing is not None:
-            earlier = replace(context, config=self._settings_of(existing))
-            if _urls(earlier, mode, credential) != _urls(context, mode, credential):
+            existing_context = replace(context, config=self._settings_of(existing))
+            if _urls(existing_context, mode, credential) != _urls(context, mode, credential):
                 raise changed_url_error(path)
         if reconnects and existing is not None:
             check_same_account(provider, existing.account, account)

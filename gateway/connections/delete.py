@@ -89,10 +89,10 @@ class Revoker:
 
 
 def _with_second_outcomes(
-    first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]
+    first_outcomes: Sequence[RevocationOutcome], second_outcomes: Sequence[RevocationOutcome]
 ) -> list[RevocationOutcome]:
-    second_by_token = {outcome.token: outcome for outcome in second}
-    return [second_by_token.get(outcome.token, outcome) for outcome in first]
+    second_by_token = {outcome.token: outcome for outcome in second_outcomes}
+    return [second_by_token.get(outcome.token, outcome) for outcome in first_outcomes]
 
 
 LEASE: Final = timedelta(seconds=15)

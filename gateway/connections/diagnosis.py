@@ -93,21 +93,21 @@ def diagnose_connection(
     decrypted. `client_since`: when this process loaded the integration's client, None if this process serves no calls.
     """
     expires_at = row.expires_at
-    damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
+    damage_causes = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
     if ends_with_token:
         row = replace(row, life=Lifespan())  # a lifespan is shown only for a refresh token
     if ends_with_token and row.failure is None and expires_at is not None and provider is not None:
         integration_causes = _integration_causes(row, provider, integration)
-        causes = [*damaged, *integration_causes, _no_refresh_token_cause(expires_at, provider, integration)]
+        causes = [*damage_causes, *integration_causes, _no_refresh_token_cause(expires_at, provider, integration)]
     else:
         causes = [
-            *damaged,
+            *damage_causes,
             *_integration_causes(row, provider, integration),
             *_restore_causes(row, changes),
             *_failover_causes(row, failovers),
             *(
-                _causes(refused, provider, integration, now)
-                if (refused := _refused_before_outage(row, changes))
+                _causes(refused_row, provider, integration, now)
+                if (refused_row := _refused_before_outage(row, changes))
                 else ()
             ),
             *_causes(row, provider, integration, now),
@@ -233,10 +233,10 @@ def _moments(
 ) -> list[TimelineMoment]:
     """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes
     differ."""
-    latest = accumulate((change.at for change in changes), max)
+    increasing_times = accumulate((change.at for change in changes), max)
     moments = [
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)
-        for at, change in zip(latest, changes, strict=True)
+        for at, change in zip(increasing_times, changes, strict=True)
     ]
     if row.refreshed_at is not None and row.version > 1:
         moments.append(TimelineMoment(row.refreshed_at, "last refreshed"))
@@ -253,8 +253,10 @@ def _moments(
     if row.refused_scopes is not None:
         event = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, event, " ".join(row.refused_scopes.scopes)))
-    expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
-    end_moments = ((row.expires_at, expires), (row.life.dies_at, "refresh token expires if it is not used"))
+    expiry_text = (
+        "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
+    )
+    end_moments = ((row.expires_at, expiry_text), (row.life.dies_at, "refresh token expires if it is not used"))
     retry_at = failure.retry_at if failure else None
     retry_text = "next try" if retry_at is None or retry_at > now else "retry due: the next call makes it"
     if reloaded_at is not None:
@@ -269,11 +271,11 @@ def _moments(
 
 
 def _no_refresh_token_cause(expires_at: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
-    without_refresh_token = (
+    explanation = (
         f"{provider.display_name} gave no refresh token, so it ends with its access token on "
         f"{expires_at:%Y-%m-%d %H:%M} UTC."
     )
-    return LikelyCause(NOT_REFRESHABLE, f"{without_refresh_token} {refresh_token_advice(provider, integration)}")
+    return LikelyCause(NOT_REFRESHABLE, f"{explanation} {refresh_token_advice(provider, integration)}")
 
 
 def _causes(

@@ -27,7 +27,7 @@ class LackingPage:
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, filters: ListFilter) -> LackingPage:
-    """Find the connections that lack scopes among the connections that match `filters`. At most `wanted.limit`
+    """Find the connections that lack scopes among the connections that match `filters`. At most `filters.limit`
     connections are returned, and at most `MAX_ROWS_READ` rows are read."""
     rows: list[Connection] = []
     rows_read, query = 0, replace(filters, limit=ROWS_PER_QUERY)

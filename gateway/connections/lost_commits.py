@@ -35,9 +35,9 @@ class LostCommits:
         """Keep a row that leaves the cache while the database cannot be read, or while it lacks commits."""
         self._rows_set_aside[row.ref] = row
 
-    async def write_back(self, cached: Iterable[Connection]) -> None:
-        """Write newer rows back, beginning with the latest refresh. `cached`: the rows in the cache."""
-        rows = self._newest(cached)
+    async def write_back(self, cached_rows: Iterable[Connection]) -> None:
+        """Write newer rows back, beginning with the latest refresh. `cached_rows`: the rows in the cache."""
+        rows = self._newest(cached_rows)
         sorted_rows = sorted(rows, key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         count_before = self.written_back.total()
         for start in range(0, len(sorted_rows), ROWS_PER_QUERY):
@@ -47,20 +47,20 @@ class LostCommits:
             await asyncio.gather(*map(self._write_one_back, older_rows))
         await reconcile(self._store)
         self._rows_set_aside.clear()
-        written_back = self.written_back.total() - count_before
-        if written_back:
-            log.error("database_lost_commits", written_back=written_back, kept=len(rows))
+        written_back_count = self.written_back.total() - count_before
+        if written_back_count:
+            log.error("database_lost_commits", written_back=written_back_count, kept=len(rows))
         else:
             log.info("changes_missed", kept=len(rows))
 
-    def _newest(self, cached: Iterable[Connection]) -> list[Connection]:
+    def _newest(self, cached_rows: Iterable[Connection]) -> list[Connection]:
         """Return the newest version of each connection that this process knows.
 
         A connection that was deleted and created again under the same id counts as another connection.
         """
-        rows = {row.uid: row for row in cached}
-        claimed = (claim.row for claim in self._store.failover.claims.values())
-        for row in (*self._rows_set_aside.values(), *claimed, *self._refresher.recent):
+        rows = {row.uid: row for row in cached_rows}
+        claimed_rows = (claim.row for claim in self._store.failover.claims.values())
+        for row in (*self._rows_set_aside.values(), *claimed_rows, *self._refresher.recent):
             known_row = rows.get(row.uid)
             if known_row is None or known_row.version < row.version:
                 rows[row.uid] = row

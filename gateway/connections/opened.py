@@ -131,7 +131,7 @@ def open_connection(
     origins = frozenset(_origins(base, integration, provider, config))
     # The operator chose the integration's own origins. All other origins can come from a setting, so they are checked.
     context = context.for_destinations(*(origins - {*integration.allowed_origins}))
-    placed = placement(mode, credential, context)
+    request_parts = placement(mode, credential, context)
     secret_base = _secret_base(provider, config)
     return OpenedConnection(
         connection=connection,
@@ -139,11 +139,11 @@ def open_connection(
         provider=provider,
         base=base,
         allowed_origins=origins,
-        placement=placed,
+        placement=request_parts,
         identity=mode.identity(credential),
         secret_base=secret_base,
         url_secrets=tuple(
-            _url_secrets(provider, secret_base, placed, plain_values(context.values(mode.values(credential))))
+            _url_secrets(provider, secret_base, request_parts, plain_values(context.values(mode.values(credential))))
         ),
         for_one_request=mode.single_use
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
@@ -167,17 +167,17 @@ def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
     template = _base_template(provider, config)
     if "${" not in template:
         return None
-    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
-    return template.rstrip("/") if carries_credential(template, secret_settings=secret) else None
+    secret_settings = {name for name, setting in provider.connection_config.items() if setting.secret}
+    return template.rstrip("/") if carries_credential(template, secret_settings=secret_settings) else None
 
 
 def _url_secrets(
-    provider: Provider, secret_base: str | None, placed: Placement, values: Mapping[str, str]
+    provider: Provider, secret_base: str | None, request_parts: Placement, values: Mapping[str, str]
 ) -> Iterator[str]:
-    secrets = [unquote(text) for _, text in placed.query_slots]
+    secrets = [unquote(text) for _, text in request_parts.query_slots]
     if secret_base is not None:
-        secret = {name for name, setting in provider.connection_config.items() if setting.secret}
-        names = credential_names(secret_base, secret_settings=secret)
+        secret_settings = {name for name, setting in provider.connection_config.items() if setting.secret}
+        names = credential_names(secret_base, secret_settings=secret_settings)
         secrets += [text for name in names if (text := find_value(values, name)) is not None]
     yield from (text for text in dict.fromkeys(secrets) if len(text) >= MIN_SECRET_CHARS)
 
@@ -202,23 +202,25 @@ def placement(mode: AuthMode, credential: Mapping[str, Any], context: AuthContex
     provider = context.provider
     values = plain_values(context.values(mode.values(credential)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
-    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+    secret_settings = {name for name, setting in provider.connection_config.items() if setting.secret}
 
     def is_slot(template: str) -> bool:
-        return carries_credential(template, secret_settings=secret)
+        return carries_credential(template, secret_settings=secret_settings)
 
     if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
-    static, query, templates = _separate_per_request_templates(headers, provider.proxy.query, values)
+    fixed_headers, fixed_query, per_request_templates = _separate_per_request_templates(
+        headers, provider.proxy.query, values
+    )
     moment = Moment()
-    slots, defaults = _rendered_slots_and_defaults(static, is_slot, values, moment)
-    query_slots, query_defaults = _rendered_slots_and_defaults(query, is_slot, values, moment)
+    slots, defaults = _rendered_slots_and_defaults(fixed_headers, is_slot, values, moment)
+    query_slots, query_defaults = _rendered_slots_and_defaults(fixed_query, is_slot, values, moment)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
-        signer=_combined_signer(templates, mode.signer(credential, context)),
+        signer=_combined_signer(per_request_templates, mode.signer(credential, context)),
         body=_body_members(provider.proxy.body, is_slot, values, moment) if provider.proxy.body else None,
     )
 
@@ -230,15 +232,15 @@ def _separate_per_request_templates(
     if not any(map(needs_request, (*headers.values(), *query.values()))):
         return headers, query, None
 
-    def is_late(template: str) -> bool:
+    def is_per_request(template: str) -> bool:
         return needs_request(template) or differs_each_time(template)
 
-    late_headers = {name: template for name, template in headers.items() if is_late(template)}
-    late_query = {name: template for name, template in query.items() if is_late(template)}
+    per_request_headers = {name: template for name, template in headers.items() if is_per_request(template)}
+    per_request_query = {name: template for name, template in query.items() if is_per_request(template)}
     return (
-        {name: template for name, template in headers.items() if name not in late_headers},
-        {name: template for name, template in query.items() if name not in late_query},
-        RequestTemplates(late_headers, late_query, values),
+        {name: template for name, template in headers.items() if name not in per_request_headers},
+        {name: template for name, template in query.items() if name not in per_request_query},
+        RequestTemplates(per_request_headers, per_request_query, values),
     )
 
 
@@ -252,12 +254,12 @@ def _body_members(
         if isinstance(value, Mapping):
             inner = {name: select(member, slots=slots) for name, member in value.items()}
             return {name: member for name, member in inner.items() if member is not None}
-        carries = any(
+        has_credential = any(
             is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
         )
-        return value if carries is slots else None
+        return value if has_credential is slots else None
 
-    slots, defaults = (fill_json(select(templates, slots=is_chosen), values, moment) for is_chosen in (True, False))
+    slots, defaults = (fill_json(select(templates, slots=is_slots), values, moment) for is_slots in (True, False))
     return BodyMembers(slots, defaults)
 
 
@@ -272,14 +274,14 @@ def _rendered_slots_and_defaults(
     slots: list[tuple[str, str]] = []
     defaults: list[tuple[str, str]] = []
     for name, template in templates.items():
-        carries = is_slot(template)
+        has_credential = is_slot(template)
         try:
             text = render_text(template, values, moment=moment)
         except (Unresolved, BadValue) as fault:
-            if isinstance(fault, Unresolved) and not carries:
+            if isinstance(fault, Unresolved) and not has_credential:
                 continue  # a header built from a setting that this connection does not have is left out
             raise unfilled_error(name, fault) from fault
-        (slots if carries else defaults).append((name, text))
+        (slots if has_credential else defaults).append((name, text))
     return slots, defaults
 
 

@@ -83,8 +83,12 @@ class EarlyRefreshes:
         newer credential is available: the mode has no refresh, a 401 has just caused a refresh, or the token endpoint
         refuses or is unavailable.
         """
-        newer = await asyncio.shield(self.start(opened))
-        return newer if newer is not None and newer.connection.version > opened.connection.version else None
+        newer_connection = await asyncio.shield(self.start(opened))
+        return (
+            newer_connection
+            if newer_connection is not None and newer_connection.connection.version > opened.connection.version
+            else None
+        )
 
     def start(self, opened: OpenedConnection) -> "asyncio.Task[OpenedConnection | None]":
         """Return the task of the refresh. All calls with the same credential share one task. The task continues if the
@@ -96,7 +100,7 @@ class EarlyRefreshes:
             task.add_done_callback(lambda done: (self._tasks.pop(key, None), done.cancelled() or done.exception()))
         return task
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no refresh is in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -106,7 +110,7 @@ class EarlyRefreshes:
         """Stop waiting for refreshes. The refreshes themselves continue in the refresher."""
         for task in list(self._tasks.values()):
             task.cancel()
-        await self.idle()
+        await self.wait_until_idle()
 
     async def _newer_credential(self, opened: OpenedConnection) -> OpenedConnection | None:
         ref, version = opened.connection.ref, opened.connection.version

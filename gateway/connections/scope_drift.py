@@ -81,10 +81,10 @@ def scope_drift(
     if provider.proxy.scope_challenge != ANY:
         return replace(drift, refused=lacking_scopes)
     requested = {scope.lower() for scope in drift.needed}
-    suffices = len(lacking_scopes) < len(refused.scopes) or any(
+    has_alternative = len(lacking_scopes) < len(refused.scopes) or any(
         is_covered(scope.lower(), requested) for scope in refused.scopes
     )
-    return drift if suffices else replace(drift, any_of=refused.scopes)
+    return drift if has_alternative else replace(drift, any_of=refused.scopes)
 
 
 def _granted_scopes(response: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -70,16 +70,21 @@ def without_protected_settings(provider: Provider, config: Mapping[str, Any]) ->
     Otherwise an end user could name another customer's account. For example, Stripe would then revoke the access of
     that account.
     """
-    automated = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
-    returned = known_settings(provider) - {*provider.connection_config, *(provider.connection_configuration or ())}
-    return {name: value for name, value in config.items() if name not in automated | returned | {"webhook_url"}}
+    automated_names = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
+    returned_names = known_settings(provider) - {
+        *provider.connection_config,
+        *(provider.connection_configuration or ()),
+    }
+    return {
+        name: value for name, value in config.items() if name not in automated_names | returned_names | {"webhook_url"}
+    }
 
 
 def split_secret_settings(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the plain settings, which may be stored and shown unencrypted, and the entry's secret settings."""
-    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
-    plain = {name: value for name, value in config.items() if name not in secret}
-    return plain, {name: str(value) for name, value in config.items() if name in secret}
+    secret_names = {name for name, setting in provider.connection_config.items() if setting.secret}
+    plain_settings = {name: value for name, value in config.items() if name not in secret_names}
+    return plain_settings, {name: str(value) for name, value in config.items() if name in secret_names}
 
 
 def _value_fault(name: str, value: Any, setting: Setting | None) -> str | None:

@@ -62,10 +62,10 @@ async def account_of(source: AccountSource, credential: Mapping[str, Any], by_br
     `by_browser`: settings from the callback's query. Raises InvalidRequest if the URL of the account contains one of
     these settings and the provider refuses this URL. The end user may then have named another customer's account.
     """
-    form, raw, account = source.provider.account, credential.get("raw"), Account()
-    if form is not None:
+    account_form, raw, account = source.provider.account, credential.get("raw"), Account()
+    if account_form is not None:
         try:
-            response: Any = raw if form.endpoint is None else await source.account_response()
+            response: Any = raw if account_form.endpoint is None else await source.account_response()
         except ProviderUnreadable as fault:
             if fault.status in UNCONFIRMED_STATUSES and (
                 refused_settings := _settings_in_account_url(source.provider, by_browser)
@@ -73,9 +73,9 @@ async def account_of(source: AccountSource, credential: Mapping[str, Any], by_br
                 raise _unconfirmed_account_error(source, refused_settings, fault.status) from fault
             response = None
         if isinstance(response, Mapping):
-            label = next(filter(None, (_account_text(dig(response, path)) for path in form.label)), None)
-            account = Account(_account_text(dig(response, form.id)) if form.id else None, label)
-            if account.id is not None or (account.label is not None and form.id is not None):
+            label = next(filter(None, (_account_text(dig(response, path)) for path in account_form.label)), None)
+            account = Account(_account_text(dig(response, account_form.id)) if account_form.id else None, label)
+            if account.id is not None or (account.label is not None and account_form.id is not None):
                 return account
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
     if account.label is not None:
@@ -185,11 +185,11 @@ class Verifier:
                 return
             replies.append(reply)
         # Report the response that says most about the credential: access denied, then other errors, then server errors.
-        worst_reply = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
-        final = worst_reply.status == 401 or is_success(worst_reply)
+        reported_reply = min(replies, key=lambda reply: (not _rejects_credential(reply), reply.status >= 500))
+        final = reported_reply.status == 401 or is_success(reported_reply)
         if isinstance(mode, GrantingMode) and (not final or mode.refreshable(credential, context.provider)):
             return
-        raise verification_error(context, worst_reply, _secrets(mode, credential, context))
+        raise verification_error(context, reported_reply, _secrets(mode, credential, context))
 
     async def _send(
         self, spec: Verification, endpoint: str, mode: AuthMode, credential: Mapping[str, Any], context: AuthContext
@@ -258,13 +258,13 @@ def verification_request(
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, parsed_url.scheme, parsed_url.host, parsed_url.port, target)
     context = context.for_destinations(url)
-    placed = placement(mode, credential, context)
-    body, kind = _body(spec, context, values)
-    request.headers = CIMultiDict(_headers(spec, context, values, placed, kind))
-    request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
+    request_parts = placement(mode, credential, context)
+    body, content_type = _body(spec, context, values)
+    request.headers = CIMultiDict(_headers(spec, context, values, request_parts, content_type))
+    request.target = with_query(request.target, request_parts.query_slots, request_parts.query_defaults)
     request.identity = mode.identity(credential)
-    if placed.signer is not None:
-        placed.signer.sign(request, body or b"")
+    if request_parts.signer is not None:
+        request_parts.signer.sign(request, body or b"")
     return request, body
 
 
@@ -288,16 +288,16 @@ def _headers(
     spec: Verification,
     context: AuthContext,
     credential: Mapping[str, Secret],
-    placed: Placement,
-    kind: str | None,
+    request_parts: Placement,
+    content_type: str | None,
 ) -> dict[str, str]:
-    fields = {"accept": "application/json", **dict(placed.defaults)}
-    if kind is None:
+    fields = {"accept": "application/json", **dict(request_parts.defaults)}
+    if content_type is None:
         fields.pop("content-type", None)
     else:
-        fields["content-type"] = kind
+        fields["content-type"] = content_type
     entry_headers = context.texts({name.lower(): template for name, template in spec.headers.items()}, credential)
-    return {**fields, **entry_headers, **dict(placed.slots)}
+    return {**fields, **entry_headers, **dict(request_parts.slots)}
 
 
 def _body(

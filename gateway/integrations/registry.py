@@ -25,7 +25,7 @@ class ManagedIntegrations:
         self._integrations = _by_key(integrations)
         self.get = self._integrations.get
 
-    def learn(self, integrations: Iterable[Integration]) -> None:
+    def replace_all(self, integrations: Iterable[Integration]) -> None:
         """Replace all API-managed integrations of this process by `integrations`."""
         new_integrations = _by_key(integrations)
         self.changes += 1
@@ -36,12 +36,12 @@ class ManagedIntegrations:
         """Replace the API-managed integration with that key; None removes it. Return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
-        former_integration = self._integrations.get(key)
+        previous_integration = self._integrations.get(key)
         if integration is None:
             self._integrations.pop(key, None)
         else:
             self._integrations[key] = integration
-        return former_integration != integration
+        return previous_integration != integration
 
     def items(self) -> Iterable[tuple[Key, Integration]]:
         return self._integrations.items()
@@ -68,9 +68,9 @@ class Integrations:
         self._client_since: dict[Key, datetime] = {}
         if previous is not None:
             for key, integration in self._declared.items():
-                if (former := previous._declared.get(key)) is not None and _client_of(former) == _client_of(
-                    integration
-                ):
+                if (previous_integration := previous._declared.get(key)) is not None and _client_of(
+                    previous_integration
+                ) == _client_of(integration):
                     self._client_since[key] = previous._client_since[key]
         self._new_clients = self._declared.keys() - self._client_since.keys()
         self.start_client_times()
@@ -93,8 +93,12 @@ class Integrations:
         key = environment, integration_id
         if (stored_time := self._client_since.get(key)) is not None:
             return stored_time + clock.offset.value
-        managed = self._managed.get(key)
-        return managed.managed_row.updated_at if managed is not None and managed.managed_row is not None else None
+        managed_integration = self._managed.get(key)
+        return (
+            managed_integration.managed_row.updated_at
+            if managed_integration is not None and managed_integration.managed_row is not None
+            else None
+        )
 
     @property
     def changes(self) -> int:

@@ -39,7 +39,7 @@ async def test_post_gets_the_401_and_the_next_call_uses_the_new_token(
 ) -> None:
     await connect_and_withdraw_token(running, tracker)
     assert await statuses(running, method="POST") == [401]
-    await running.runtime.live.early_refreshes.idle()
+    await running.runtime.live.early_refreshes.wait_until_idle()
     assert await statuses(running, method="POST") == [200]
     assert tracker.calls["refresh_token"] == 1
 

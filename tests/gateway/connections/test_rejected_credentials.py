@@ -67,7 +67,7 @@ async def call(running: RunningGateway, times: int = 1, path: str = "/x", **opti
 async def wait_until_stored(running: RunningGateway) -> None:
     live = running.runtime.live
     async with asyncio.timeout(PATIENCE_S):
-        await live.early_refreshes.idle()
+        await live.early_refreshes.wait_until_idle()
         await asyncio.gather(*live.rejections.write_tasks(), return_exceptions=True)
 
 

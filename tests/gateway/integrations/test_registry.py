@@ -43,7 +43,7 @@ def test_an_integration_created_later_is_found_by_every_generation() -> None:
 
 def test_loading_replaces_all_integrations_and_each_write_is_counted() -> None:
     managed = ManagedIntegrations([integration_with("jira")])
-    managed.learn([integration_with("slack")])
+    managed.replace_all([integration_with("slack")])
     assert [key for key, _ in managed.items()] == [("dev", "slack")]
     managed.put("dev", "slack", None)
     assert managed.changes == 2
