@@ -131,20 +131,20 @@ async def create_agent_session(request: web.Request) -> web.Response:
     _check_meta_tools(body.meta_tools)
     _check_pinned_tools(body.pinned_tools, tools)
     connections = await _tenant_connections(request, body.tenant.connections, tools)
-    connected = [tools[name] for name in connections]
-    _check_hosts_differ(connected)
+    connected_tools = [tools[name] for name in connections]
+    _check_hosts_differ(connected_tools)
     rules = tuple(
-        dict.fromkeys(rule for session_tools in connected if session_tools.ids for rule in session_tools.rules())
+        dict.fromkeys(rule for session_tools in connected_tools if session_tools.ids for rule in session_tools.rules())
     )
     if not rules:
         raise _not_offered_error(
             f"The catalog has no operations that the toolset allows for {_quote_names(connections)}, so the session would "
             "have no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
         )
-    count = sum(len(session_tools.ids) for session_tools in connected)
-    if any(body.pinned_tools.values()) and count > MAX_LISTED_TOOLS:
+    tool_count = sum(len(session_tools.ids) for session_tools in connected_tools)
+    if any(body.pinned_tools.values()) and tool_count > MAX_LISTED_TOOLS:
         raise _not_offered_error(
-            f"Tools cannot be pinned: the session has {count} tools; above {MAX_LISTED_TOOLS}, agents find them by search. "
+            f"Tools cannot be pinned: the session has {tool_count} tools; above {MAX_LISTED_TOOLS}, agents find them by search. "
             f"Leave pinned_tools out, or let the toolset allow at most {MAX_LISTED_TOOLS} tools."
         )
     limits = KeyLimits(
@@ -161,7 +161,9 @@ async def create_agent_session(request: web.Request) -> web.Response:
         "session_token": token.reveal(),
         "mcp_url": f"{generation.public_url}/session/{key.id}/mcp",
         "expires_at": iso(key.expires_at or ends_at),
-        "toolset": {name: _summary(session_tools, name in connections, count) for name, session_tools in tools.items()},
+        "toolset": {
+            name: _summary(session_tools, name in connections, tool_count) for name, session_tools in tools.items()
+        },
         "meta_tools": {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False},
     }
     return web.json_response(responses.AgentSessionResponse(data=session_json), headers={"Cache-Control": "no-store"})
@@ -183,14 +185,14 @@ async def end_agent_session(request: web.Request) -> web.Response:
         ended_at, reason = key.expires_at, "expired"
     if ended_at is None:
         await issuer.revoke(environment, key.id, CREATED_BY_PREFIX + describe_requester(caller.key), caller)
-        revoked = await request.app[RUNTIME].store.keys.find(environment, key.id)
-        ended_at = (revoked and revoked.revoked_at) or now
-    deleted: responses.EndedAgentSession = {
+        revoked_key = await request.app[RUNTIME].store.keys.find(environment, key.id)
+        ended_at = (revoked_key and revoked_key.revoked_at) or now
+    ended_session: responses.EndedAgentSession = {
         "session_id": session_id,
         "ended_at": iso(ended_at),
         "reason": "expired" if reason == "expired" else "terminated",
     }
-    return web.json_response(responses.EndedAgentSessionResponse(data=deleted))
+    return web.json_response(responses.EndedAgentSessionResponse(data=ended_session))
 
 
 def is_session(key: MintedKey) -> bool:
@@ -214,13 +216,13 @@ def _key_id(session_id: str) -> int:
 
 
 def _parse_lifetime(expires_in: str | None) -> timedelta:
-    lasts = DEFAULT_LIFETIME if expires_in is None else parse_duration(expires_in)
-    if lasts is None or not timedelta(0) < lasts <= MAX_LIFETIME:
+    lifetime = DEFAULT_LIFETIME if expires_in is None else parse_duration(expires_in)
+    if lifetime is None or not timedelta(0) < lifetime <= MAX_LIFETIME:
         issue = Issue(
             "custom", "expires_in must be a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
         )
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-    return lasts
+    return lifetime
 
 
 # ── Tools: for each integration, operations of its provider's API.
@@ -266,8 +268,12 @@ def _tools_by_integration(
             for tool in (*(allowed_tools or ()), *denied_tools)
             if tool not in known_ids
         ]
-        chosen = [id_ for id_ in ids if (allowed_tools is None or id_ in allowed_tools) and id_ not in denied_tools]
-        tools[name] = SessionTools(integrations[name], host, tuple(chosen), is_complete=len(chosen) == len(ids))
+        allowed_ids = [
+            id_ for id_ in ids if (allowed_tools is None or id_ in allowed_tools) and id_ not in denied_tools
+        ]
+        tools[name] = SessionTools(
+            integrations[name], host, tuple(allowed_ids), is_complete=len(allowed_ids) == len(ids)
+        )
     if invalid_tools:
         providers = sorted({integrations[tool["integration_id"]].provider for tool in invalid_tools})
         raise _refusal(
@@ -298,18 +304,18 @@ def _catalog_operations(integration: Integration, catalog: Catalog) -> tuple[str
 
 def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, SessionTools]) -> None:
     allowed_ids = {name: frozenset(tools[name].ids) for name in pinned if name in tools}
-    outside = [
+    tools_outside_toolset = [
         {"integration_id": name, "tool": tool}
         for name, pinned_ids in pinned.items()
         for tool in pinned_ids
         if tool not in allowed_ids.get(name, ())
     ]
-    if outside:
+    if tools_outside_toolset:
         raise _refusal(
             "tool_not_in_toolset",
-            f"pinned_tools names {_quote_names([tool['tool'] for tool in outside])}, which the toolset does not "
+            f"pinned_tools names {_quote_names([tool['tool'] for tool in tools_outside_toolset])}, which the toolset does not "
             "allow. Allow it in the toolset too.",
-            {"pinned": outside},
+            {"pinned": tools_outside_toolset},
         )
 
 
@@ -334,10 +340,10 @@ def _check_meta_tools(meta_tools: Mapping[str, bool]) -> None:
         )
 
 
-def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
+def _check_hosts_differ(connected_tools: Sequence[SessionTools]) -> None:
     """Raise NotImplementedHere if two integrations could share a host but have different tools. Key rules match by
     host, so the tools of one integration would also apply to the other integration's connection."""
-    for first, second in combinations(connected, 2):
+    for first, second in combinations(connected_tools, 2):
         same_tools = first.integration.provider == second.integration.provider and first.ids == second.ids
         if same_tools or (first.is_complete and second.is_complete) or not first.ids or not second.ids:
             continue
@@ -349,9 +355,9 @@ def _check_hosts_differ(connected: Sequence[SessionTools]) -> None:
             )
 
 
-def _summary(tools: SessionTools, connected: bool, count: int) -> responses.AgentSessionTools:
+def _summary(tools: SessionTools, connected: bool, session_tool_count: int) -> responses.AgentSessionTools:
     tool_count = len(tools.ids) if connected else 0
-    listed_count = tool_count if count <= MAX_LISTED_TOOLS else 0
+    listed_count = tool_count if session_tool_count <= MAX_LISTED_TOOLS else 0
     return {"connected": connected, "tools_pinned": listed_count, "tools_searchable": tool_count - listed_count}
 
 
@@ -367,32 +373,32 @@ async def _tenant_connections(
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
     matching_ids = await _matching_connections(request, tenant.any, tools)
-    pinned: dict[str, list[str]] = {}
+    pinned_ids: dict[str, list[str]] = {}
     for pin in tenant.pinned:
-        pinned.setdefault(pin.integration_id, []).append(pin.connection_id)
+        pinned_ids.setdefault(pin.integration_id, []).append(pin.connection_id)
     await _check_pinned_connections(request, tenant, tools, matching_ids)
-    candidates = {name: list(dict.fromkeys(pinned.get(name) or matching_ids.get(name) or [])) for name in tools}
-    ambiguous = {name: ids for name, ids in candidates.items() if len(ids) > 1}
-    if ambiguous:
+    candidates = {name: list(dict.fromkeys(pinned_ids.get(name) or matching_ids.get(name) or [])) for name in tools}
+    ambiguous_ids = {name: ids for name, ids in candidates.items() if len(ids) > 1}
+    if ambiguous_ids:
         raise _refusal(
             "ambiguous_connections",
-            f"More than one connection matches for {_quote_names(ambiguous)}: "
-            f"{'; '.join(f'{name}: {_quote_names(ids)}' for name, ids in ambiguous.items())}. Pin one, or use narrower tags.",
+            f"More than one connection matches for {_quote_names(ambiguous_ids)}: "
+            f"{'; '.join(f'{name}: {_quote_names(ids)}' for name, ids in ambiguous_ids.items())}. Pin one, or use narrower tags.",
             {
                 "integrations": {
                     name: {"match_count": len(ids), "candidates": _candidates_json(ids)}
-                    for name, ids in ambiguous.items()
+                    for name, ids in ambiguous_ids.items()
                 }
             },
         )
-    chosen = {name: ids[0] for name, ids in candidates.items() if ids}
-    if not chosen:
+    id_by_integration = {name: ids[0] for name, ids in candidates.items() if ids}
+    if not id_by_integration:
         raise NotFound(
             "unknown_connection",
             "The tenant has no connection for an integration of the toolset. Have the user connect (POST /connect/sessions with "
             "the same tags), then create the session.",
         )
-    return chosen
+    return id_by_integration
 
 
 async def _matching_connections(
@@ -400,12 +406,12 @@ async def _matching_connections(
 ) -> dict[str, list[str]]:
     """Return the ids of the connections that match at least one of `selectors`, by integration key."""
     ids_by_integration: dict[str, list[str]] = {}
-    for number, selector in enumerate(selectors):
+    for index, selector in enumerate(selectors):
         filters = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MAX_MATCHES + 1)
         rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, filters)
         if len(rows) > MAX_MATCHES:
             message = f"These tags match more than {MAX_MATCHES} connections; use tags of one tenant."
-            issue = Issue("custom", message, ("tenant", "connections", "any", str(number), "tags"))
+            issue = Issue("custom", message, ("tenant", "connections", "any", str(index), "tags"))
             raise InvalidRequest("invalid_body", message, errors=[issue])
         for row in rows:
             ids = ids_by_integration.setdefault(row.ref.integration_id, [])

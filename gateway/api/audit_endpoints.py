@@ -118,20 +118,20 @@ def _end_of_hour(time: datetime) -> datetime:
     return hour_at(min(hour_of(time) + 1, hour_of(LATEST)))
 
 
-def audit_record_json(stored: ChainedRecord) -> responses.AuditRecord:
+def audit_record_json(chained_record: ChainedRecord) -> responses.AuditRecord:
     """Return the record as the API and the command line show it: the members of the record, and its place in the hash
     chain."""
-    members: dict[str, Any] = stored.as_json()
+    members: dict[str, Any] = chained_record.as_json()
     target = members.get("object", {})
     body: responses.AuditRecord = {
-        "sequence": stored.sequence,
-        "hash": stored.hash,
-        "at": stored.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
-        "action": stored.columns.action,
+        "sequence": chained_record.sequence,
+        "hash": chained_record.hash,
+        "at": chained_record.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "action": chained_record.columns.action,
         "outcome": members.get("outcome", ""),
         "actor": members.get("actor", {}),
         "address": members.get("address"),
-        "environment": stored.columns.environment or None,
+        "environment": chained_record.columns.environment or None,
         "provider_config_key": target.get("integration"),
         "connection_id": target.get("connection"),
         "key_id": target.get("key_id"),

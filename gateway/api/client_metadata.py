@@ -13,8 +13,8 @@ async def document(request: web.Request) -> web.Response:
     """Serve the client metadata document of an integration with an MCP provider. Raises NotFound for all other
     integrations, which have no such document."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    names = request.match_info
-    integration = generation.integrations.find(names["environment"], names["integration_id"])
+    path_parts = request.match_info
+    integration = generation.integrations.find(path_parts["environment"], path_parts["integration_id"])
     provider = runtime.creator.provider_of(integration) if integration is not None else None
     if integration is None or provider is None or not provider.auth_mode.startswith("MCP_"):
         raise NotFound("not_found", "There is no client metadata at this URL.")

@@ -72,8 +72,8 @@ def _checked_return_url(text: str) -> str:
     parts = urlsplit(text)
     if not is_web_url(text) or "#" in text or "@" in parts.netloc:
         raise ValueError("must be the https:// URL of a page, without a user name and without '#'")
-    if reserved := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
-        raise ValueError(f"must not have {min(reserved)} in its query: the gateway adds it")
+    if reserved_names := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise ValueError(f"must not have {min(reserved_names)} in its query: the gateway adds it")
     origin_of(text)  # raises ValueError unless the scheme is https, or http on a loopback address
     return text
 
@@ -215,9 +215,9 @@ async def create_session(request: web.Request) -> web.Response:
     token and the link expire."""
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    created = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
+    token_and_session = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
     return web.json_response(
-        responses.ConnectSessionResponse(data=connect_session_json(generation, *created)), status=201
+        responses.ConnectSessionResponse(data=connect_session_json(generation, *token_and_session)), status=201
     )
 
 
@@ -230,9 +230,11 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     """
     read_query(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    created = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
+    token_and_session = await reconnect_session(
+        runtime, generation, request[CALLER], await read_json(request, Reconnect)
+    )
     return web.json_response(
-        responses.ConnectSessionResponse(data=connect_session_json(generation, *created)), status=201
+        responses.ConnectSessionResponse(data=connect_session_json(generation, *token_and_session)), status=201
     )
 
 
@@ -380,7 +382,7 @@ def _check_integrations(
     suggests the closest name that the key may use."""
     environment = caller.environment.name
     named_ids = [
-        *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed_ids)),
+        *((("allowed_integrations", str(index)), key) for index, key in enumerate(allowed_ids)),
         *((("integrations_config_defaults", key), key) for key in body.integrations_config_defaults),
         *((("overrides", key), key) for key in body.overrides),
     ]
@@ -390,8 +392,8 @@ def _check_integrations(
     ]
     if issues:
         existing = [integration.integration_id for integration in generation.integrations.list_in(environment)]
-        near = nearest(unknown_ids[0][1], filter(caller.policy.reaches_integration, existing))
-        hint = f"Did you mean '{near}'?" if near else "GET /integrations lists the integrations."
+        similar_name = nearest(unknown_ids[0][1], filter(caller.policy.reaches_integration, existing))
+        hint = f"Did you mean '{similar_name}'?" if similar_name else "GET /integrations lists the integrations."
         issues[0] = replace(issues[0], message=f"{issues[0].message} {hint}")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
 

@@ -93,6 +93,6 @@ def outcome_message(outcome: Outcome) -> dict[str, Any]:
 
 
 async def _wait_until_closed(response: web.WebSocketResponse) -> None:
-    async for received in response:
-        if received.type is WSMsgType.ERROR:
+    async for message in response:
+        if message.type is WSMsgType.ERROR:
             return

@@ -131,15 +131,15 @@ async def _permitted_settings(
 
     Raises InvalidRequest if the import would change an existing setting that the key may not change.
     """
-    given_settings = body.connection_config
-    if not given_settings or body.connection_id is None or not caller.policy.keeps_settings:
-        return given_settings
+    sent_settings = body.connection_config
+    if not sent_settings or body.connection_id is None or not caller.policy.keeps_settings:
+        return sent_settings
     ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
     existing = await runtime.store.connections.get(ref)
     if existing is None:
-        return given_settings
+        return sent_settings
     old_settings = runtime.store.settings_of(existing)
-    settings = accepted_settings(runtime.creator.provider_of(integration), given_settings, ("connection_config",))
+    settings = accepted_settings(runtime.creator.provider_of(integration), sent_settings, ("connection_config",))
     check_unchanged(old_settings, settings, ("connection_config",))
     return {**old_settings, **settings}
 

@@ -99,13 +99,13 @@ async def list_connections(request: web.Request) -> web.Response:
     if query_boolean(query, "missingScopes"):
         if page is not None:
             raise wrong_query("page", "With 'missingScopes', use 'cursor' instead of 'page'.")
-        without_scopes = await find_lacking(
+        lacking_page = await find_lacking(
             store, generation_of(request), request[ENVIRONMENT].name, replace(list_filter, limit=row_limit)
         )
-        for row in without_scopes.rows:
+        for row in lacking_page.rows:
             connection_page.add(row)
             await connection_page.give_way()
-        return connection_page.response(has_more=without_scopes.cursor is not None, cursor=without_scopes.cursor)
+        return connection_page.response(has_more=lacking_page.cursor is not None, cursor=lacking_page.cursor)
     while True:
         rows = await store.connections.list(request[ENVIRONMENT].name, list_filter)
         for row in rows:
@@ -125,7 +125,7 @@ class _ConnectionPage:
     def __init__(self, row_limit: int) -> None:
         self._row_limit = row_limit
         self._rows: list[bytes] = []
-        self._bytes = self._in_this_turn = 0
+        self._bytes = self._bytes_since_pause = 0
         self._last_row: Connection | None = None
 
     @property
@@ -136,14 +136,14 @@ class _ConnectionPage:
         text = json.dumps(listed_connection_json(row)).encode()
         self._rows.append(text)
         self._bytes += len(text)
-        self._in_this_turn += len(text)
+        self._bytes_since_pause += len(text)
         self._last_row = row
 
     async def give_way(self) -> None:
         """Let other tasks run after every `INLINE_BYTES` of JSON, so that a large page does not block the event
         loop."""
-        if self._in_this_turn >= INLINE_BYTES:
-            self._in_this_turn = 0
+        if self._bytes_since_pause >= INLINE_BYTES:
+            self._bytes_since_pause = 0
             await clock.give_way()
 
     def response(self, *, has_more: bool, cursor: str | None = None) -> web.Response:
@@ -175,7 +175,7 @@ async def get_connection(request: web.Request) -> web.Response:
         raise missing_scope_error(READ_CONNECTION_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
-        connection, not_refreshed = await runtime.live.fresh_row(ref, force=force)
+        connection, refresh_fault = await runtime.live.fresh_row(ref, force=force)
     except NotFound as fault:
         raise await runtime.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
     except (ReconnectNeeded, Unavailable) as fault:
@@ -191,7 +191,7 @@ async def get_connection(request: web.Request) -> web.Response:
         raise with_payload(
             fault_with_remedy, {"connection": connection_json if may_read else connection_state_json(row)}
         ) from fault
-    headers = {NOT_REFRESHED_HEADER: not_refreshed.code} if not_refreshed else {}
+    headers = {NOT_REFRESHED_HEADER: refresh_fault.code} if refresh_fault else {}
     if not may_read:  # a key that may create connect sessions but not read connections
         return web.json_response(connection_state_json(connection), headers=headers)
     if may_read_credentials:  # the read is recorded first: if recording fails, no credential is returned
@@ -216,14 +216,14 @@ async def delete_connection(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     ref = await connection_in_path(request, runtime, generation, query)
     at_provider = "revoke" not in query or query_boolean(query, "revoke")
-    deleted = await runtime.deleter.delete(ref, at_provider=at_provider)
-    if deleted is None:
+    deletion = await runtime.deleter.delete(ref, at_provider=at_provider)
+    if deletion is None:
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    outcomes = [_revocation_json(result) for result in deleted.revocation if result.outcome != "not_offered"]
-    body: responses.DeletedConnection = {"success": True, "at_provider": deleted.at_provider}
+    outcomes = [_revocation_json(result) for result in deletion.revocation if result.outcome != "not_offered"]
+    body: responses.DeletedConnection = {"success": True, "at_provider": deletion.at_provider}
     if outcomes:
         body["revocation"] = outcomes
     return web.json_response(body)

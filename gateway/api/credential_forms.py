@@ -53,9 +53,11 @@ class Form:
                 "invalid_auth_mode",
                 f"'{integration.integration_id}' uses {provider.auth_mode}; this endpoint is for {self.mode}.",
             )
-        typed = self._read_form(await request.read(), provider)
+        credential_fields = self._read_form(await request.read(), provider)
         params = nested_parameters(request.query, "params")
-        connection = await runtime.typed_credentials.connect(session, integration, typed, params, request[REQUEST_ID])
+        connection = await runtime.typed_credentials.connect(
+            session, integration, credential_fields, params, request[REQUEST_ID]
+        )
         body: responses.Connected = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
@@ -74,15 +76,17 @@ class Form:
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,)) for name in unknown_names
         ]
-        if unknown_names and (near := did_you_mean(unknown_names[0], sorted(names))):
-            issues[0] = replace(issues[0], message=issues[0].message.removesuffix(".") + near)
+        if unknown_names and (suggestion := did_you_mean(unknown_names[0], sorted(names))):
+            issues[0] = replace(issues[0], message=issues[0].message.removesuffix(".") + suggestion)
         if issues:
             raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
         if self.mode == "OAUTH2_CC":
             _check_client(form, provider)
         override = {CLIENT_OVERRIDES[name]: text for name, text in form.items() if name in CLIENT_OVERRIDES}
-        typed = {name: value for name, value in form.items() if name not in CLIENT_OVERRIDES and name != "type"}
-        return {**typed, **({"config_override": override} if override else {})}
+        credential_fields = {
+            name: value for name, value in form.items() if name not in CLIENT_OVERRIDES and name != "type"
+        }
+        return {**credential_fields, **({"config_override": override} if override else {})}
 
 
 def _check_browser(session: ConnectSession) -> None:
@@ -104,8 +108,8 @@ def _offered_integration(generation: Generation, session: ConnectSession, key: s
 def _check_client(form: Mapping[str, Any], provider: Provider) -> None:
     if not form.get("client_id"):
         raise InvalidRequest("missing_client_id", "'client_id' is missing.")
-    proven = form.get("client_secret") or form.get("client_private_key") or form.get("client_certificate")
-    if not proven and provider.token_request_auth_method not in {"none", "custom"}:
+    client_proof = form.get("client_secret") or form.get("client_private_key") or form.get("client_certificate")
+    if not client_proof and provider.token_request_auth_method not in {"none", "custom"}:
         raise InvalidRequest("missing_client_secret", "'client_secret' is missing.")
 
 

@@ -36,8 +36,8 @@ async def list_variables(request: web.Request) -> web.Response:
     configuration, so a reload can change them."""
     read_query(request, ())
     require_empty_body(request)
-    declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
+    configured_variables = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
     variables: responses.Variables = [
-        responses.Variable(name=name, value=value.reveal()) for name, value in declared.items()
+        responses.Variable(name=name, value=value.reveal()) for name, value in configured_variables.items()
     ]
     return web.json_response(variables)

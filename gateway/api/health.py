@@ -56,10 +56,10 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
     store_away = runtime.serving and await is_store_away(runtime)
     store = _store_fault(runtime, is_unreachable=store_away)
     offset = clock.offset
-    serves = runtime.serving and (not store_away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
+    is_ready = runtime.serving and (not store_away or (has_shared_store(runtime) and runtime.live.feed.may_serve))
     if required and (store or (offset.is_reported and offset.is_refused)):
-        serves = False
-    body = responses.Readiness(result="ok" if serves else "not ready")
+        is_ready = False
+    body = responses.Readiness(result="ok" if is_ready else "not ready")
     if store is not None:
         body["store"] = store
     if offset.is_reported:
@@ -69,7 +69,7 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, responses
         body["journal"] = "unwritable"
     if runtime.serving and runtime.store.failover.pending:
         body["failover"] = "reconciling"
-    return (200 if serves else 503), body
+    return (200 if is_ready else 503), body
 
 
 def _store_fault(runtime: Runtime, *, is_unreachable: bool) -> Literal["away", "damaged", "full", "read-only"] | None:

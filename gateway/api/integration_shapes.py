@@ -30,11 +30,11 @@ def _checked_private_key(text: str) -> str:
     """Return the private key with real line breaks. Raises ValueError for an unreadable key, which otherwise would fail
     only when an end user connects."""
     try:
-        unfolded = key_values.private_key(text).reveal()
-        private_key_in(unfolded)
+        key_text = key_values.private_key(text).reveal()
+        private_key_in(key_text)
     except Exception:  # noqa: BLE001 (the library raises several kinds, and none is more specific)
         raise ValueError("must be a private key in PEM, without a passphrase") from None
-    return unfolded
+    return key_text
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_-]+$")]
@@ -187,7 +187,7 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
     logo are derived from the provider's name."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
-    creation = integration.managed_row
+    managed_row = integration.managed_row
     body: responses.IntegrationJson = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
@@ -197,8 +197,8 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,
         "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
-        "created_at": iso(creation.created_at if creation else runtime.started_at),
-        "updated_at": iso(creation.updated_at if creation else runtime.started_at),
+        "created_at": iso(managed_row.created_at if managed_row else runtime.started_at),
+        "updated_at": iso(managed_row.updated_at if managed_row else runtime.started_at),
     }
     if integration.allowed_hosts:
         body["allowed_hosts"] = list(integration.allowed_hosts)

@@ -265,8 +265,10 @@ async def _rename_issues(
 
 def _provider_issues(provider: Provider | None, name: str, catalog: Catalog) -> list[Issue]:
     if provider is None:
-        near = did_you_mean(name, catalog.providers)
-        message = f"The catalog has no provider '{name}'{near or '.'} GET /providers?search=… finds the right name."
+        suggestion = did_you_mean(name, catalog.providers)
+        message = (
+            f"The catalog has no provider '{name}'{suggestion or '.'} GET /providers?search=… finds the right name."
+        )
         return [Issue("custom", message, ("provider",))]
     if provider.auth_mode not in modes():
         message = f"'{name}' uses {provider.auth_mode}, an auth mode that this installation does not have."

@@ -91,8 +91,8 @@ async def create_key(request: web.Request) -> web.Response:
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
     requested, environment = requested_key(body), request[ENVIRONMENT].name
-    text, key = await runtime.issuer.create(requested, environment, describe_requester(caller.key), caller)
-    new_key: responses.NewKey = {**key_json(key), **secret_json(text, key, generation.public_url)}
+    secret, key = await runtime.issuer.create(requested, environment, describe_requester(caller.key), caller)
+    new_key: responses.NewKey = {**key_json(key), **secret_json(secret, key, generation.public_url)}
     if warnings := key_warnings(requested, environment, generation, caller.policy):
         new_key["warnings"] = warnings
     return web.json_response(responses.NewKeyResponse(data=new_key), headers={"Cache-Control": "no-store"})
@@ -165,21 +165,26 @@ def key_json(key: MintedKey) -> responses.Key:
 def key_warnings(requested: RequestedKey, environment: str, generation: Generation, policy: Policy) -> list[str]:
     """Return warnings about limits of a new key that are probably mistakes, at most `MAX_WARNINGS`.
 
-    `policy`: the policy of the caller, who does not learn about integrations that the caller may not list.
+    `policy`: the caller's policy. No warning reveals an integration that the caller may not list.
     """
     limits = requested.limits
-    of_integrations: Iterable[str] = ()
-    of_paths: Iterable[str] = ()
+    warnings_about_integrations: Iterable[str] = ()
+    warnings_about_paths: Iterable[str] = ()
     if policy.allows(LIST_INTEGRATIONS):
-        base_paths = {
+        visible_integrations = {
             integration.integration_id: integration
             for integration in generation.integrations.list_in(environment)
             if policy.reaches_integration(integration.integration_id)
         }
-        of_integrations = integration_warnings(limits, environment, list(base_paths))
-        of_paths = base_path_warnings(limits, partial(_base_path, base_paths, generation.catalog))
-    of_names = name_warnings(limits)
-    return list(islice(chain(of_names, of_integrations, rule_warnings(limits.rules), of_paths), MAX_WARNINGS))
+        warnings_about_integrations = integration_warnings(limits, environment, list(visible_integrations))
+        warnings_about_paths = base_path_warnings(limits, partial(_base_path, visible_integrations, generation.catalog))
+    warnings_about_names = name_warnings(limits)
+    return list(
+        islice(
+            chain(warnings_about_names, warnings_about_integrations, rule_warnings(limits.rules), warnings_about_paths),
+            MAX_WARNINGS,
+        )
+    )
 
 
 def _base_path(integrations: Mapping[str, Integration], catalog: Catalog, integration_id: str) -> str | None:

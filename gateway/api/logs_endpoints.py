@@ -35,7 +35,7 @@ FILTERS: Final = (
     *("path", "text", "tool", "requestId", "traceId", "limit", "cursor", "after", "include"),
 )
 MAX_LIMIT: Final = 1000
-MAX_LIMIT_WITH_OTHERS: Final = 20
+MAX_LIMIT_WITH_OPERATIONS: Final = 20
 DEFAULT_LIMIT: Final = 100
 ID_FORM: Final = re.compile(r"[1-9][0-9]{0,17}")
 MAX_REQUEST_SPAN: Final = timedelta(hours=1)  # maximum time between two operations that one request causes
@@ -51,25 +51,25 @@ async def list_operations(request: web.Request) -> web.Response:
     runtime, policy = request.app[RUNTIME], request[CALLER].policy
     tags = tags_in_query(request)
     if tags or "endUserId" in query or policy.limits_resources:
-        visible = await matching_connections(
+        visible_connections = await matching_connections(
             runtime.store, operation_filter, end_user_id=query.get("endUserId"), tags=tags, within=policy.limits
         )
-        if visible is None:
+        if visible_connections is None:
             raise wrong_query("connectionId", TOO_MANY_MATCHES)
-        operation_filter = replace(operation_filter, connections=visible)
-    with_others = query.get("include") == "operations"
-    if "include" in query and not with_others:
+        operation_filter = replace(operation_filter, connections=visible_connections)
+    includes_operations = query.get("include") == "operations"
+    if "include" in query and not includes_operations:
         raise wrong_query("include", "'include' may be 'operations'.")
-    if with_others and operation_filter.limit > MAX_LIMIT_WITH_OTHERS:
-        operation_filter = replace(operation_filter, limit=MAX_LIMIT_WITH_OTHERS)
+    if includes_operations and operation_filter.limit > MAX_LIMIT_WITH_OPERATIONS:
+        operation_filter = replace(operation_filter, limit=MAX_LIMIT_WITH_OPERATIONS)
     page = await runtime.store.call_log.find(operation_filter)
     body: responses.Logs = {"data": [operation_json(operation) for operation in page.operations]}
-    if with_others:
+    if includes_operations:
         for entry, operation in zip(body["data"], page.operations, strict=True):
-            same_request = await runtime.store.call_log.find(_same_request_filter(operation, operation_filter))
+            same_request_page = await runtime.store.call_log.find(_same_request_filter(operation, operation_filter))
             entry["operations"] = [
                 dict(operation_json(other_operation))
-                for other_operation in same_request.operations
+                for other_operation in same_request_page.operations
                 if other_operation.id != operation.id
             ]
     if page.following is not None:
@@ -137,11 +137,11 @@ def _same_request_filter(operation: StoredOperation, operation_filter: Operation
     )
 
 
-def operation_json(stored: StoredOperation) -> responses.LoggedOperation:
+def operation_json(stored_operation: StoredOperation) -> responses.LoggedOperation:
     """Return the logged operation as the API and the command line show it."""
-    operation = stored.operation
+    operation = stored_operation.operation
     return {
-        "id": stored.id,
+        "id": stored_operation.id,
         "kind": operation.kind,
         "at": operation.at.astimezone(UTC).isoformat(timespec="milliseconds"),
         "request_id": operation.request_id,

@@ -84,22 +84,20 @@ def _check_help_page(generation: Generation, caller: Caller, integration: Integr
     link from the page on which they enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
-    declared = generation.config.environments.get(caller.environment.name)
-    own_origins = [generation.public_url, *(declared.connect_origins if declared else ())]
-    known_origins = sorted(
+    environment_config = generation.config.environments.get(caller.environment.name)
+    own_origins = [generation.public_url, *(environment_config.connect_origins if environment_config else ())]
+    known_hosts = sorted(
         {
             known_host
             for page in (*own_origins, *_provider_pages(provider))
             if (known_host := (urlsplit(page).hostname or "").lower())
         }
     )
-    if host in known_origins or (
-        provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)
-    ):
+    if host in known_hosts or (provider is not None and fixes_host(provider, "https", host, urlsplit(url).port or 443)):
         return
     message = (
         f"docs_connect is a page of {host}. A minted key may only name pages of the provider or of your application: "
-        f"{', '.join(known_origins)}."
+        f"{', '.join(known_hosts)}."
     )
     path = ("overrides", integration.integration_id, "docs_connect")
     raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])

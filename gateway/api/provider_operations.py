@@ -25,8 +25,8 @@ DEFAULT_LIMIT: Final = 100
 @needs(limits=True)
 async def list_operations(request: web.Request) -> web.Response:
     """List the operations of a provider's API, in the order of the catalog's file. Raises NotFound, InvalidRequest."""
-    allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
-    query = read_query(request, allowed, numbers={"limit": (1, MAX_LIMIT)})
+    parameter_names = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
+    query = read_query(request, parameter_names, numbers={"limit": (1, MAX_LIMIT)})
     require_empty_body(request)
     name = request.match_info["provider"]
     provider_in_path(request)
@@ -44,14 +44,14 @@ async def list_operations(request: web.Request) -> web.Response:
     if provider_operations is None:
         raise NotFound("not_found", f"The catalog has no operations of {name!r}. You can still call its API.")
     operations = provider_operations.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
-    page, next_cursor = _operations_page(operations, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
+    page, has_more = _operations_page(operations, query.get("cursor"), query_number(query, "limit") or DEFAULT_LIMIT)
     prefix = provider_operations.prefix
     body: responses.ApiOperationList = {
         "data": [cast(responses.ApiOperationJson, api_operation_json(operation, prefix)) for operation in page],
         "source": provenance(provider_operations),
         "scopes": cast(responses.OperationScopes, scopes_json(provider_operations, operations, query.get("granted"))),
     }
-    if next_cursor:
+    if has_more:
         body["next_cursor"] = cursor_after(page[-1].id)
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     return listing_response(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))

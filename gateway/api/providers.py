@@ -159,9 +159,10 @@ def provider_in_path(request: web.Request) -> ListingBody:
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
     body = listing(request).provider_body(name)
     if body is None:
-        near = did_you_mean(name, generation_of(request).catalog.providers)
+        suggestion = did_you_mean(name, generation_of(request).catalog.providers)
         raise NotFound(
-            "not_found", f"There is no provider '{name}'{near or '.'} GET /providers?search=… finds the right name."
+            "not_found",
+            f"There is no provider '{name}'{suggestion or '.'} GET /providers?search=… finds the right name.",
         )
     return body
 
@@ -196,8 +197,11 @@ def _check_filters(listing: Listing, query: Query) -> None:
             Issue("invalid_value", f"No provider has that auth_mode. The auth modes are {known_modes}.", ("auth_mode",))
         )
     if query.category is not None and query.category.casefold() not in listing.categories:
-        near = close_matches(query.category.casefold(), listing.categories, 3) or sorted(listing.categories)
-        message = f"No provider is in that category. The categories are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
+        similar_categories = close_matches(query.category.casefold(), listing.categories, 3) or sorted(
+            listing.categories
+        )
+        ellipsis = " …" if len(similar_categories) > 40 else ""
+        message = f"No provider is in that category. The categories are {', '.join(similar_categories[:40])}{ellipsis}."
         issues.append(Issue("invalid_value", message, ("category",)))
     if issues:
         raise InvalidRequest("invalid_query_params", " ".join(issue.message for issue in issues), errors=issues)

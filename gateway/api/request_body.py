@@ -53,8 +53,8 @@ def pydantic_issues(fault: ValidationError, value: Any, model: type[BaseModel]) 
     issues = [pydantic_issue(error, value) for error in errors]
     for index, error in enumerate(errors):
         if error["type"] == "extra_forbidden":
-            *place, name = error["loc"]
-            hint = _hint(str(name), keys_at(model, place), "fields")
+            *parent_path, name = error["loc"]
+            hint = _hint(str(name), keys_at(model, parent_path), "fields")
             issues[index] = replace(issues[index], message=issues[index].message.removesuffix(".") + hint)
             break
     return issues
@@ -66,8 +66,8 @@ def _hint(name: str, known_names: Sequence[str], kind: str) -> str:
     The text names the most similar known name, all known names if they are few, or the page that lists them. `kind`:
     what the known names name, such as ``fields``.
     """
-    if near := did_you_mean(name, known_names):
-        return near
+    if suggestion := did_you_mean(name, known_names):
+        return suggestion
     if not known_names:
         return "."
     return (
@@ -106,15 +106,15 @@ def _issue_text(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
         return "The body must be a JSON object."
     if error["type"] == "extra_forbidden":
         return f"'{path[-1][:64]}' is not a field here."
-    place, pattern = ".".join(path), error.get("ctx", {}).get("pattern")
+    location, pattern = ".".join(path), error.get("ctx", {}).get("pattern")
     if error["type"] == "string_pattern_mismatch" and pattern in (CONNECTION_ID, PROVIDER_CONFIG_KEY):
         for step in path:
             value = value[int(step)] if isinstance(value, list) else value[step]
-        return f"{place} {id_fault(str(value), pattern)}."
+        return f"{location} {id_fault(str(value), pattern)}."
     message = pydantic_message(error, "json") + _DETAILS.get((error["type"], path[-1] if path else ""), "")
     if error["type"] == "value_error":
-        return f"{place}: {message}." if place else f"{message}."
-    return f"{place} {message}."
+        return f"{location}: {message}." if location else f"{message}."
+    return f"{location} {message}."
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -164,14 +164,14 @@ def check_levels(value: Any) -> None:
     if not nests_deeper(value, MAX_LEVELS):
         return
     members = value.items() if isinstance(value, dict) else [("", value)]
-    deep = [name for name, inner in members if nests_deeper(inner, MAX_LEVELS)][:MAX_FAULTS]
+    deep_names = [name for name, inner in members if nests_deeper(inner, MAX_LEVELS)][:MAX_FAULTS]
     issues = [
         Issue(
             "custom",
             f"{name[:64] or 'The body'} nests deeper than {MAX_LEVELS} levels of objects and arrays.",
             (name,) if name else (),
         )
-        for name in deep
+        for name in deep_names
     ]
     if issues:
         raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
@@ -225,7 +225,7 @@ def read_query(
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
-    hinted = False
+    has_hint = False
     for name, value in request.query.items():
         text = value
         if name.partition("[")[0] in nested and name.endswith("]"):
@@ -239,8 +239,8 @@ def read_query(
         elif name in nested:
             issues.append(Issue("invalid_type", f"'{name}' needs a key, as in {name}[<key>]=<value>.", (name,)))
         elif name not in allowed:
-            known_names = () if hinted else (*allowed, *repeatable, *nested)
-            hint, hinted = _hint(name, known_names, "parameters"), True
+            known_names = () if has_hint else (*allowed, *repeatable, *nested)
+            hint, has_hint = _hint(name, known_names, "parameters"), True
             message = f"'{name[:64]}' is not a parameter of this endpoint{hint}"
             issues.append(Issue("unrecognized_keys", message, (name,)))
         elif name in query:

@@ -115,17 +115,17 @@ async def poll_session(request: web.Request) -> web.Response:
     """
     query = read_query(request, ("wait_s",), numbers={"wait_s": (0, MAX_WAIT_S)})
     require_empty_body(request)
-    runtime, name, limits_tags = (
+    runtime, session_id, limits_tags = (
         request.app[RUNTIME],
         request.match_info["session_id"],
         request[CALLER].policy.limits_tags,
     )
-    session = await runtime.sessions.find_by_digest(name)
+    session = await runtime.sessions.find_by_digest(session_id)
     is_own_session = session is not None and await _fits_session(request, session)
     if session is not None and not is_own_session and limits_tags:
         raise _unknown_session()
     outcomes = await _wait_for_outcomes(
-        request, name, None, (query_number(query, "wait_s") or 0) if is_own_session else 0
+        request, session_id, None, (query_number(query, "wait_s") or 0) if is_own_session else 0
     )
     outcomes = [
         outcome
@@ -133,14 +133,14 @@ async def poll_session(request: web.Request) -> web.Response:
         if outcome.environment == request[ENVIRONMENT].name and _is_visible(request, outcome)
     ]
     if limits_tags:
-        outcomes = await _with_fitting_tags(request, name, outcomes, fits_session=is_own_session)
+        outcomes = await _with_fitting_tags(request, session_id, outcomes, fits_session=is_own_session)
     if is_own_session and not outcomes:
-        session = await runtime.sessions.find_by_digest(name)  # the session may have ended during the wait
+        session = await runtime.sessions.find_by_digest(session_id)  # the session may have ended during the wait
     # The tags of an ended session are no longer known, so a key limited to tags gets the error for an unknown session.
     if (
         not is_own_session
         and not outcomes
-        and (limits_tags or not await runtime.store.sessions.has_existed(name, request[ENVIRONMENT].name))
+        and (limits_tags or not await runtime.store.sessions.has_existed(session_id, request[ENVIRONMENT].name))
     ):
         raise _unknown_session()
     expires_at = session.expires_at if is_own_session and session else None
@@ -157,11 +157,11 @@ async def complete_session(request: web.Request) -> web.Response:
     """
     read_query(request, ())
     body = await read_json(request, Completion)
-    runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
-    session = await runtime.sessions.find_by_digest(name)
+    runtime, environment, session_id = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
+    session = await runtime.sessions.find_by_digest(session_id)
     if session is not None and not await _fits_session(request, session):
         raise _unknown_session()
-    pending = await runtime.store.pending.find_by_session(name, now=clock.now())
+    pending = await runtime.store.pending.find_by_session(session_id, now=clock.now())
     policy = request[CALLER].policy
     pending = [
         connection
@@ -264,10 +264,10 @@ async def _wait_for_outcomes(
 ) -> Sequence[Outcome]:
     """Return the stored outcomes. If there are none, wait up to `wait_s` seconds for the first outcome."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    with runtime.outcomes.waiter(client or session_digest) as waiting:
+    with runtime.outcomes.waiter(client or session_digest) as window:
         outcomes = await _read_outcomes(runtime, session_digest, client)
         if not outcomes and wait_s and not runtime.outcomes.is_full(generation.config.connect.result_sockets):
-            await asyncio.wait({waiting.outcome}, timeout=wait_s)
+            await asyncio.wait({window.outcome}, timeout=wait_s)
             outcomes = await _read_outcomes(runtime, session_digest, client)
     return outcomes
 
@@ -281,22 +281,22 @@ async def _read_outcomes(runtime: Runtime, session_digest: str, client: str | No
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> responses.SessionOutcome:
     """Return the result as JSON. `expires_at` None: the session has ended. After a failed attempt, the status is still
     ``pending``, because the end user can try again until the session expires."""
-    created = _connected_outcomes(outcomes)
-    connected = any(not outcome.is_pending for outcome in created)
+    connected_outcomes = _connected_outcomes(outcomes)
+    connected = any(not outcome.is_pending for outcome in connected_outcomes)
     body: responses.SessionOutcome = {
-        "status": "connected" if connected else "pending" if created or expires_at else "expired",
+        "status": "connected" if connected else "pending" if connected_outcomes or expires_at else "expired",
         "connections": [
             _connection_json(outcome.integration_id, outcome.connection_id or "", is_pending=outcome.is_pending)
-            for outcome in created
+            for outcome in connected_outcomes
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
-        newest = outcomes[-1]
+        newest_outcome = outcomes[-1]
         body["error"] = {
-            "type": newest.error_type or "",
-            "code": newest.code or "",
-            "message": newest.error_desc or "",
-            "provider_config_key": newest.integration_id,
+            "type": newest_outcome.error_type or "",
+            "code": newest_outcome.code or "",
+            "message": newest_outcome.error_desc or "",
+            "provider_config_key": newest_outcome.integration_id,
         }
     if expires_at is not None:
         body["expires_at"] = iso(expires_at)
@@ -335,16 +335,20 @@ def _browser_defaults(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the values that the session fixes for one integration, for the browser. Settings that the provider's entry
     marks as secret are masked."""
-    public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
+    browser_values = {
+        name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults
+    }
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
-        public.pop("connection_config", None)  # without the provider's entry, any setting could be secret
-    elif "connection_config" in public:
-        secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
-        fixed = public["connection_config"].items()
-        public["connection_config"] = {name: MASK if name.casefold() in secret else value for name, value in fixed}
-    return public
+        browser_values.pop("connection_config", None)  # without the provider's entry, any setting could be secret
+    elif "connection_config" in browser_values:
+        secret_names = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
+        fixed_settings = browser_values["connection_config"].items()
+        browser_values["connection_config"] = {
+            name: MASK if name.casefold() in secret_names else value for name, value in fixed_settings
+        }
+    return browser_values
 
 
 def _page_settings(generation: Generation) -> dict[str, Any]:

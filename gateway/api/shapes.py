@@ -133,9 +133,9 @@ def derived_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str,
         "organization_id": user.organization_id,
         "organization_display_name": user.organization_display_name,
     }
-    base = {name: text for name, text in user_tags.items() if text} | (tags or {})
-    given_tags = {name.lower(): text for name, text in (user.tags or {}).items() if text}
-    return {**given_tags, **base} if len({**given_tags, **base}) <= MAX_TAGS else base
+    required_tags = {name: text for name, text in user_tags.items() if text} | (tags or {})
+    own_tags = {name.lower(): text for name, text in (user.tags or {}).items() if text}
+    return {**own_tags, **required_tags} if len({**own_tags, **required_tags}) <= MAX_TAGS else required_tags
 
 
 def replacing_tags(user: EndUser | None, tags: dict[str, str] | None) -> dict[str, str] | None:

@@ -53,8 +53,8 @@ async def receive_webhook(request: web.Request) -> web.Response:
         clock.now(),
     )
     provider = runtime.creator.provider_of(integration)
-    if (echo := _validation_response(request, provider.webhook_signature)) is not None:
-        return echo
+    if (validation_response := _validation_response(request, provider.webhook_signature)) is not None:
+        return validation_response
     try:
         handling = handling_of(integration, provider)
         if handling is None:
