@@ -27,8 +27,10 @@ class LackingPage:
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, filters: ListFilter) -> LackingPage:
-    """Find the connections that lack scopes among the connections that match `filters`. At most `filters.limit`
-    connections are returned, and at most `MAX_ROWS_READ` rows are read."""
+    """Find the connections that lack scopes among the connections that match `filters`.
+
+    The `limit` of `filters` is the maximum number of connections in the result. At most `MAX_ROWS_READ` rows are read.
+    """
     rows: list[Connection] = []
     rows_read, query = 0, replace(filters, limit=ROWS_PER_QUERY)
     while True:
