@@ -230,7 +230,7 @@ def read_json(text: str) -> Node | None:
         reader.skip()
     except (_NotJson, json.JSONDecodeError):
         return None
-    return node if reader.at == len(text) else None
+    return node if reader.offset == len(text) else None
 
 
 class _NotJson(Exception):
@@ -240,18 +240,18 @@ class _NotJson(Exception):
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.offset = 0
         self._line = 1
         self._counted_to = 0
 
     def skip(self) -> None:
-        match = _SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        match = _SPACE.match(self.text, self.offset)
+        self.offset = match.end() if match else self.offset
 
     def value(self, depth: int) -> Node:
         self.skip()
         line = self._line_here()
-        match self.text[self.at : self.at + 1]:
+        match self.text[self.offset : self.offset + 1]:
             case '"':
                 string = self._string()
                 return Scalar(line, string, string)
@@ -259,10 +259,10 @@ class _Reader:
                 return Mapping(line, list(self._members(depth)))
             case "[":
                 return Sequence(line, [self.value(depth + 1) for _ in self._items("]", depth)])
-        match = _WORD.match(self.text, self.at)
+        match = _WORD.match(self.text, self.offset)
         if match is None:
             raise _NotJson
-        self.at = match.end()
+        self.offset = match.end()
         value: Value = json.loads(match.group())
         return Scalar(line, match.group(), value)
 
@@ -278,32 +278,32 @@ class _Reader:
         """Yield before each item. After the last item, move past the closing character `end`."""
         if depth >= MAX_DEPTH:
             raise _NotJson
-        self.at += 1
+        self.offset += 1
         self.skip()
-        if self.text.startswith(end, self.at):
-            self.at += 1
+        if self.text.startswith(end, self.offset):
+            self.offset += 1
             return
         while True:
             yield
             self.skip()
-            if self.text.startswith(end, self.at):
-                self.at += 1
+            if self.text.startswith(end, self.offset):
+                self.offset += 1
                 return
             self._expect(",")
 
     def _string(self) -> str:
-        if not self.text.startswith('"', self.at):
+        if not self.text.startswith('"', self.offset):
             raise _NotJson
-        string, self.at = _DECODER.raw_decode(self.text, self.at)
+        string, self.offset = _DECODER.raw_decode(self.text, self.offset)
         return str(string)
 
     def _expect(self, character: str) -> None:
         self.skip()
-        if not self.text.startswith(character, self.at):
+        if not self.text.startswith(character, self.offset):
             raise _NotJson
-        self.at += 1
+        self.offset += 1
 
     def _line_here(self) -> int:
-        self._line += self.text.count("\n", self._counted_to, self.at)
-        self._counted_to = self.at
+        self._line += self.text.count("\n", self._counted_to, self.offset)
+        self._counted_to = self.offset
         return self._line

@@ -126,5 +126,5 @@ def _types(shape: type[BaseModel]) -> tuple[Any, ...]:
 def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for inner in get_args(annotation):
-        yield from _shapes_in(inner)
+    for argument in get_args(annotation):
+        yield from _shapes_in(argument)

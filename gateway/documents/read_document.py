@@ -126,12 +126,12 @@ class _Converter:
 
     def _mapping(self, node: Mapping, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for key, inner in self._entries(node, place, merging=()):
+        for key, value_node in self._entries(node, place, merging=()):
             if key.text in values:
                 continue
             value_place = (*place, key.text)
             self.lines[value_place] = key.line
-            values[key.text] = self.value(inner, value_place)
+            values[key.text] = self.value(value_node, value_place)
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
@@ -143,7 +143,7 @@ class _Converter:
         """
         line_by_key: dict[str, int] = {}
         bases: list[Node] = []
-        for key, inner in node.entries:
+        for key, value_node in node.entries:
             if not isinstance(key, Scalar) or not key.text:
                 self.faults.append(TextFault(place, "a key must be plain text", key.line))
                 continue
@@ -153,9 +153,9 @@ class _Converter:
                 continue
             line_by_key[key.text] = key.line
             if self._dialect.merges and key.plain and key.text == "<<":
-                bases += inner.items if isinstance(inner, Sequence) else [inner]
+                bases += value_node.items if isinstance(value_node, Sequence) else [value_node]
             else:
-                yield key, inner
+                yield key, value_node
         for base in bases:
             self._count(base)
             if not isinstance(base, Mapping) or base in merging:
@@ -192,6 +192,6 @@ def dotted(place: AnySequence[str | int]) -> str:
         if step.isdigit() and text:
             text += f"[{step}]"
             continue
-        word = step if _WORD.fullmatch(step) else repr(step[:64])
-        text += f".{word}" if text else word
+        key_text = step if _WORD.fullmatch(step) else repr(step[:64])
+        text += f".{key_text}" if text else key_text
     return text

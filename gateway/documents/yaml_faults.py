@@ -37,10 +37,10 @@ def yaml_fault(error: yaml.MarkedYAMLError, text: str, quote_over_lines: Callabl
         return number, f"not YAML: text after the end of a quoted value; {hint}"
     if "tab character" in problem or lines[number - 1][column : column + 1] == "\t":
         return number, "not YAML: a tab; indent with spaces, not tabs"
-    for near in range(number, max(0, number - 2), -1):
-        if unusual_space := _LOOKS_LIKE_SPACE.match(lines[near - 1]):
+    for line_number in range(number, max(0, number - 2), -1):
+        if unusual_space := _LOOKS_LIKE_SPACE.match(lines[line_number - 1]):
             code = f"U+{ord(unusual_space[1]):04X}"
-            return near, f"not YAML: a character that only looks like a space ({code}); indent with spaces"
+            return line_number, f"not YAML: a character that only looks like a space ({code}); indent with spaces"
     if "mapping values" in problem:
         return _stray_colon(lines, number)
     if problem == "could not find expected ':'":
@@ -60,7 +60,12 @@ _NOT_KEY_AND_VALUE: Final = "the line is not 'key: value'; write a colon and a s
 def _stray_colon(lines: list[str], number: int) -> tuple[int, str]:
     """Return line and message for a key at a place where a mapping cannot begin."""
     line_above = next(
-        (n for n in range(number - 1, 0, -1) if lines[n - 1].strip() and lines[n - 1].lstrip()[0] != "#"), 0
+        (
+            line_number
+            for line_number in range(number - 1, 0, -1)
+            if lines[line_number - 1].strip() and lines[line_number - 1].lstrip()[0] != "#"
+        ),
+        0,
     )
     text_above = lines[line_above - 1] if line_above else ""
     if line_above and not _KEY_AND_COLON.search(text_above) and not text_above.lstrip().startswith("- "):
