@@ -21,7 +21,7 @@ from gateway.app.generations import (
 )
 from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
-from gateway.config import Config, Fault, Faults, with_fixed
+from gateway.config import Config, Fault, Faults, with_fixed_settings
 from gateway.errors import GatewayError, StartRefused
 from gateway.integrations.declared import integrations
 from gateway.observe.metrics import RELOADS, Metrics
@@ -33,11 +33,11 @@ CONFIGURATION_STAYS: Final = "the configuration in use stays"
 log = structlog.get_logger(__name__)
 
 
-def read_configuration_again(running: Config, configuration: ConfigurationSource | None = None) -> Config:
-    """Read the file of `running` again, or read `configuration`. A setting that needs a restart keeps its old value,
-    and the change is logged. Raises Faults."""
-    new_config = read(_file_name(running) if configuration is None else configuration)
-    config, ignored_places = with_fixed(new_config, running)
+def read_configuration_again(current_config: Config, configuration: ConfigurationSource | None = None) -> Config:
+    """Read the file of `current_config` again, or read `configuration`. A setting that needs a restart keeps its old
+    value, and the change is logged. Raises Faults."""
+    new_config = read(_file_name(current_config) if configuration is None else configuration)
+    config, ignored_places = with_fixed_settings(new_config, current_config)
     for place in ignored_places:
         log.warning(
             "needs_a_restart",
@@ -61,10 +61,10 @@ async def reload(
     reload is refused too.
     """
 
-    def read_and_checked() -> CheckedConfiguration:
+    def read_and_check() -> CheckedConfiguration:
         return check_configuration(read_configuration_again(app[RUNTIME].generation.config, configuration))
 
-    return await _reload(app, read_and_checked, accept)
+    return await _reload(app, read_and_check, accept)
 
 
 async def apply_accepted(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
@@ -104,7 +104,9 @@ async def _reload(
         except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
-        removed_integrations = sorted(_declared(runtime.generation.config) - _declared(config))
+        removed_integrations = sorted(
+            _declared_integrations(runtime.generation.config) - _declared_integrations(config)
+        )
         generation.integrations.start_client_times()
         runtime.current.replace(generation)
         await record_configuration(runtime.store, config, "reload")
@@ -118,7 +120,7 @@ async def _reload(
     return True
 
 
-def _declared(config: Config) -> set[str]:
+def _declared_integrations(config: Config) -> set[str]:
     return {
         f"{environment.name}/{key}" for environment in config.environments.values() for key in environment.integrations
     }
@@ -136,10 +138,10 @@ def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
         metrics.add(RELOADS, "refused")
 
 
-def _file_name(running: Config) -> Path:
+def _file_name(current_config: Config) -> Path:
     """Return the path of the configuration file as the operator wrote it, for messages about faults. Raises Faults if
     the configuration is not from a file."""
-    if running.path is None:
+    if current_config.path is None:
         raise Faults([Fault("configuration", "was given in Python; pass a new one to `gateway.reload`")])
-    name = Path(running.document.name or running.path)
-    return name if name.absolute() == running.path else running.path
+    name = Path(current_config.document.name or current_config.path)
+    return name if name.absolute() == current_config.path else current_config.path

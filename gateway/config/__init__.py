@@ -29,7 +29,7 @@ from gateway.config.model import (
     ServerConfig,
     StoreConfig,
     WebhooksConfig,
-    with_fixed,
+    with_fixed_settings,
 )
 
 __all__ = [
@@ -49,5 +49,5 @@ __all__ = [
     "WebhooksConfig",
     "load",
     "parse",
-    "with_fixed",
+    "with_fixed_settings",
 ]

@@ -51,7 +51,7 @@ def _read(check: Callable[[str], Any]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _hidden(text: str) -> Secret:
+def _client_secret(text: str) -> Secret:
     return Secret(key_values.client_value(text))
 
 
@@ -61,7 +61,7 @@ DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_leng
 ClientId: TypeAlias = Annotated[Text, AfterValidator(key_values.client_value)]
 PrivateKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.private_key)]
 AppLink: TypeAlias = Annotated[Text, AfterValidator(values.app_link)]
-Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_hidden)]
+Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_client_secret)]
 SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.secret_key)]
 SigningKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.signing_key)]
 EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.encryption_key)]

@@ -175,7 +175,7 @@ def _copy(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise Faults([Fault("configuration", f"nested more than {MAX_DEPTH} levels deep")])
     if isinstance(value, Mapping):
-        return {_key(key): _copy(inner, depth + 1) for key, inner in value.items()}
+        return {_key(key): _copy(member, depth + 1) for key, member in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_copy(inner, depth + 1) for inner in value]
+        return [_copy(member, depth + 1) for member in value]
     return str(value) if isinstance(value, PurePath) else value

@@ -55,17 +55,17 @@ SQLITE: Final = "sqlite:///"
 class OpenFile:
     """A file that other users of this machine can read.
 
-    `why`: why this is a risk. `who`: the users who can read the file. `mode`: the permission bits of the file.
+    `risk`: why this is a risk. `readers`: the users who can read the file. `mode`: the permission bits of the file.
     """
 
     path: Path
-    why: str
-    who: str
+    risk: str
+    readers: str
     mode: int
 
     @property
     def message(self) -> str:
-        return f"{self.path} {self.why}, and {self.who} may read it ({self.mode:04o})"
+        return f"{self.path} {self.risk}, and {self.readers} may read it ({self.mode:04o})"
 
     @property
     def fix(self) -> str:

@@ -105,11 +105,11 @@ def _bad_name(place: Place) -> str:
 
 def _unknown_key(place: Place) -> str:
     section, key = _section(place[:-1]), place[-1]
-    homes = [
-        ".".join(home).replace("*", "<name>") for home, shape in SECTIONS.items() if key in shape.model_fields and home
+    section_names = [
+        ".".join(path).replace("*", "<name>") for path, shape in SECTIONS.items() if key in shape.model_fields and path
     ]
-    if homes:
-        return f"is not known here; it belongs under {' or '.join(homes)}"
+    if section_names:
+        return f"is not known here; it belongs under {' or '.join(section_names)}"
     if suggestion := did_you_mean(key, section.model_fields):
         return f"is not a known key{suggestion}"
     return f"is not a known key; known here: {', '.join(section.model_fields)}"
@@ -188,8 +188,8 @@ def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
     place = ("store", "encryption_keys")
-    reported = any(fault == place[: len(fault)] or fault[:2] == place for fault in faulty)
-    if not reported and not any(shape.store.encryption_keys):
+    is_reported = any(fault == place[: len(fault)] or fault[:2] == place for fault in faulty)
+    if not is_reported and not any(shape.store.encryption_keys):
         yield Finding(
             place,
             'is required: base64 of 32 random bytes, such as ["${GATEWAY_ENCRYPTION_KEY}"] or '
@@ -233,12 +233,12 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
     logo_path = shape.branding.logo
     if logo_path is None:
         return
-    place, file = ("branding", "logo"), base / logo_path
-    status = _stat(file)
-    if file.suffix.lower() not in LOGO_TYPES:
+    place, path = ("branding", "logo"), base / logo_path
+    status = _stat(path)
+    if path.suffix.lower() not in LOGO_TYPES:
         yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
     elif status is None or not stat.S_ISREG(status.st_mode):
-        yield Finding(place, f"there is no file {file}".replace("\0", "?"))
+        yield Finding(place, f"there is no file {path}".replace("\0", "?"))
     elif status.st_size > MAX_LOGO_BYTES:
         yield Finding(place, f"is larger than {MAX_LOGO_BYTES >> 10} KiB")
 
@@ -306,17 +306,17 @@ def _with_database(findings: Iterable[Finding], shape: GatewayShape, base: Path)
     """
     url = store_url.with_absolute_paths(shape.store.url, base)
     database = url.removeprefix(store_url.SQLITE)
-    exists = database != url and _stat(Path(database)) is not None
+    database_exists = database != url and _stat(Path(database)) is not None
     advice = f"{database} cannot be read without its encryption key: restore the key"
     for finding in findings:
-        of_key = exists and finding.place[:2] == ("store", "encryption_keys")
-        yield replace(finding, message=f"{finding.message}; {advice}") if of_key else finding
+        concerns_key = database_exists and finding.place[:2] == ("store", "encryption_keys")
+        yield replace(finding, message=f"{finding.message}; {advice}") if concerns_key else finding
 
 
 def _empty_secret_files(shape: GatewayShape, origins: Mapping[tuple[str, ...], str]) -> Iterator[Finding]:
     """Yield a fault for each client secret from an empty file: its writer has probably not finished."""
-    for environment, declared in shape.environments.items():
-        for key, integration in declared.integrations.items():
+    for environment, environment_shape in shape.environments.items():
+        for key, integration in environment_shape.integrations.items():
             place = ("environments", environment, "integrations", key, "client_secret")
             secret = integration.client_secret
             if secret is not None and not secret and origins.get(place, "").startswith("${file:"):
@@ -390,13 +390,13 @@ def _build_config(
 
 def _call_log(shape: GatewayShape) -> model.CallLogConfig:
     """Return the settings of the call log. A key of the former section `request_log` wins if it is set."""
-    former, now = shape.request_log, shape.call_log
+    request_log, call_log = shape.request_log, shape.call_log
     return model.CallLogConfig(
-        enabled=now.enabled if former.enabled is None else former.enabled,
-        keep_days=now.keep_days if former.keep_days is None else former.keep_days,
-        max_bytes=now.max_bytes,
-        sample=now.sample,
-        max_rows=former.max_rows,
+        enabled=call_log.enabled if request_log.enabled is None else request_log.enabled,
+        keep_days=call_log.keep_days if request_log.keep_days is None else request_log.keep_days,
+        max_bytes=call_log.max_bytes,
+        sample=call_log.sample,
+        max_rows=request_log.max_rows,
     )
 
 

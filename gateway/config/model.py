@@ -373,8 +373,8 @@ class Config:
         A `public_url` that is derived from the port changes too. `console_port`: the port of the console; None: the
         console has no port of its own.
         """
-        derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
-        public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
+        is_derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
+        public_url = default_public_url(self.server.host, port) if is_derived else self.server.public_url
         server, console = replace(self.server, port=port, public_url=public_url), self.console
         return replace(self, server=server, console=replace(console, port=console_port))
 
@@ -406,26 +406,28 @@ FIXED: Final[Mapping[Place, Any]] = {
 }
 
 
-def with_fixed(new_config: Config, running: Config) -> tuple[Config, list[Place]]:
-    """Return `new_config` with the fixed settings of `running`, and the places of changed settings that need a
+def with_fixed_settings(new_config: Config, current_config: Config) -> tuple[Config, list[Place]]:
+    """Return `new_config` with the fixed settings of `current_config`, and the places of changed settings that need a
     restart."""
     ignored = []
-    for place, any_will_do in FIXED.items():
-        new_value, running_value = _value_at(new_config, place), _value_at(running, place)
-        if new_value != running_value and (running_value is None or any_will_do is None or new_value != any_will_do):
+    for place, value_without_restart in FIXED.items():
+        new_value, current_value = _value_at(new_config, place), _value_at(current_config, place)
+        if new_value != current_value and (
+            current_value is None or value_without_restart is None or new_value != value_without_restart
+        ):
             ignored.append(place)
     server = new_config.server
-    derived = server.public_url == default_public_url(server.host, server.port)
-    host, port = running.server.host, running.server.port
-    public_url = default_public_url(host, port) if derived else server.public_url
-    store = replace(running.store, encryption_keys=new_config.store.encryption_keys)
-    console = replace(new_config.console, port=running.console.port, host=running.console.host)
+    is_derived = server.public_url == default_public_url(server.host, server.port)
+    host, port = current_config.server.host, current_config.server.port
+    public_url = default_public_url(host, port) if is_derived else server.public_url
+    store = replace(current_config.store, encryption_keys=new_config.store.encryption_keys)
+    console = replace(new_config.console, port=current_config.console.port, host=current_config.console.host)
     config = replace(
         new_config,
-        server=replace(running.server, public_url=public_url),
+        server=replace(current_config.server, public_url=public_url),
         store=store,
         console=console,
-        tracing=running.tracing,
+        tracing=current_config.tracing,
     )
     return config, ignored
 

@@ -40,8 +40,8 @@ def with_absolute_paths(url: str, base: Path) -> str:
     """Return the URL with its relative file paths resolved against `base`."""
     if url.startswith(SQLITE):
         return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
-    head, mark, query = url.partition("?")
-    return head + mark + "&".join(_absolute_pair(pair, base) for pair in query.split("&"))
+    url_without_query, question_mark, query = url.partition("?")
+    return url_without_query + question_mark + "&".join(_absolute_pair(pair, base) for pair in query.split("&"))
 
 
 def _absolute_pair(pair: str, base: Path) -> str:

@@ -49,8 +49,8 @@ class Substitution:
                 return ""
 
         result = _REFERENCE.sub(replace_match, text)
-        left_out = not result and not faults and text.endswith(":-}") and text.count("${") == 1
-        return (None if left_out else result), faults
+        is_absent = not result and not faults and text.endswith(":-}") and text.count("${") == 1
+        return (None if is_absent else result), faults
 
     def _resolve_reference(self, match: re.Match[str]) -> str:
         reference, closing_brace = match.groups()
@@ -110,9 +110,9 @@ def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding
 
     def walk(value: Any, place: Place) -> Any:
         if isinstance(value, dict):
-            return {key: walk(inner, (*place, key)) for key, inner in value.items()}
+            return {key: walk(member, (*place, key)) for key, member in value.items()}
         if isinstance(value, list):
-            return [walk(inner, (*place, str(index))) for index, inner in enumerate(value)]
+            return [walk(member, (*place, str(index))) for index, member in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
         filled_text, faults = substitution.fill(value)

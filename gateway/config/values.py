@@ -80,8 +80,8 @@ def allowed_host(text: str) -> str:
     """
     if fault := non_ascii_fault(text):
         raise ValueError(fault)
-    wild = text.startswith("*.")
-    host = text[2:] if wild else text
+    has_wildcard = text.startswith("*.")
+    host = text[2:] if has_wildcard else text
     rule = "must be a host such as git.example.com, git.example.com:8443 or *.example.com, without https:// and path"
     try:
         parts = _url(f"https://{host}", ("https",))
@@ -90,10 +90,10 @@ def allowed_host(text: str) -> str:
     if parts.path or parts.query or parts.fragment or host[-1:] in {"/", "?", "#"} or "*" in host:
         raise ValueError(rule)
     name = (parts.hostname or "").lower()
-    if wild and (not is_registered(name) or is_address(name)):
+    if has_wildcard and (not is_registered(name) or is_address(name)):
         raise ValueError("has a * that covers too much: write *.example.com, with a registered domain after the *")
     port = "" if parts.port in {None, 443} else f":{parts.port}"
-    return f"{'*.' if wild else ''}{bracketed(name)}{port}"
+    return f"{'*.' if has_wildcard else ''}{bracketed(name)}{port}"
 
 
 def page_origin(text: str) -> str:
@@ -156,12 +156,12 @@ def network(text: str) -> AllowedNetwork:
     match = _ALLOWED.fullmatch(text)
     if match is None:
         raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900")
-    bare, port = match["network"], match["port"]
-    if port and not match["open"] and "/" not in bare and ":" in bare:
+    network_text, port = match["network"], match["port"]
+    if port and not match["open"] and "/" not in network_text and ":" in network_text:
         raise ValueError("has an ambiguous port; write [address]:port or address/128:port")
     if port and not 1 <= int(port) <= 65535:
         raise ValueError("has a port outside 1 to 65535")
-    return AllowedNetwork(_network(bare), int(port) if port else None)
+    return AllowedNetwork(_network(network_text), int(port) if port else None)
 
 
 def websocket_path(text: str) -> str:
@@ -170,13 +170,13 @@ def websocket_path(text: str) -> str:
     return text
 
 
-def _network(bare: str) -> IPv4Network | IPv6Network:
+def _network(network_text: str) -> IPv4Network | IPv6Network:
     try:
-        return ip_network(bare)
+        return ip_network(network_text)
     except ValueError:
         pass
     try:
-        network = ip_network(bare, strict=False)
+        network = ip_network(network_text, strict=False)
     except ValueError:
         raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900") from None
     raise ValueError(f"has bits set past its prefix; the network is {network}")
@@ -228,14 +228,14 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+---
 def encryption_key(text: str) -> Secret:
     """Return a master key in standard base64 with padding. The given text can also be base64url or lack padding."""
     try:
-        raw = base64.b64decode(_pad_base64(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
+        key_bytes = base64.b64decode(_pad_base64(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError(f"is not base64; {_make_a_key()}") from None
-    if len(raw) != ENCRYPTION_KEY_BYTES:
+    if len(key_bytes) != ENCRYPTION_KEY_BYTES:
         raise ValueError(
-            f"is {counted(len(raw), 'byte')} once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}"
+            f"is {counted(len(key_bytes), 'byte')} once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}"
         )
-    return Secret(base64.b64encode(raw).decode())
+    return Secret(base64.b64encode(key_bytes).decode())
 
 
 def secret_key(text: str) -> Secret:
@@ -276,10 +276,10 @@ def client_value(text: str) -> str:
 
 def private_key(text: str) -> Secret:
     """Return a private key in PEM, without a passphrase. A literal ``\\n`` in `text` counts as a line break."""
-    unfolded = text.replace("\\n", "\n").strip()
-    if not _PRIVATE_KEY.search(unfolded):
+    text_with_line_breaks = text.replace("\\n", "\n").strip()
+    if not _PRIVATE_KEY.search(text_with_line_breaks):
         raise ValueError("must be a private key in PEM that has no passphrase; ${file:app.pem} reads one from a file")
-    return Secret(unfolded + "\n")
+    return Secret(text_with_line_breaks + "\n")
 
 
 def _pad_base64(text: str) -> str:
