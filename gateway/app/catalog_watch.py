@@ -54,14 +54,14 @@ class CatalogReading:
 @dataclass(slots=True)
 class CatalogWatch:
     """Watches the catalog folders. `logs`: True in one worker and False in all others, so that each change is logged
-    and counted once. `folders_state`: the state of the folders at the last reading. `logged`: faults that are logged
-    already. `faulty`: files with faults."""
+    and counted once. `folders_state`: the state of the folders at the last reading. `logged_faults`: faults that are
+    logged already. `faulty_files`: files with faults."""
 
     app: web.Application
     logs: bool = True
     folders_state: int | None = None
-    logged: frozenset[str] = field(default_factory=frozenset)
-    faulty: frozenset[str] = field(default_factory=frozenset)
+    logged_faults: frozenset[str] = field(default_factory=frozenset)
+    faulty_files: frozenset[str] = field(default_factory=frozenset)
 
     async def run(self) -> None:
         """Apply changes of the folders to the catalog of `app` until cancelled. The first check also finds changes
@@ -82,18 +82,24 @@ class CatalogWatch:
         """Apply the changes since the last call, or since the catalog was read."""
         runtime = self.app[RUNTIME]
         async with runtime.reloading:
-            running = runtime.generation
+            current_generation = runtime.generation
             if self.folders_state is None:
-                self.folders_state = running.catalog.folders_state
-            state = await asyncio.to_thread(folders_state, running.config.catalog)
+                self.folders_state = current_generation.catalog.folders_state
+            state = await asyncio.to_thread(folders_state, current_generation.config.catalog)
             if state == self.folders_state:
                 return
-            reading = await asyncio.to_thread(read_catalog_again, running.config, running.catalog)
+            reading = await asyncio.to_thread(read_catalog_again, current_generation.config, current_generation.catalog)
             self.folders_state = state
-            old_contents, new_contents = running.catalog.providers.contents, reading.catalog.providers.contents
+            old_contents, new_contents = (
+                current_generation.catalog.providers.contents,
+                reading.catalog.providers.contents,
+            )
             if old_contents != new_contents:
                 replace_generation(
-                    runtime, CheckedConfiguration(running.config, reading.catalog, running.integrations.declared)
+                    runtime,
+                    CheckedConfiguration(
+                        current_generation.config, reading.catalog, current_generation.integrations.declared
+                    ),
                 )
             self._report(runtime.metrics, reading, _differences(old_contents, new_contents))
 
@@ -102,10 +108,10 @@ class CatalogWatch:
 
     def _report(self, metrics: Metrics, reading: CatalogReading, differences: dict[str, list[str]]) -> None:
         """Log new faults, fixed files and changed entries. A fault that is still there is not logged again."""
-        new_faults = [str(fault) for fault in reading.faults if str(fault) not in self.logged]
-        self.logged = frozenset(map(str, reading.faults))
-        faulty = frozenset(_file_name(fault) for fault in reading.faults)
-        fixed, self.faulty = self.faulty - faulty, faulty
+        new_faults = [str(fault) for fault in reading.faults if str(fault) not in self.logged_faults]
+        self.logged_faults = frozenset(map(str, reading.faults))
+        faulty_files = frozenset(_file_name(fault) for fault in reading.faults)
+        fixed_files, self.faulty_files = self.faulty_files - faulty_files, faulty_files
         if not self.logs:
             return
         for fault in new_faults:
@@ -113,8 +119,8 @@ class CatalogWatch:
         if new_faults:
             log.error("catalog_fault", effect=ENTRY_STAYS, kept=sorted(reading.kept))
             metrics.add(CATALOG_RELOADS, "refused")
-        if fixed:
-            log.info("catalog_fault_over", files=sorted(fixed))
+        if fixed_files:
+            log.info("catalog_fault_over", files=sorted(fixed_files))
         if differences:
             log.info("catalog_changed", **differences)
             metrics.add(CATALOG_RELOADS, "taken")
@@ -126,35 +132,41 @@ def _file_name(fault: Fault) -> str:
     return file if line.isdigit() else fault.where
 
 
-def read_catalog_again(config: Config, running: Catalog) -> CatalogReading:
+def read_catalog_again(config: Config, current_catalog: Catalog) -> CatalogReading:
     """Read the catalog of `config` again. If the new version of an entry cannot be used, keep the entry of
-    `running`."""
+    `current_catalog`."""
     try:
         new_catalog, faults = catalog_of(config), list[Fault]()
     except CatalogFaults as refusal:
         new_catalog, faults = refusal.catalog, list(refusal.faults)
         if any(fault.line == 0 for fault in refusal.faults):  # an unreadable folder does not delete its entries
-            return CatalogReading(running, tuple(faults), running.names_in_folders(config.catalog))
-    kept_names = {name for name in new_catalog.faulty if name in running.providers}
-    new_catalog = new_catalog.with_entries_from(kept_names, running)
-    for name, entry_faults in _breaking_changes(config, new_catalog, running):
+            return CatalogReading(current_catalog, tuple(faults), current_catalog.names_in_folders(config.catalog))
+    kept_names = {name for name in new_catalog.faulty if name in current_catalog.providers}
+    new_catalog = new_catalog.with_entries_from(kept_names, current_catalog)
+    for name, entry_faults in _breaking_changes(config, new_catalog, current_catalog):
         kept_names.add(name)
         faults += entry_faults
-    return CatalogReading(new_catalog.with_entries_from(kept_names, running), tuple(faults), frozenset(kept_names))
+    return CatalogReading(
+        new_catalog.with_entries_from(kept_names, current_catalog), tuple(faults), frozenset(kept_names)
+    )
 
 
-def _breaking_changes(config: Config, new_catalog: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
+def _breaking_changes(
+    config: Config, new_catalog: Catalog, current_catalog: Catalog
+) -> Iterator[tuple[str, Sequence[Fault]]]:
     """Yield the name and the faults of each entry that is valid by itself, or was deleted, but would break a declared
     integration."""
-    declared = {
+    used_providers = {
         integration.provider
         for environment in config.environments.values()
         for integration in environment.integrations.values()
     }
-    old_contents, new_contents = running.providers.contents, new_catalog.providers.contents
-    changed_names = {name for name in declared if name in old_contents and old_contents[name] != new_contents.get(name)}
+    old_contents, new_contents = current_catalog.providers.contents, new_catalog.providers.contents
+    changed_names = {
+        name for name in used_providers if name in old_contents and old_contents[name] != new_contents.get(name)
+    }
     for name in sorted(changed_names):
-        _, faults, _ = integrations(config, new_catalog.with_entries_from(changed_names - {name}, running))
+        _, faults, _ = integrations(config, new_catalog.with_entries_from(changed_names - {name}, current_catalog))
         if faults:
             yield name, faults
 
@@ -209,12 +221,12 @@ async def _watch_files(folders: Sequence[Path]) -> AsyncGenerator[bool]:
     )
     with ThreadPoolExecutor(1, "watch_catalog") as thread, closing(changes):
         while True:
-            waiting = loop.run_in_executor(thread, next, changes, None)
+            next_changes = loop.run_in_executor(thread, next, changes, None)
             try:
-                new_changes = await asyncio.shield(waiting)
+                new_changes = await asyncio.shield(next_changes)
             finally:
                 stop_event.set()
-                await asyncio.wait([waiting])
+                await asyncio.wait([next_changes])
                 stop_event.clear()
             yield bool(new_changes)
 

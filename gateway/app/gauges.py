@@ -62,10 +62,10 @@ def _connection_samples(runtime: Runtime) -> Iterator[Sample]:
 
 
 def _event_samples(runtime: Runtime) -> Iterator[Sample]:
-    for waiting in runtime.keeper.backlog:
-        yield ("gateway_events_pending", waiting.environment), waiting.pending
-        oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
-        yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
+    for backlog in runtime.keeper.backlog:
+        yield ("gateway_events_pending", backlog.environment), backlog.pending
+        oldest_s = (clock.now() - backlog.oldest_at).total_seconds()
+        yield ("gateway_events_oldest_seconds", backlog.environment), max(oldest_s, 0.0)
 
 
 def _pool_samples(runtime: Runtime) -> Iterator[Sample]:
@@ -73,9 +73,9 @@ def _pool_samples(runtime: Runtime) -> Iterator[Sample]:
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for egress in (runtime.generation.egress, *runtime.retired):
         for origin, load in egress.load():
-            of_provider = sums[provider_at.get(origin, "")]
+            provider_sums = sums[provider_at.get(origin, "")]
             for index, number in enumerate(load):
-                of_provider[index] += number
+                provider_sums[index] += number
     for provider, (busy, idle, dialling, waiting) in sums.items():
         for state, number in (("busy", busy), ("idle", idle), ("dialling", dialling)):
             yield ("gateway_upstream_connections", provider, state), number

@@ -58,18 +58,18 @@ def check_configuration(config: Config, result: CheckResult | None = None) -> Ch
 
 def build_generation(
     checked: CheckedConfiguration,
-    minted: MintedKeyCache,
+    minted_keys: MintedKeyCache,
     managed: ManagedIntegrations,
     egress: Egress | None = None,
-    former: Integrations | None = None,
+    previous_integrations: Integrations | None = None,
 ) -> Generation:
-    """Build the generation. `egress` None: create a new Egress. `former`: the integrations of the replaced
+    """Build the generation. `egress` None: create a new Egress. `previous_integrations`: the integrations of the replaced
     generation."""
     return Generation(
         config=checked.config,
         catalog=checked.catalog,
-        keys=KeyLookup.from_config(checked.config, minted),
-        integrations=Integrations(checked.integrations, managed, former),
+        keys=KeyLookup.from_config(checked.config, minted_keys),
+        integrations=Integrations(checked.integrations, managed, previous_integrations),
         egress=egress or build_egress(checked.config.egress),
         page_cursors=SealedTokens(checked.config.store.encryption_keys, "page cursor"),
     )
@@ -78,10 +78,10 @@ def build_generation(
 def next_generation(runtime: Runtime, checked: CheckedConfiguration) -> Generation:
     """Build the generation that will replace the current generation of `runtime`. Nothing changes before
     `CurrentGeneration.replace`."""
-    running = runtime.generation
-    same_egress = checked.config.egress == running.config.egress
-    egress = running.egress if same_egress else None
-    return build_generation(checked, runtime.minted, runtime.managed, egress, running.integrations)
+    current_generation = runtime.generation
+    same_egress = checked.config.egress == current_generation.config.egress
+    egress = current_generation.egress if same_egress else None
+    return build_generation(checked, runtime.minted, runtime.managed, egress, current_generation.integrations)
 
 
 def replace_generation(runtime: Runtime, checked: CheckedConfiguration) -> None:

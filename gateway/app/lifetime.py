@@ -76,34 +76,34 @@ def build_runtime(
     tracing: Tracing | None = None,
 ) -> Runtime:
     """Build the runtime on an open store. No background task runs yet."""
-    minted = MintedKeyCache(store)
-    current = CurrentGeneration(build_generation(checked, minted, managed))
+    minted_keys = MintedKeyCache(store)
+    current = CurrentGeneration(build_generation(checked, minted_keys, managed))
     metrics = Metrics(partial(_is_known, current), page)
-    calls = CallQueue(observe=metrics.observe, tracing=tracing)
+    call_queue = CallQueue(observe=metrics.observe, tracing=tracing)
     egress_limits, retired = EgressLimits(concurrency_settings(checked.config.egress)), RetiredEgress()
-    _apply_each_generation(current, metrics, calls, store, egress_limits, retired)
+    _apply_each_generation(current, metrics, call_queue, store, egress_limits, retired)
     journals, exchange = _token_exchange(current, parent)
     dialogues = AuthDialogueRunner(current, exchange)
-    deliverer = Deliverer(store, current, metrics, calls.record_operation)
+    deliverer = Deliverer(store, current, metrics, call_queue.record_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
-    refresher = Refresher(store, current, dialogues, metrics, calls.record_operation)
-    live = ConnectionCache(store, current, managed, refresher, followers=(minted, links), on_change=deliverer.wake)
+    refresher = Refresher(store, current, dialogues, metrics, call_queue.record_operation)
+    live = ConnectionCache(store, current, managed, refresher, followers=(minted_keys, links), on_change=deliverer.wake)
     creator = Creator(store, current, live, dialogues)
-    outcomes, revoker = Outcomes(store, calls.record_operation), Revoker(current, dialogues)
+    outcomes, revoker = Outcomes(store, call_queue.record_operation), Revoker(current, dialogues)
     session_connections = SessionConnections(store, current, creator, outcomes, revoker)
     deleter = Deleter(store, current, live, revoker)
     return Runtime(
         current=current,
         started_at=clock.now(),
         store=store,
-        minted=minted,
+        minted=minted_keys,
         managed=managed,
         egress_limits=egress_limits,
         retired=retired,
         page_memory=PageMemory(lambda: current.generation.config.egress.page_memory_bytes),
         metrics=metrics,
-        call_queue=calls,
+        call_queue=call_queue,
         tracing=tracing,
         loop_lag=LoopLag(),
         invalid_keys=InvalidKeyThrottle(lambda: metrics.add(INVALID_KEYS)),
@@ -117,7 +117,7 @@ def build_runtime(
         outcomes=outcomes,
         flows=Flows(store, current, creator, session_connections, dialogues, outcomes),
         links=links,
-        issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
+        issuer=KeyIssuer(store, minted_keys, lambda: current.generation.catalog),
         session_connections=session_connections,
         typed_credentials=TypedCredentialConnector(store, creator, session_connections, outcomes),
         deleter=deleter,
@@ -136,7 +136,7 @@ def _is_known(current: CurrentGeneration, environment: str, integration_id: str)
 def _apply_each_generation(
     current: CurrentGeneration,
     metrics: Metrics,
-    calls: CallQueue,
+    call_queue: CallQueue,
     store: Store,
     egress_limits: EgressLimits,
     retired: RetiredEgress,
@@ -146,18 +146,18 @@ def _apply_each_generation(
     These settings are the limits, and whether calls are stored. All other code reads settings from `current`.
     """
 
-    def set_(config: Config) -> None:
-        _apply_call_log_settings(config.call_log, calls, store)
+    def apply_settings(config: Config) -> None:
+        _apply_call_log_settings(config.call_log, call_queue, store)
         store.trail.all_refreshes = config.audit.refreshes == "all"
 
     def apply_generation(old_generation: Generation, new_generation: Generation) -> None:
         metrics.forget_known()
-        set_(new_generation.config)
+        apply_settings(new_generation.config)
         egress_limits.apply_settings(concurrency_settings(new_generation.config.egress))
         if new_generation.egress is not old_generation.egress:
             retired.add(old_generation.egress)
 
-    set_(current.generation.config)
+    apply_settings(current.generation.config)
     current.follow(apply_generation)
 
 
@@ -323,8 +323,8 @@ async def _prune_call_log(store: Store) -> None:
         await asyncio.sleep(PRUNE_CALL_LOG_INTERVAL_S)
 
 
-def _apply_call_log_settings(config: CallLogConfig, calls: CallQueue, store: Store) -> None:
-    calls.stored, calls.sample = config.enabled, config.sample
+def _apply_call_log_settings(config: CallLogConfig, call_queue: CallQueue, store: Store) -> None:
+    call_queue.stored, call_queue.sample = config.enabled, config.sample
     store.call_log.bounds = CallLogBounds(config.keep_days, config.max_bytes, config.max_rows)
 
 

@@ -91,7 +91,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/oauth/callback", OPEN(lazy_pages.callback)),
     ("GET", "/app-auth/connect", OPEN(lazy_pages.callback)),
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
-    *((method, path, chain) for path, end in credential_forms.ROUTES for method, chain in _post_routes(end)),
+    *((method, path, chain) for path, handler in credential_forms.ROUTES for method, chain in _post_routes(handler)),
     ("GET", "/console", OPEN(lazy_console.view)),
     ("GET", "/console/sign-in", OPEN(lazy_console.sign_in)),
     ("POST", "/console/sign-in", OPEN(lazy_console.sign_in)),
