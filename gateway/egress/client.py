@@ -190,27 +190,27 @@ class Egress:
         body: Body | None = None,
         *,
         upgrade: str | None = None,
-        replaced: bool = False,
+        on_new_connection: bool = False,
     ) -> ProviderExchange:
         """Send `request` and wait for the response's head. Raises EgressError.
 
         `request.headers`: must contain only end-to-end fields. `body`: None if the request declares no body; for a body
         of length 0, the request declares an empty body. `upgrade`: the protocol to switch to (RFC 9110 §7.8), or None;
-        after a 101, call `switch` on the result. `replaced`: True if an idle connection has already lost this request,
-        so that a new connection is used and the request is sent once.
+        after a 101, call `switch` on the result. `on_new_connection`: True if an idle connection has already lost this
+        request, so that a new connection is used and the request is sent once.
 
         If the provider has closed an idle connection, the request is sent a second time on a new connection, but only
         with a safe method and without a body (RFC 9112 §9.3.1).
         """
         pool = self._pool(request)
         message = request_message(request, pool, body, upgrade)
-        streamed = body if body is not None and body.whole is None else None
-        if not replaced:
+        streamed_body = body if body is not None and body.whole is None else None
+        if not on_new_connection:
             connection = await pool.acquire()
             reused = connection.served > 0
             try:
                 return await connection.exchange(
-                    message, streamed, method=request.method, may_switch=upgrade is not None
+                    message, streamed_body, method=request.method, may_switch=upgrade is not None
                 )
             except ConnectionLost as fault:
                 if not reused or not replaceable(request.method, has_body=body is not None and body.length != 0):
@@ -218,7 +218,9 @@ class Egress:
         pool = self._pool(request)
         connection = await pool.acquire(fresh=True)
         try:
-            return await connection.exchange(message, streamed, method=request.method, may_switch=upgrade is not None)
+            return await connection.exchange(
+                message, streamed_body, method=request.method, may_switch=upgrade is not None
+            )
         except ConnectionLost as fault:
             raise closed_without_response(pool.origin) from fault
 
@@ -242,7 +244,7 @@ class Egress:
         ``too_large`` if the body exceeds `limit_bytes`.
         """
         try:
-            parsed = parse_url(url)
+            parsed_url = parse_url(url)
         except ValueError as fault:
             raise EgressError("refused", f"The URL cannot be requested: {fault}.") from fault
         fields = CIMultiDict(headers or {})
@@ -251,13 +253,19 @@ class Egress:
         target = url[url.index("//") + 2 :].partition("?")[0].partition("/")
         path = target[1] + target[2] or "/"
         request = UpstreamRequest(
-            method, parsed.scheme, parsed.host, parsed.port, path + parsed.query, fields, identity=identity
+            method,
+            parsed_url.scheme,
+            parsed_url.host,
+            parsed_url.port,
+            path + parsed_url.query,
+            fields,
+            identity=identity,
         )
         try:
             async with _limit(timeout_s):
                 new_connection = once and replaceable(method, has_body=bool(body))
                 request_body = None if body is None else Body(_single_piece(body), len(body), whole=body)
-                exchange = await self.send(request, request_body, replaced=new_connection)
+                exchange = await self.send(request, request_body, on_new_connection=new_connection)
                 try:
                     content = await read_whole(exchange, request.origin, limit_bytes)
                 finally:

@@ -79,10 +79,10 @@ def is_public(address: IPAddress) -> bool:
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
-def _not_public(host: str, port: int, resolved: str, address: IPAddress | None) -> str:
+def _not_public_message(host: str, port: int, resolved: str, address: IPAddress | None) -> str:
     """Return the message for `host`, which resolves to the forbidden address `resolved`."""
-    resolves = "" if host == resolved else f" resolves to {resolved}, which"
-    message = f"{host} port {port}{resolves} is not a public address."
+    resolution_text = "" if host == resolved else f" resolves to {resolved}, which"
+    message = f"{host} port {port}{resolution_text} is not a public address."
     if address is None:
         return f"{message} An address with a zone cannot be allowed in egress.allow."
     plain_address = without_ipv6_prefix(address)
@@ -119,7 +119,7 @@ class Guard:
                 continue
             if scheme == "http" and address is not None and is_public(without_ipv6_prefix(address)):
                 raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
-            raise EgressError("refused", _not_public(host, port, text, address))
+            raise EgressError("refused", _not_public_message(host, port, text, address))
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
         """Return a socket to connect to `address`. Raises AddressRefused if the address is forbidden."""

@@ -37,6 +37,8 @@ def no_page_memory() -> Unavailable:
 
 @dataclass(eq=False, slots=True)
 class WaitingPage:
+    """A call that waits for memory. `size`: in bytes. `number`: the position in the order of arrival."""
+
     size: int
     number: int
     admitted: "asyncio.Future[None]" = field(repr=False)
@@ -75,7 +77,7 @@ class PageMemory:
         self.peak = 0
         self._bytes_by_key: dict[Hashable, int] = {}
         self._queues: dict[Hashable, deque[WaitingPage]] = {}
-        self._count = 0
+        self._arrivals = 0
 
     async def reserve(self, key: Hashable, size: int, wait_s: float) -> Reservation:
         """Reserve `size` bytes for `key`, and wait until they are free. Raises NoPageMemory after `wait_s` seconds.
@@ -83,18 +85,18 @@ class PageMemory:
         If `size` exceeds the key's share, only the share is reserved, so that a single call can always proceed.
         """
         size = min(size, self._share)
-        self._count += 1
-        waiting = WaitingPage(size, self._count, asyncio.get_running_loop().create_future())
-        self._queues.setdefault(key, deque()).append(waiting)
+        self._arrivals += 1
+        waiting_page = WaitingPage(size, self._arrivals, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(key, deque()).append(waiting_page)
         self._admit()
         try:
             async with asyncio.timeout(wait_s):
-                await waiting.admitted
+                await waiting_page.admitted
         except BaseException as fault:
-            if waiting.admitted.done() and not waiting.admitted.cancelled():
+            if waiting_page.admitted.done() and not waiting_page.admitted.cancelled():
                 self._release(key, size)  # the memory was reserved at the same moment
             else:
-                self._stop_waiting(key, waiting)
+                self._stop_waiting(key, waiting_page)
             if isinstance(fault, TimeoutError):
                 raise NoPageMemory from None
             raise
@@ -118,15 +120,15 @@ class PageMemory:
             del self._bytes_by_key[key]
         self._admit()
 
-    def _stop_waiting(self, key: Hashable, waiting: WaitingPage) -> None:
+    def _stop_waiting(self, key: Hashable, waiting_page: WaitingPage) -> None:
         queue = self._queues.get(key, ())
-        if waiting in queue:
-            self._unqueue(key, waiting)
+        if waiting_page in queue:
+            self._unqueue(key, waiting_page)
         self._admit()  # the call that gave up might have blocked other calls
 
-    def _unqueue(self, key: Hashable, waiting: WaitingPage) -> None:
+    def _unqueue(self, key: Hashable, waiting_page: WaitingPage) -> None:
         queue = self._queues[key]
-        queue.remove(waiting)
+        queue.remove(waiting_page)
         if not queue:
             del self._queues[key]
 

@@ -400,14 +400,14 @@ class ProviderConnection(asyncio.Protocol):
         The next write then fails, and a failed write ends the transport, even if a response is still unread.
         """
         parts, self._parts = self._parts, None
-        unread = b"" if parts is None else parts.stop()
+        unread_bytes = b"" if parts is None else parts.stop()
         ssl_object = self.transport.get_extra_info("ssl_object")
         if ssl_object is None:
-            unread += _read_available(self.transport.get_extra_info("socket").fileno())
+            unread_bytes += _read_available(self.transport.get_extra_info("socket").fileno())
         elif self._spare_descriptor is not None:
-            unread += decrypt_rest(ssl_object, _read_available(self._spare_descriptor))
-        if unread:
-            self._process(unread)
+            unread_bytes += decrypt_rest(ssl_object, _read_available(self._spare_descriptor))
+        if unread_bytes:
+            self._process(unread_bytes)
 
     def _open_spare_descriptor(self) -> None:
         """With TLS, open a second descriptor of the socket, because asyncio closes the socket before it reports the end

@@ -161,8 +161,8 @@ class ResponseReader:
             if end < 0:
                 self._keep_incomplete_head(data)
                 return
-            raw = data[:end]
-            head = (plain_head(raw) if self._plain else None) or parse_head(raw)
+            head_bytes = data[:end]
+            head = (plain_head(head_bytes) if self._plain else None) or parse_head(head_bytes)
             data = data[end + 4 :]
             if head.status >= 200 or head.status == 101:
                 self._begin(head, data)

@@ -63,10 +63,10 @@ def prepare_context(context: ssl.SSLContext | None, sessions: TlsSessions) -> ss
 
         @classmethod
         def _create(cls, incoming: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> "ResumingSslObject":
-            resuming: ResumingSslObject = super()._create(incoming, *args, **kwargs)  # type: ignore[misc]
-            resuming.incoming = incoming
-            resuming.read, resuming.write = resuming._sslobj.read, resuming._sslobj.write  # type: ignore[attr-defined,method-assign]
-            return resuming
+            ssl_object: ResumingSslObject = super()._create(incoming, *args, **kwargs)  # type: ignore[misc]
+            ssl_object.incoming = incoming
+            ssl_object.read, ssl_object.write = ssl_object._sslobj.read, ssl_object._sslobj.write  # type: ignore[attr-defined,method-assign]
+            return ssl_object
 
         def do_handshake(self) -> None:
             if not self._session_set:

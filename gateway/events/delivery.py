@@ -153,7 +153,7 @@ class TargetPace:
             self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - FAILURES_UNTIL_DOWN, 10), MAX_PROBE_S)
         return False
 
-    def idle(self, now: float) -> bool:
+    def can_be_dropped(self, now: float) -> bool:
         """Return whether this object can be dropped: no request is running, and no result is recent."""
         is_recent = now <= self.resting_until + MAX_PROBE_S if self.failures else self.is_proven(now)
         return not self.running and not is_recent
@@ -197,7 +197,7 @@ async def _post(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]
         if fault.kind != "unreachable" or not fault.sent:
             raise
         # Perhaps the receiver closed the idle connection. Sending twice is safe, because the message keeps its id.
-        return await egress.send(request, Body(_single_piece(body), len(body), whole=body), replaced=True)
+        return await egress.send(request, Body(_single_piece(body), len(body), whole=body), on_new_connection=True)
 
 
 async def _single_piece(body: bytes) -> AsyncIterator[bytes]:
@@ -300,13 +300,13 @@ class Deliverer:
                 unproven_count += 0 if is_proven else max(0, pace.running - running)
             elif pace.resting_until > monotonic_now:
                 soonest_s = min(soonest_s, pace.resting_until - monotonic_now)
-        for queue in [queue for queue, pace in self._paces.items() if pace.idle(monotonic_now)]:
+        for queue in [queue for queue, pace in self._paces.items() if pace.can_be_dropped(monotonic_now)]:
             del self._paces[queue]
         if work.next_at is not None:
             soonest_s = min(soonest_s, (work.next_at - clock.now()).total_seconds())
         return max(soonest_s, MIN_PAUSE_S)
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until all started deliveries have ended."""
         while self._sending:
             await asyncio.wait(set(self._sending))
@@ -328,10 +328,12 @@ class Deliverer:
 
     async def _claim_and_start(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
-        claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
+        claimed_deliveries = await self._store.deliveries.claim(
+            queue, owner=self._owner, now=now, ttl=LEASE, limit=limit
+        )
         if self._closed:  # `close` releases the claimed deliveries
             return
-        for delivery in claimed:
+        for delivery in claimed_deliveries:
             pace.running += 1
             task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")
             self._sending.add(task)
@@ -441,10 +443,10 @@ class Deliverer:
         return urls.get(delivery.target) if delivery.target in {PRIMARY, SECONDARY} else delivery.target
 
     def _urls(self, environment: str) -> Iterator[tuple[str, str | None]]:
-        declared = self._current.generation.config.environments.get(environment)
-        if declared is not None:
-            yield PRIMARY, declared.webhook_url
-            yield SECONDARY, declared.webhook_url_secondary
+        environment_config = self._current.generation.config.environments.get(environment)
+        if environment_config is not None:
+            yield PRIMARY, environment_config.webhook_url
+            yield SECONDARY, environment_config.webhook_url_secondary
 
 
 def _build_fault(delivery: Delivery, fault: Exception) -> str:

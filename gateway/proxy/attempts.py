@@ -220,7 +220,7 @@ class Attempts:
                 self._request[UPSTREAM],
                 self._upload.body(),
                 upgrade=self._upgrade,
-                replaced=fast_path_outcome is not None,
+                on_new_connection=fast_path_outcome is not None,
             )
             outcome = "responded"
             if attempt is not None:
