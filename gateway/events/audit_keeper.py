@@ -45,7 +45,7 @@ class AuditKeeper:
         self._batch_delay_s = batch_delay_s
         self._owner = uuid.uuid4().hex
         self._may_need_checkpoint = True  # there may be records without a signed checkpoint
-        self._unsent: Checkpoint | None = None
+        self._unsent_checkpoint: Checkpoint | None = None
         self._send_at = 0.0
         self._prune_at = clock.monotonic() + PRUNE_EVERY_S / 60
         self.failing = False
@@ -73,7 +73,7 @@ class AuditKeeper:
             self._may_need_checkpoint = True
         if self._may_need_checkpoint:
             await self._checkpoint(config)
-        if self._unsent is not None and clock.monotonic() >= self._send_at:
+        if self._unsent_checkpoint is not None and clock.monotonic() >= self._send_at:
             await self._send(config)
         if clock.monotonic() >= self._prune_at:
             self._prune_at = clock.monotonic() + PRUNE_EVERY_S
@@ -104,19 +104,19 @@ class AuditKeeper:
         if config.checkpoint_file is not None:
             await asyncio.to_thread(_append, config.checkpoint_file, json.dumps(checkpoint_json))
         if config.checkpoint_url:
-            self._unsent, self._send_at = checkpoint, 0.0
+            self._unsent_checkpoint, self._send_at = checkpoint, 0.0
 
     async def _send(self, config: AuditConfig) -> None:
-        """Send the newest checkpoint. It proves everything that earlier checkpoints prove, so a lost one does not
-        matter."""
-        checkpoint = self._unsent
+        """Send the newest checkpoint. An earlier checkpoint that was never sent does not matter, because the newest
+        checkpoint proves the same records."""
+        checkpoint = self._unsent_checkpoint
         if checkpoint is None or not config.checkpoint_url:
-            self._unsent = None
+            self._unsent_checkpoint = None
             return
         body = json.dumps({"type": "audit.checkpoint", "data": checkpoint.as_json()}).encode()
         response = await send(self._current.generation.egress, config.checkpoint_url, body, JSON, clock.now())
         if response.status is not None and 200 <= response.status < 300:
-            self._unsent = None
+            self._unsent_checkpoint = None
             return
         self._send_at = clock.monotonic() + SEND_AGAIN_S
         log.warning("audit_checkpoint_not_sent", sequence=checkpoint.sequence, status=response.status)

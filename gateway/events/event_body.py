@@ -75,28 +75,28 @@ def build_message(delivery: Delivery, content: EventContent, auth_mode: str | No
     entry; None: the provider has no entry."""
     if content.event != FORWARD:
         return _dump_json(_connection_event(delivery, content, auth_mode)), {"content-type": JSON}
-    raw = base64.b64decode(content.received["body"])
+    received_body = base64.b64decode(content.received["body"])
     fields = {name.lower(): value for name, value in content.received["headers"]}
-    passed = {name: value for name, value in fields.items() if is_forwarded(name)} | {
+    forwarded_fields = {name: value for name, value in fields.items() if is_forwarded(name)} | {
         ENVIRONMENT: content.environment,
         INTEGRATION: content.integration_id,
         PROVIDER: content.provider,
     }
     content_type = fields.get("content-type", "")
     if delivery.connection_id is None:
-        return raw, {**passed, "content-type": content_type or JSON}
+        return received_body, {**forwarded_fields, "content-type": content_type or JSON}
     message_fields = {
         "from": content.provider,
         "type": FORWARD,
         "connectionId": delivery.connection_id,
         "providerConfigKey": content.integration_id,
-        "payload": _payload(raw, content_type),
+        "payload": _payload(received_body, content_type),
     }
     try:
-        body = _dump_json(message_fields, in_python=len(raw) > MAX_C_PARSE_BYTES)
+        body = _dump_json(message_fields, in_python=len(received_body) > MAX_C_PARSE_BYTES)
     except (ValueError, RecursionError):  # the value has NaN or an infinite number, or nests too deep
-        body = _dump_json(message_fields | {"payload": raw.decode("utf-8", "replace")})
-    return body, {**passed, "content-type": JSON}
+        body = _dump_json(message_fields | {"payload": received_body.decode("utf-8", "replace")})
+    return body, {**forwarded_fields, "content-type": JSON}
 
 
 def is_forwarded(name: str) -> bool:
@@ -129,21 +129,21 @@ def _connection_event(delivery: Delivery, content: EventContent, auth_mode: str 
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if not stored:
+def _end_user(stored_end_user: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not stored_end_user:
         return None
     body = {
-        "endUserId": stored["id"],
-        "endUserEmail": stored.get("email"),
-        "organizationId": stored.get("organization_id"),
-        "tags": stored.get("tags") or {},
+        "endUserId": stored_end_user["id"],
+        "endUserEmail": stored_end_user.get("email"),
+        "organizationId": stored_end_user.get("organization_id"),
+        "tags": stored_end_user.get("tags") or {},
     }
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _payload(raw: bytes, content_type: str) -> Any:
+def _payload(body: bytes, content_type: str) -> Any:
     """Convert the body of a webhook: return JSON as a value, a form as an object, anything else as text."""
-    text = raw.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")
     if content_type.startswith("application/x-www-form-urlencoded"):
         from urllib.parse import parse_qsl
 
@@ -152,7 +152,7 @@ def _payload(raw: bytes, content_type: str) -> Any:
         except ValueError:
             return text
     try:
-        return json.loads(text) if len(raw) <= MAX_C_PARSE_BYTES else PYTHON_DECODER.decode(text)
+        return json.loads(text) if len(body) <= MAX_C_PARSE_BYTES else PYTHON_DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
 

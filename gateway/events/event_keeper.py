@@ -66,17 +66,17 @@ class EventKeeper:
             for days in sorted(DAYS_AHEAD):  # ascending, so that an expiry in 2 days is not also reported for 14 days
                 await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
-        started = clock.monotonic()
-        if started >= self._count_at:
+        began_at = clock.monotonic()
+        if began_at >= self._count_at:
             self.connections = await self._store.expiring.counts(clock.now())
             self._count_at = clock.monotonic() + COUNT_COST_RATIO * (
-                clock.monotonic() - started
+                clock.monotonic() - began_at
             )  # counting a million rows takes a second
 
     async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report
-        while reported := await report(environment, days, now=clock.now(), limit=BATCH_SIZE):
-            log.info("expiring_reported", environment=environment, within_days=days, connections=reported)
+        while reported_count := await report(environment, days, now=clock.now(), limit=BATCH_SIZE):
+            log.info("expiring_reported", environment=environment, within_days=days, connections=reported_count)
             self._wake()
-            if reported < BATCH_SIZE:
+            if reported_count < BATCH_SIZE:
                 return

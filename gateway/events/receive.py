@@ -103,9 +103,13 @@ async def receive(
         waiting=limits.waiting,
         waiting_bytes=limits.waiting_bytes,
     )
-    log_where = {"environment": integration.environment, "integration": integration.integration_id}
+    integration_fields = {"environment": integration.environment, "integration": integration.integration_id}
     log.info(
-        "webhook_taken", **log_where, connections=connections, again=connections is None, signed=bool(handling.secrets)
+        "webhook_taken",
+        **integration_fields,
+        connections=connections,
+        again=connections is None,
+        signed=bool(handling.secrets),
     )
     return WebhookResult(success, queued=connections is not None)
 
@@ -131,12 +135,12 @@ def _is_utf8(value: str) -> bool:
 def _stored_parts(message: IncomingWebhook, signature: WebhookSignature | None) -> dict[str, Any]:
     """Return the parts of the webhook to store: the body, and the header fields to forward. A header that contains the
     secret itself is left out."""
-    secret = None  # the name of the header that contains the secret
+    secret_header = None  # the name of the header that contains the secret
     if signature is not None and signature.header is not None and signature.scheme in TOKENS:
-        secret = signature.header.lower()
+        secret_header = signature.header.lower()
     fields = [
         (name, value)
         for name, value in message.headers.items()
-        if (is_forwarded(name) or name == "content-type") and name != secret and _is_utf8(value)
+        if (is_forwarded(name) or name == "content-type") and name != secret_header and _is_utf8(value)
     ]
     return {"headers": fields, "body": base64.b64encode(message.body).decode()}

@@ -81,10 +81,10 @@ CACHE_S: Final = 5.0
 async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
     """Return the environment's signing keys: the current key first, then former keys that still sign. If there is no
     key, create one."""
-    declared = config.environments.get(environment)
-    if declared is not None and declared.webhook_signing_key is not None:
-        former = declared.webhook_signing_key_previous
-        return [declared.webhook_signing_key, *([former] if former is not None else [])]
+    environment_config = config.environments.get(environment)
+    if environment_config is not None and environment_config.webhook_signing_key is not None:
+        previous_key = environment_config.webhook_signing_key_previous
+        return [environment_config.webhook_signing_key, *([previous_key] if previous_key is not None else [])]
     stored_keys = await store.signing_keys.ensure(environment, new_signing_key, now=clock.now())
     return [stored_key.key for stored_key in stored_keys]
 
@@ -117,8 +117,8 @@ class SigningKeyCache:
 async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
     """Create a new key; return the key, and the time when the former key stops signing. Raises Conflict if gateway.yaml
     sets the environment's key."""
-    declared = config.environments.get(environment)
-    if declared is not None and declared.webhook_signing_key is not None:
+    environment_config = config.environments.get(environment)
+    if environment_config is not None and environment_config.webhook_signing_key is not None:
         raise Conflict(
             "conflict",
             f"gateway.yaml sets the webhook_signing_key of environment '{environment}'. Set a new key there, and move "

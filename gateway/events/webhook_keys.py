@@ -103,13 +103,15 @@ class WebhookKeyCache:
 
     async def _cached_or_fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
         digest = request.digest
-        cached = self._cached.get(digest)
-        if cached is not None and clock.monotonic() - cached.at < (CACHE_S if cached.find(kid) else RETRY_S):
+        cached_keys = self._cached.get(digest)
+        if cached_keys is not None and clock.monotonic() - cached_keys.at < (
+            CACHE_S if cached_keys.find(kid) else RETRY_S
+        ):
             self._cached.move_to_end(digest)
-            return cached
+            return cached_keys
         task = self._fetching.get(digest)
         if task is None:
-            self._count_request(integration, is_known=cached is not None and bool(cached.find(kid)))
+            self._count_request(integration, is_known=cached_keys is not None and bool(cached_keys.find(kid)))
             task = asyncio.create_task(_fetch(egress, request))
             self._fetching[digest] = task
             task.add_done_callback(lambda finished: self._store_result(digest, finished))
@@ -138,12 +140,12 @@ class WebhookKeyCache:
         Raises Unavailable.
         """
         now = clock.monotonic()
-        times = self._requests.setdefault((integration, is_known), deque())
-        while times and now - times[0] >= RETRY_S:
-            times.popleft()
-        if len(times) >= MAX_REQUESTS_PER_MINUTE:
+        request_times = self._requests.setdefault((integration, is_known), deque())
+        while request_times and now - request_times[0] >= RETRY_S:
+            request_times.popleft()
+        if len(request_times) >= MAX_REQUESTS_PER_MINUTE:
             raise _retry_later("Too many webhooks name keys that are not known yet")
-        times.append(now)
+        request_times.append(now)
 
 
 def _retry_later(reason: str) -> Unavailable:
@@ -160,7 +162,7 @@ def key_request(
     if len(parts) != len(secret_fields):
         raise SignatureRefused("the webhook_secret lacks a part", no_secret=True)
     values = {**dict(zip(secret_fields, parts, strict=True)), "kid": kid}
-    head, mark, path = (endpoint.url or "").partition("://")
+    scheme, separator, path = (endpoint.url or "").partition("://")
     host, slash, path_below_host = path.partition("/")
     for name in _PLACEHOLDER.findall(host):
         if not _HOST_LABEL.fullmatch(values.get(name, "")):
@@ -169,7 +171,7 @@ def key_request(
         text = values.get(name, "")
         if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):
             raise SignatureRefused("the token's key id cannot be part of a URL")
-    url = head + mark + _fill(host, values) + slash + _fill(path_below_host, values)
+    url = scheme + separator + _fill(host, values) + slash + _fill(path_below_host, values)
     body = None
     if endpoint.body is not None:
         body = json.dumps({name: _fill(text, values) for name, text in endpoint.body.items()}).encode()
@@ -215,8 +217,8 @@ def keys_in(body: bytes) -> Mapping[str, str]:
     except (ValueError, RecursionError):
         return {}
     key_list: Any = document.get("keys") if isinstance(document, Mapping) else None
-    single = document.get("key") if isinstance(document, Mapping) else None
-    jwks = key_list if isinstance(key_list, list) else [single]
+    single_key = document.get("key") if isinstance(document, Mapping) else None
+    jwks = key_list if isinstance(key_list, list) else [single_key]
     return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MAX_CACHED] if _is_usable(jwk)}
 
 

@@ -191,7 +191,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
         tracker.response = web.json_response({"error": "invalid_grant"}, status=400)
         assert await call(running, traceparent=SAMPLED) == 424
         await receiver.wait_until_taken(2)
-        await running.runtime.deliverer.idle()
+        await running.runtime.deliverer.wait_until_idle()
         await collector.wait_until(lambda: len(collector.spans_named("event.deliver")) >= 2)
     (refresh,) = collector.spans_named("token.refresh")
     assert (refresh.failed, refresh.attributes["oauth.error"]) == (True, "invalid_grant")

@@ -72,7 +72,7 @@ async def wait_for_attempts(gateway: RunningGateway, attempts: int) -> Delivery:
     """Return the newest event as soon as that many attempts are recorded."""
     async with asyncio.timeout(PATIENCE_S):
         while (found := await deliveries_of(gateway))[-1].attempts < attempts:
-            await gateway.runtime.deliverer.idle()
+            await gateway.runtime.deliverer.wait_until_idle()
             await asyncio.sleep(0)
     return found[-1]
 
@@ -80,4 +80,4 @@ async def wait_for_attempts(gateway: RunningGateway, attempts: int) -> Delivery:
 async def deliver_due_events(gateway: RunningGateway) -> None:
     """Send the deliveries that are due, and wait until they are finished."""
     await gateway.runtime.deliverer.run_once()
-    await gateway.runtime.deliverer.idle()
+    await gateway.runtime.deliverer.wait_until_idle()

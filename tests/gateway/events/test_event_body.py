@@ -151,7 +151,7 @@ async def test_integration_created_through_the_api_sends_one_event_per_connectio
     await receiver.wait_until_taken(4)
     await event_gateway.json("DELETE", "/integrations/made", expect=200)
     await receiver.wait_until_taken(7)
-    await event_gateway.runtime.deliverer.idle()
+    await event_gateway.runtime.deliverer.wait_until_idle()
     counts = Counter(
         (item.event["providerConfigKey"], item.event["connectionId"], item.event["event"]) for item in receiver.taken
     )

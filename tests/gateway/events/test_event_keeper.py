@@ -152,7 +152,7 @@ async def test_metrics_show_attempts_and_pending_deliveries(
     for name in ("c1", "c2"):
         await event_gateway.import_connection(tracker.grant(), name)
     await receiver.wait_until(lambda: len(receiver.got) >= 2)
-    await event_gateway.runtime.deliverer.idle()
+    await event_gateway.runtime.deliverer.wait_until_idle()
     advance_clock(100)
     await event_gateway.runtime.keeper.run_once()
     result = {key: number for key, number in gauges(event_gateway.runtime) if key[0].startswith("gateway_events")}
