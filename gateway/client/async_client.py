@@ -236,9 +236,9 @@ class AsyncClient:
             )
         all_headers = CIMultiDict(headers)
         all_headers["Authorization"] = self._authorization
-        encoded = URL(url, encoded=True)
+        encoded_url = URL(url, encoded=True)
         try:
-            response = await session.request(method, encoded, headers=all_headers, allow_redirects=False, **body)
+            response = await session.request(method, encoded_url, headers=all_headers, allow_redirects=False, **body)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
             upload = body.get("data")
             if isinstance(upload, UploadedBody) and upload.fault is not None:

@@ -49,24 +49,24 @@ class Loop:
         """
         end = object()
 
-        async def following() -> Any:
+        async def next_item() -> Any:
             return await anext(items, end)
 
         async def close() -> None:
             await items.aclose()  # type: ignore[attr-defined]
 
         try:
-            while (item := self.run(following())) is not end:
+            while (item := self.run(next_item())) is not end:
                 yield item
         finally:
             # A stopped loop has already closed `items`. If a garbage collection in the loop's own thread ends this
             # iterator, waiting here would never end. In this case the loop closes `items` itself, because nothing
             # refers to `items`.
-            if self.used_here and threading.current_thread() is not self._thread:
+            if self.runs_in_this_process and threading.current_thread() is not self._thread:
                 self.run(close())
 
     @property
-    def used_here(self) -> bool:
+    def runs_in_this_process(self) -> bool:
         return self._loop is not None and self._pid == os.getpid()
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class Loop:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None and self._pid == os.getpid():
-            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+            asyncio.run_coroutine_threadsafe(_cancel_other_tasks(), loop).result()
             asyncio.run_coroutine_threadsafe(
                 loop.shutdown_asyncgens(), loop
             ).result()  # closes the responses of streams that are still open
@@ -92,7 +92,7 @@ class Loop:
         return self._loop
 
 
-async def _cancel_others() -> None:
+async def _cancel_other_tasks() -> None:
     """Cancel all other tasks of this loop and wait for their end.
 
     Without the cancellation, the callers of these tasks would wait forever after the loop has stopped.
@@ -124,8 +124,8 @@ class Stream:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
-        for several in self._loop.iterate(self._stream.several_lines()):
-            yield from several
+        for batch in self._loop.iterate(self._stream.several_lines()):
+            yield from batch
 
     def whole(self) -> Response:
         """Return the response with its body.
@@ -204,7 +204,7 @@ class Client:
 
     def close(self) -> None:
         """Close the client's network connections and stop its thread. Calls that run in other threads fail."""
-        if self._loop.used_here:
+        if self._loop.runs_in_this_process:
             self._loop.run(self._client.close())
             self._loop.stop()
 
@@ -245,13 +245,13 @@ class Client:
 
         Leaving the block early aborts the response.
         """
-        opened = self._client.stream(method, endpoint, **options)
-        stream = self._loop.run(opened.__aenter__())
+        stream_context = self._client.stream(method, endpoint, **options)
+        stream = self._loop.run(stream_context.__aenter__())
         try:
             yield Stream(stream, self._loop)
         finally:
-            if self._loop.used_here:  # false if the client was closed; then the connection is closed too
-                self._loop.run(opened.__aexit__(None, None, None))
+            if self._loop.runs_in_this_process:  # false if the client was closed; then the connection is closed too
+                self._loop.run(stream_context.__aexit__(None, None, None))
 
     def paginate(
         self,

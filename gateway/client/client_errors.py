@@ -197,10 +197,10 @@ def checked_base_url(base_url: str | None) -> str:
         raise ValueError(
             f"'{base_url}' is not the URL of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
-    stripped = base_url.rstrip("/")
-    if stripped.endswith("/proxy"):
-        raise ValueError(f"'{base_url}' ends with /proxy, which the client adds; write '{stripped[: -len('/proxy')]}'")
-    return stripped
+    url = base_url.rstrip("/")
+    if url.endswith("/proxy"):
+        raise ValueError(f"'{base_url}' ends with /proxy, which the client adds; write '{url[: -len('/proxy')]}'")
+    return url
 
 
 def checked_key(secret_key: str | None) -> str:

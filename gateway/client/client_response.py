@@ -85,8 +85,8 @@ class AsyncStream:
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of the body without their line ends. The last line may lack a line end. Raises CutShort."""
-        async for several in self.several_lines():
-            for line in several:
+        async for batch in self.several_lines():
+            for line in batch:
                 yield line
 
     async def several_lines(self) -> AsyncIterator[list[bytes]]:

@@ -120,13 +120,13 @@ class AsyncPages:
 
         A batch ends at the mark of a page, so that all its records are after the same cursor.
         """
-        to_skip = self.behind
+        records_to_skip = self.behind
         async for lines in response.several_lines():
             batch: list[Any] = []
             for line in lines:
                 if not line.startswith((TRAILER, MARK)):
-                    if to_skip:
-                        to_skip -= 1
+                    if records_to_skip:
+                        records_to_skip -= 1
                     else:
                         batch.append(self._loads(line))
                     continue
@@ -140,7 +140,7 @@ class AsyncPages:
                 mark = json.loads(line)["gateway_page"]
                 self._pages_read = mark["pages"]
                 if "cursor" in mark:
-                    self.cursor, self.behind, to_skip = mark["cursor"], 0, 0
+                    self.cursor, self.behind, records_to_skip = mark["cursor"], 0, 0
             if batch:
                 yield batch
 

@@ -90,26 +90,26 @@ def _verify(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]
     from joserfc.errors import JoseError
     from joserfc.jwk import OctKey
 
-    times = jwt.JWTClaimsRegistry(
+    claims_registry = jwt.JWTClaimsRegistry(
         leeway=CLOCK_SKEW_S,
         exp={"essential": True},
         iat={"essential": True},
         aud={"essential": True, "value": audience},
     )
     for key in keys:
-        derived = hmac.digest(key.encode(), PURPOSE, "sha256").hex()
+        result_key = hmac.digest(key.encode(), PURPOSE, "sha256").hex()
         try:
-            decoded = jwt.decode(token, OctKey.import_key(derived), algorithms=["HS256"])
+            decoded_token = jwt.decode(token, OctKey.import_key(result_key), algorithms=["HS256"])
         except (JoseError, ValueError):
             continue
-        if decoded.header.get("typ") != TYPE:
+        if decoded_token.header.get("typ") != TYPE:
             break
         try:
-            times.validate(decoded.claims)
+            claims_registry.validate(decoded_token.claims)
         except JoseError as fault:
             reason = "is older than five minutes" if fault.error == "expired_token" else f"is not valid: {fault}"
             raise InvalidReturn(f"The result {reason}. Start again with a new session.") from fault
-        return decoded.claims
+        return decoded_token.claims
     raise InvalidReturn(
         "The result was not signed with this signing key. Use the webhook signing key of the session's environment."
     )

@@ -43,7 +43,7 @@ def test_iteration_in_another_thread_fails_when_the_client_is_closed() -> None:
     def read() -> None:
         with pytest.raises(Unreachable):
             list(loop.iterate(items()))
-        raised.append(loop.used_here)
+        raised.append(loop.runs_in_this_process)
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
@@ -59,4 +59,4 @@ def test_loop_starts_again_after_it_was_stopped() -> None:
         loop.run(asyncio.sleep(0))
         loop.stop()
     time.sleep(0)
-    assert not loop.used_here
+    assert not loop.runs_in_this_process
